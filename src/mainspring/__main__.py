@@ -1,0 +1,6 @@
+"""`python -m mainspring` is `mainspring`."""
+
+from mainspring.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Commands that are imported only when they are used, so that `mainspring --help` costs no more than click itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Entry(NamedTuple):
+    """Where a command is, as `module:name`, and what it does in one line."""
+
+    target: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """A group that knows the names and summaries of its commands, and imports the one that is called."""
+
+    def __init__(self, name: str, summary: str, entries: Mapping[str, Entry | LazyGroup]) -> None:
+        super().__init__(name, help=summary, short_help=summary, context_settings=dict(CONTEXT))
+        self.entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table, which is the order in which people need them."""
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself, imported now."""
+        entry = self.entries.get(cmd_name)
+        if entry is None or isinstance(entry, LazyGroup):
+            return entry
+        module, _, attribute = entry.target.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command), entry.target
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A name that nobody has is answered with the nearest that somebody has."""
+        name = args[0]
+        if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, self.entries, n=1)
+            remedy = f"Did you mean '{near[0]}'?" if near else f"The commands are {', '.join(self.entries)}."
+            raise click.UsageError(f"There is no command '{name}'. {remedy}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table alone: help imports nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(entry)) for name, entry in self.entries.items()])
+
+
+def _summary(entry: Entry | LazyGroup) -> str:
+    return entry.summary if isinstance(entry, Entry) else entry.short_help or ""
+
+
+class Verb(click.Command):
+    """A command with what every command takes: where the store is, how to write the answer, how to show trouble."""
+
+    def __init__(self, *args: Any, params: Sequence[click.Parameter] | None = None, **words: Any) -> None:
+        words.setdefault("context_settings", dict(CONTEXT))
+        super().__init__(*args, params=[*(params or ()), *_shared()], **words)
+
+
+def _shared() -> list[click.Parameter]:
+    def keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
+        if value is not None and param.name is not None:
+            setattr(ctx.obj, param.name, value)
+
+    # Eager: an error in another option must already be told in the way that was asked for.
+    common = {"expose_value": False, "is_eager": True, "callback": keep, "default": None}
+    return [
+        click.Option(["--store"], metavar="URL", help="The database, e.g. sqlite:///mainspring.db.", **common),
+        click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON.", **common),
+        click.Option(
+            ["--color"], type=click.Choice(["auto", "always", "never"]), help="When to use colours.", **common
+        ),
+        click.Option(["--debug"], is_flag=True, help="Show tracebacks.", **common),
+    ]

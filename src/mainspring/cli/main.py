@@ -1,0 +1,74 @@
+"""The `mainspring` command: what there is, and what an error looks like."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from mainspring.cli.lazy import Entry, LazyGroup
+from mainspring.cli.session import Session
+from mainspring.cli.trouble import explain
+
+_JOBS = {
+    "list": Entry("mainspring.cli.job:list_jobs", "List jobs, their next fire time and how they last ended."),
+    "show": Entry("mainspring.cli.job:show", "Show a job, what became of its firings, and why it does not fire."),
+    "next": Entry("mainspring.cli.preview:next_fires", "Preview fire times, of a job or before there is one."),
+    "add": Entry("mainspring.cli.define:add", "Add a job."),
+    "edit": Entry("mainspring.cli.define:edit", "Change what a job does, or when."),
+    "sync": Entry("mainspring.cli.sync:sync", "Store the jobs that an app declares."),
+    "pause": Entry("mainspring.cli.job_actions:pause", "Let jobs rest; what comes due meanwhile is skipped."),
+    "resume": Entry("mainspring.cli.job_actions:resume", "Let paused jobs go on."),
+    "remove": Entry("mainspring.cli.job_actions:remove", "Forget jobs; their runs and ledger stay."),
+    "trigger": Entry("mainspring.cli.job_actions:trigger", "Fire a job now, by hand."),
+}
+_RUNS = {
+    "submit": Entry("mainspring.cli.submit:submit", "Submit one run of a task or a command."),
+    "list": Entry("mainspring.cli.run:list_runs", "List runs, newest first."),
+    "show": Entry("mainspring.cli.run:show", "Tell the story of a run, and why it is not running."),
+    "logs": Entry("mainspring.cli.run_follow:logs", "Print what a run wrote."),
+    "wait": Entry("mainspring.cli.run_follow:wait", "Wait for a run to end; exits 3 unless it succeeded."),
+    "cancel": Entry("mainspring.cli.run_actions:cancel", "Cancel runs."),
+    "retry": Entry("mainspring.cli.run_actions:retry", "Run finished runs again."),
+}
+_DATABASE = {
+    "status": Entry("mainspring.cli.database:status", "Show where the database is, its version, and what it holds."),
+    "migrate": Entry("mainspring.cli.database:migrate", "Create the database, or bring it up to date."),
+}
+
+cli = LazyGroup(
+    "mainspring",
+    "A job scheduler that never loses or doubles a firing.",
+    {
+        "up": Entry("mainspring.cli.up:up", "Run the scheduler and a worker in one process."),
+        "worker": Entry("mainspring.cli.up:worker", "Run a worker."),
+        "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
+        "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
+        "workers": Entry("mainspring.cli.workers:workers", "List workers."),
+        "db": LazyGroup("db", "Look after the database.", _DATABASE),
+        "completion": Entry("mainspring.cli.completion:completion", "Print a script for shell completion."),
+    },
+)
+cli = click.version_option(package_name="mainspring", message="%(prog)s %(version)s")(cli)
+
+
+def run(args: Sequence[str]) -> int:
+    """Execute one command line and answer its exit code: 0 good, 1 failed, 2 usage, 3 the run failed, 4 not allowed."""
+    session = Session()
+    try:
+        code = cli.main(list(args), "mainspring", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; writing the rest at exit must not fail either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        return explain(error, session)
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The program."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,29 @@
+"""What a command line asked for, besides its own options."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+
+@dataclass(slots=True)
+class Session:
+    """Filled by the options that every command takes."""
+
+    store: str | None = None
+    as_json: bool = False
+    color: Literal["auto", "always", "never"] = "auto"
+    debug: bool = False
+
+    def colored(self, stream: TextIO | None = None) -> bool:
+        """Whether to use colours on a stream (stdout): by flag, by NO_COLOR, by whether a person reads it."""
+        if self.color != "auto":
+            return self.color == "always"
+        return not os.environ.get("NO_COLOR") and (stream or sys.stdout).isatty()
+
+
+def is_attended() -> bool:
+    """Whether somebody is there to answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

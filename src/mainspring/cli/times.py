@@ -1,0 +1,43 @@
+"""Instants for people: in a zone, and from now."""
+
+from __future__ import annotations
+
+from mainspring.core.instants import SECOND, Duration, Instant, format_instant, to_datetime
+from mainspring.core.why import about
+
+
+def iso(instant: Instant | None) -> str | None:
+    """For programs: ISO 8601 in UTC."""
+    return None if instant is None else format_instant(instant)
+
+
+def moment(instant: Instant, zone: str | None = None) -> str:
+    """Weekday, date, time and offset, e.g. `Mon 2026-03-02 02:00:00 +01:00`; in the machine's own zone without another."""
+    local = to_datetime(instant).astimezone() if zone is None else to_datetime(instant, zone)
+    offset = local.strftime("%z")
+    return f"{local:%a %Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:5]}"
+
+
+def clock_time(instant: Instant) -> str:
+    """The time of day on this machine, to the millisecond."""
+    local = to_datetime(instant).astimezone()
+    return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
+
+
+def relative(instant: Instant, now: Instant) -> str:
+    """`in 3h12m`, `2m ago`, `now`."""
+    if abs(instant - now) < SECOND:
+        return "now"
+    return f"in {about(instant - now)}" if instant > now else f"{about(now - instant)} ago"
+
+
+def both(instant: Instant, now: Instant, zone: str | None = None) -> str:
+    """The moment, and how far it is from now."""
+    return f"{moment(instant, zone)}  ({relative(instant, now)})"
+
+
+def length(duration: Duration) -> str:
+    """How long something took: `1.24s`, `12ms`, `4m30s`."""
+    if duration < SECOND:
+        return f"{duration / 1000:.3g}ms"
+    return f"{duration / SECOND:.3g}s" if duration < 60 * SECOND else about(duration)

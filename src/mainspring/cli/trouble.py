@@ -1,0 +1,71 @@
+"""Errors as people and scripts get them: what, why, what to do next, and an exit code. No traceback unless asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+
+import click
+
+from mainspring.cli.session import Session
+from mainspring.errors import AppLoadError, InvalidInput, MainspringError, RunFailed, StoreReadOnly
+
+FAILED, USAGE, RUN_FAILED, NOT_ALLOWED, INTERRUPTED = 1, 2, 3, 4, 130
+
+
+def explain(error: Exception, session: Session) -> int:
+    """Tell an error on stderr; the exit code that it stands for."""
+    if isinstance(error, click.exceptions.Abort):
+        click.echo("Stopped: nothing more was done.", err=True)
+        return INTERRUPTED
+    if session.debug:
+        traceback.print_exception(error)
+    if isinstance(error, click.ClickException):
+        if session.as_json:
+            _tell_json(error.format_message(), {})
+        else:
+            error.show()
+        return error.exit_code
+    if session.as_json:
+        _tell_json(*_parts(error))
+    else:
+        _tell(error, session)
+    return _code(error)
+
+
+def _code(error: Exception) -> int:
+    match error:
+        case InvalidInput():
+            return USAGE
+        case RunFailed():
+            return RUN_FAILED
+        case StoreReadOnly():
+            return NOT_ALLOWED
+    return FAILED
+
+
+def _tell(error: Exception, session: Session) -> None:
+    if isinstance(error, AppLoadError) and error.user_traceback:
+        click.echo(error.user_traceback.rstrip(), err=True)
+    message, parts = _parts(error)
+    red = session.colored(sys.stderr)
+    click.echo(f"{click.style('Error:', fg='red', bold=True) if red else 'Error:'} {message}", err=True, color=red)
+    if remedy := parts.get("remedy"):
+        click.echo(f"Try:   {remedy}", err=True)
+
+
+def _parts(error: Exception) -> tuple[str, dict[str, str]]:
+    if isinstance(error, InvalidInput):
+        shown = str(error)
+        if error.remedy:
+            shown = shown.removesuffix(f"; {error.remedy}")
+        return shown, {"field": error.field, "value": str(error.value), "remedy": error.remedy}
+    if isinstance(error, MainspringError):
+        return str(error), {}
+    remedy = "run it again with --debug, and report what it shows"
+    return f"something unexpected happened: {type(error).__name__}: {error}", {"remedy": remedy}
+
+
+def _tell_json(message: str, parts: dict[str, str]) -> None:
+    click.echo(json.dumps({"error": message, **parts}, ensure_ascii=False), err=True)

@@ -1,0 +1,173 @@
+"""What `--json` shows of runs, jobs, firings and workers: stable names, instants in ISO 8601, durations as `1h30m`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.cli.times import iso
+from mainspring.core.instants import format_duration
+from mainspring.core.model import Attempt, Firing, Job, LogLine, Run, RunOptions, Worker
+from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger, describe
+
+View = dict[str, object]
+
+_DURATIONS = ("grace", "catch_up_window", "start_deadline", "jitter")
+_INSTANTS = ("start_at", "end_at")
+
+
+def raw(text: str | None) -> msgspec.Raw | None:
+    """JSON that was stored as text, as it is."""
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+def run_options(run: Run) -> RunOptions:
+    """How a run is executed."""
+    return msgspec.json.decode(run.options, type=RunOptions)
+
+
+def run_view(run: Run) -> View:
+    """A run."""
+    return {
+        "run_id": run.id,
+        "job": run.job,
+        "task": run.task,
+        "state": run.state,
+        "reason": run.reason,
+        "fire_at": iso(run.fire_at),
+        "due_at": iso(run.due_at),
+        "attempt": run.attempt,
+        "started_at": iso(run.started_at),
+        "finished_at": iso(run.finished_at),
+        "worker": run.worker,
+        "namespace": run.namespace,
+        "queue": run.queue,
+        "region": run.region,
+        "priority": run.priority,
+        "key": run.key,
+        "tags": run_options(run).tags,
+        "args": raw(run.args),
+        "result": raw(run.result),
+        "error": raw(run.error),
+        "progress": run.progress,
+        "progress_note": run.progress_note,
+        "losses": run.losses,
+        "job_id": run.job_id,
+        "index": run.idx,
+        "created_at": iso(run.created_at),
+        "expires_at": iso(run.expires_at),
+        "cancel_requested_at": iso(run.cancel_requested_at),
+        "cancel_reason": run.cancel_reason,
+        "retry_of": run.retry_of,
+    }
+
+
+def attempt_view(attempt: Attempt) -> View:
+    """One attempt of a run that has ended."""
+    return {
+        "attempt": attempt.attempt,
+        "worker": attempt.worker,
+        "outcome": attempt.outcome,
+        "started_at": iso(attempt.started_at),
+        "finished_at": iso(attempt.finished_at),
+        "reason": attempt.reason,
+        "error": raw(attempt.error),
+    }
+
+
+def log_view(line: LogLine) -> View:
+    """One line that a run wrote."""
+    return {"at": iso(line.at), "attempt": line.attempt, "stream": line.stream, "text": line.text}
+
+
+def job_view(job: Job) -> View:
+    """A job. `next_run` is its next fire time under the name that other schedulers' users look for."""
+    return {
+        "job_id": job.id,
+        "name": job.name,
+        "task": job.task,
+        "state": "paused" if job.paused_at is not None else "active",
+        "schedule": describe(job.trigger),
+        "trigger": trigger_view(job.trigger),
+        "next_fire_at": iso(job.next_fire_at),
+        "next_run": iso(job.next_fire_at),
+        "last_fire_at": iso(job.last_fire_at),
+        "fired": job.fired,
+        "paused_at": iso(job.paused_at),
+        "paused_why": job.paused_why,
+        "app": job.app,
+        "namespace": job.namespace,
+        "args": raw(job.args),
+        "queue": job.queue,
+        "priority": job.priority,
+        "key": job.key,
+        "limit": job.limit,
+        "timeout": None if job.options.timeout is None else format_duration(job.options.timeout),
+        "retries": job.options.retry.retries,
+        "tags": job.options.tags,
+        "policy": policy_view(job),
+        "version": job.version,
+        "created_at": iso(job.created_at),
+        "updated_at": iso(job.updated_at),
+    }
+
+
+def policy_view(job: Job) -> View:
+    """What happens at and around a due instant."""
+    values: View = msgspec.structs.asdict(job.policy)
+    for name in _DURATIONS:
+        value = values[name]
+        values[name] = format_duration(value) if isinstance(value, int) else None
+    for name in _INSTANTS:
+        value = values[name]
+        values[name] = iso(value if isinstance(value, int) else None)
+    return values
+
+
+def trigger_view(trigger: Trigger) -> View:
+    """A trigger, in the words of the options that make one."""
+    match trigger:
+        case CronTrigger(expression, tz, dialect):
+            return {"kind": "cron", "cron": expression, "tz": tz, "dialect": dialect}
+        case EveryTrigger(period, anchor):
+            return {"kind": "every", "every": format_duration(period), "anchor": iso(anchor)}
+        case AtTrigger(at):
+            return {"kind": "at", "at": iso(at)}
+        case AfterTrigger(jobs, when, on_failure):
+            return {"kind": "after", "after": jobs, "when": when, "on_failure": on_failure}
+        case ManualTrigger():
+            return {"kind": "manual"}
+
+
+def firing_view(firing: Firing) -> View:
+    """One row of the ledger."""
+    return {
+        "fire_at": iso(firing.fire_at),
+        "last_at": iso(firing.last_at),
+        "count": firing.count,
+        "kind": firing.kind,
+        "outcome": firing.outcome,
+        "reason": firing.reason,
+        "run_id": firing.run_id,
+        "region": firing.region,
+        "index": firing.idx,
+        "finished_at": iso(firing.finished_at),
+    }
+
+
+def worker_view(worker: Worker, state: str) -> View:
+    """A worker, with the state that it is really in."""
+    return {
+        "worker": worker.id,
+        "state": state,
+        "host": worker.host,
+        "pid": worker.pid,
+        "app": worker.app,
+        "namespace": worker.namespace,
+        "queues": worker.queues,
+        "regions": worker.regions,
+        "tasks": worker.tasks,
+        "running": worker.running,
+        "concurrency": worker.concurrency,
+        "started_at": iso(worker.started_at),
+        "heartbeat_at": iso(worker.heartbeat_at),
+    }

@@ -1,0 +1,42 @@
+"""What an adapter must do, as tests that anybody can run over their own.
+
+For a store, with pytest and pytest-asyncio (`asyncio_mode = "auto"`):
+
+    # conftest.py, so that a failed assertion shows its values
+    pytest.register_assert_rewrite("mainspring.conformance")
+
+    # test_my_store.py
+    from mainspring.conformance import StoreConformance
+    from mainspring.testing.clock import ManualClock
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def clock(self):
+            return ManualClock()
+
+        @pytest.fixture
+        async def store(self, clock):
+            store = await MyStore.open(clock)
+            yield store
+            await store.close()
+
+Each test gets an empty store of its own, which takes its time from `clock`: a claim that should expire does so when the
+test moves the clock. The suite speaks to the store through its port alone. Every test states a guarantee on which the
+rest of the program relies; none may be left out.
+"""
+
+from __future__ import annotations
+
+from mainspring.conformance.store_care import CareSuite
+from mainspring.conformance.store_events import EventSuite
+from mainspring.conformance.store_jobs import JobSuite
+from mainspring.conformance.store_leases import LeaseSuite
+from mainspring.conformance.store_plans import PlanSuite
+from mainspring.conformance.store_runs import RunSuite
+from mainspring.conformance.store_work import WorkSuite
+
+__all__ = ["StoreConformance"]
+
+
+class StoreConformance(JobSuite, PlanSuite, RunSuite, WorkSuite, CareSuite, LeaseSuite, EventSuite):
+    """All guarantees of the store port. Subclass it and provide the fixtures `store` and `clock`."""

@@ -1,0 +1,138 @@
+"""Leases and terms."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from mainspring.core.instants import HOUR, SECOND
+from mainspring.core.model import Hold
+from mainspring.store import Store
+from mainspring.testing.clock import ManualClock
+
+TTL = 30 * SECOND
+
+
+async def held(store: Store, name: str, owner: str) -> Hold:
+    """A lease that must be free."""
+    hold = await store.acquire(name, owner, TTL)
+    assert hold is not None
+    return hold
+
+
+class LeaseSuite:
+    """One holder at a time, by the store's clock; each with a greater token; each term with a greater number."""
+
+    async def test_a_lease_has_one_holder(self, store: Store, clock: ManualClock) -> None:
+        hold = await held(store, "scheduler", "a")
+        assert (hold.name, hold.owner, hold.ttl, hold.expires_at) == ("scheduler", "a", TTL, clock.now() + TTL)
+        assert await store.acquire("scheduler", "b", TTL) is None
+
+    async def test_a_lease_is_not_given_twice_even_to_its_owner(self, store: Store) -> None:
+        await held(store, "payroll", "a")
+        assert await store.acquire("payroll", "a", TTL) is None
+
+    async def test_of_many_who_ask_at_once_one_gets_it(self, store: Store) -> None:
+        answers = await asyncio.gather(*(store.acquire("scheduler", f"node-{n}", TTL) for n in range(30)))
+        assert sum(hold is not None for hold in answers) == 1
+
+    async def test_leases_of_other_names_are_free(self, store: Store) -> None:
+        await held(store, "scheduler", "a")
+        await held(store, "payroll", "b")
+
+    async def test_a_lease_expires_by_the_clock_of_the_store(self, store: Store, clock: ManualClock) -> None:
+        await held(store, "scheduler", "a")
+        clock.advance(TTL - 1)
+        assert await store.acquire("scheduler", "b", TTL) is None
+        clock.advance(2)
+        assert (await held(store, "scheduler", "b")).owner == "b"
+
+    async def test_its_token_grows_across_expiry(self, store: Store, clock: ManualClock) -> None:
+        first = await held(store, "scheduler", "a")
+        clock.advance(TTL + 1)
+        second = await held(store, "scheduler", "b")
+        clock.advance(TTL + 1)
+        third = await held(store, "scheduler", "a")
+        assert first.token < second.token < third.token
+
+    async def test_its_token_grows_across_release(self, store: Store) -> None:
+        first = await held(store, "scheduler", "a")
+        await store.release(first)
+        second = await held(store, "scheduler", "a")
+        assert first.token < second.token
+
+    async def test_a_renewed_lease_lives_on_with_its_token(self, store: Store, clock: ManualClock) -> None:
+        hold = await held(store, "scheduler", "a")
+        clock.advance(TTL - 1)
+        renewed = await store.renew_hold(hold)
+        assert renewed == msgspec.structs.replace(hold, expires_at=clock.now() + TTL)
+        clock.advance(TTL - 1)
+        assert await store.acquire("scheduler", "b", TTL) is None
+
+    async def test_an_expired_lease_is_renewed_or_free_but_never_both(self, store: Store, clock: ManualClock) -> None:
+        hold = await held(store, "scheduler", "a")
+        clock.advance(HOUR)
+        renewed = await store.renew_hold(hold)
+        other = await store.acquire("scheduler", "b", TTL)
+        assert (renewed is None) != (other is None)
+
+    async def test_a_lease_that_passed_to_another_is_not_renewed(self, store: Store, clock: ManualClock) -> None:
+        old = await held(store, "scheduler", "a")
+        clock.advance(TTL + 1)
+        new = await held(store, "scheduler", "b")
+        assert await store.renew_hold(old) is None
+        assert await store.renew_hold(new) is not None
+
+    async def test_a_lease_that_was_released_is_not_renewed(self, store: Store) -> None:
+        hold = await held(store, "scheduler", "a")
+        await store.release(hold)
+        assert await store.renew_hold(hold) is None
+        assert await store.acquire("scheduler", "b", TTL) is not None
+
+    async def test_an_earlier_hold_of_the_same_owner_is_not_renewed(self, store: Store, clock: ManualClock) -> None:
+        old = await held(store, "scheduler", "a")
+        clock.advance(TTL + 1)
+        await held(store, "scheduler", "a")
+        assert await store.renew_hold(old) is None
+
+    async def test_a_released_lease_is_free_at_once(self, store: Store) -> None:
+        await store.release(await held(store, "scheduler", "a"))
+        assert (await held(store, "scheduler", "b")).owner == "b"
+
+    async def test_nobody_releases_what_is_not_theirs(self, store: Store, clock: ManualClock) -> None:
+        old = await held(store, "scheduler", "a")
+        clock.advance(TTL + 1)
+        new = await held(store, "scheduler", "a")
+        await store.release(old)
+        await store.release(msgspec.structs.replace(new, owner="b"))
+        assert await store.acquire("scheduler", "c", TTL) is None
+
+    async def test_releasing_twice_does_no_harm(self, store: Store) -> None:
+        hold = await held(store, "scheduler", "a")
+        await store.release(hold)
+        await store.release(hold)
+        await held(store, "scheduler", "b")
+
+    async def test_each_term_is_greater_than_every_earlier_one(self, store: Store) -> None:
+        owners = ["a", "b", "a", "c"]
+        terms = [await store.begin_term("scheduler", owner) for owner in owners]
+        assert [term.owner for term in terms] == owners
+        assert [term.name for term in terms] == ["scheduler"] * 4
+        numbers = [term.number for term in terms]
+        assert numbers == sorted(set(numbers))
+
+    async def test_who_repeats_a_beginning_gets_the_same_term(self, store: Store) -> None:
+        first = await store.begin_term("scheduler", "a")
+        assert await store.begin_term("scheduler", "a") == first
+        second = await store.begin_term("scheduler", "b")
+        assert await store.begin_term("scheduler", "b") == second
+
+    async def test_terms_of_other_names_are_numbered_apart(self, store: Store) -> None:
+        first = await store.begin_term("shard-1", "a")
+        await store.begin_term("shard-2", "b")
+        assert await store.begin_term("shard-1", "a") == first
+
+    async def test_terms_begun_at_once_differ(self, store: Store) -> None:
+        terms = await asyncio.gather(*(store.begin_term("scheduler", f"node-{n}") for n in range(20)))
+        assert len({term.number for term in terms}) == 20

@@ -1,0 +1,80 @@
+"""What waits for what: runs for runs, and `after` jobs for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Edge, FiringOutcome
+from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED, State
+from mainspring.core.triggers import OnFailure, When
+
+
+class OneLess(NamedTuple):
+    """The dependency is met; the others still count."""
+
+
+class Free(NamedTuple):
+    """Nothing else needs to be waited for."""
+
+
+class End(NamedTuple):
+    """The waiting run or firing ends here."""
+
+    state: State
+    reason: str
+
+
+class Wait(NamedTuple):
+    """Not yet."""
+
+
+class Fire(NamedTuple):
+    """Every upstream has something new."""
+
+
+def after_upstream(when: When, on_failure: OnFailure, upstream_id: str, upstream_state: State) -> OneLess | Free | End:
+    """A run that another waits for has ended in `upstream_state`."""
+    if when == "any_finished":
+        return Free()
+    if upstream_state == SUCCEEDED or on_failure == "run":
+        return OneLess()
+    state: State = FAILED if on_failure == "fail" else SKIPPED
+    return End(state, f"upstream run {upstream_id} {upstream_state}")
+
+
+def judge_edges(when: When, on_failure: OnFailure, edges: Sequence[Edge]) -> Fire | End | Wait:
+    """Whether an `after` job is due, given the newest ended firing of each upstream job and the one last used."""
+    fresh = [edge for edge in edges if edge.latest_at > edge.consumed_at]
+    if not fresh:
+        return Wait()
+    if when == "any_finished":
+        return Fire()
+    bad = [edge for edge in fresh if edge.latest_outcome != SUCCEEDED]
+    if bad and on_failure != "run":
+        state: State = FAILED if on_failure == "fail" else SKIPPED
+        return End(state, f"upstream job {bad[0].upstream} {bad[0].latest_outcome}")
+    return Fire() if len(fresh) == len(edges) else Wait()
+
+
+def consumed_edges(verdict: Fire | End, edges: Sequence[Edge]) -> list[tuple[str, Instant]]:
+    """Which upstream firings the verdict uses up: all of them when it fires, the failed ones when it ends.
+
+    A success beside a failure stays unused: if the failed upstream succeeds later, the pair still fires.
+    """
+    if isinstance(verdict, Fire):
+        return [(edge.upstream_id, edge.latest_at) for edge in edges]
+    return [
+        (edge.upstream_id, edge.latest_at)
+        for edge in edges
+        if edge.latest_at > edge.consumed_at and edge.latest_outcome != SUCCEEDED
+    ]
+
+
+def combined_outcome(outcomes: Sequence[FiringOutcome]) -> FiringOutcome:
+    """The outcome of a firing whose runs (one per region and index) came to these."""
+    for outcome in ("fired", "failed", "cancelled", "missed", "skipped"):
+        if outcome in outcomes:
+            return outcome
+    return "succeeded"

@@ -1,0 +1,333 @@
+"""What is stored: jobs, firings, runs, attempts, workers, events. Values only; decisions live beside them.
+
+Instants and durations are integers in microseconds (`core.instants`). JSON that Mainspring only carries (arguments,
+results) stays text from the edge to the database and back.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from mainspring.core.instants import DAY, SECOND, Duration, Instant
+from mainspring.core.retry import Retry
+from mainspring.core.states import State
+from mainspring.core.triggers import OnFailure, Trigger, When
+
+DEFAULT = "default"
+
+Misfire = Literal["skip", "once", "all"]
+Overlap = Literal["allow", "forbid", "queue", "replace"]
+OnExcluded = Literal["skip", "next_day"]
+OnKeyFailure = Literal["continue", "stop"]
+FiringKind = Literal["scheduled", "manual", "after", "backfill"]
+FiringOutcome = Literal["fired", "missed", "succeeded", "failed", "cancelled", "skipped"]
+AttemptOutcome = Literal["succeeded", "failed", "timed_out", "cancelled", "lost", "skipped"]
+
+
+class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run is executed. Stored with the run, so that a deploy does not change work that was already accepted."""
+
+    timeout: Duration | None = None
+    retry: Retry = Retry()
+    max_losses: int = 3
+    """How often its worker may be lost before the run is failed; separate from retries, which count the task's own
+    failures."""
+    on_key_failure: OnKeyFailure = "continue"
+    tags: tuple[str, ...] = ()
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A named capacity that a run needs while it runs: how many may be in at once, cluster-wide."""
+
+    name: str
+    capacity: int
+
+
+class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What happens at and around a due instant."""
+
+    misfire: Misfire = "once"
+    grace: Duration = 10 * SECOND
+    """A firing that is later than this is a misfire."""
+    catch_up_window: Duration = DAY
+    catch_up_limit: int = 100
+    start_deadline: Duration | None = None
+    """Later than this after its instant a run no longer starts."""
+    overlap: Overlap = "allow"
+    jitter: Duration = 0
+    start_at: Instant | None = None
+    end_at: Instant | None = None
+    max_firings: int | None = None
+    calendars: tuple[str, ...] = ()
+    on_excluded: OnExcluded = "skip"
+    keep_succeeded: int | None = None
+    keep_failed: int | None = None
+    regions: tuple[str, ...] = (DEFAULT,)
+    completions: int = 1
+    parallelism: int | None = None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A stored definition: a task, its arguments, a trigger, and policies."""
+
+    id: str
+    name: str
+    task: str
+    trigger: Trigger
+    namespace: str = DEFAULT
+    app: str = DEFAULT
+    args: str = "{}"
+    queue: str = DEFAULT
+    priority: int = 5
+    key: str | None = None
+    limit: int | None = None
+    policy: JobPolicy = JobPolicy()
+    options: RunOptions = RunOptions()
+    next_fire_at: Instant | None = None
+    version: int = 1
+    paused_at: Instant | None = None
+    paused_why: str = ""
+    fired: int = 0
+    last_fire_at: Instant | None = None
+    created_at: Instant = 0
+    updated_at: Instant = 0
+
+
+class NewRun(msgspec.Struct, frozen=True):
+    """A run about to be accepted."""
+
+    id: str
+    task: str
+    due_at: Instant
+    created_at: Instant
+    namespace: str = DEFAULT
+    queue: str = DEFAULT
+    region: str = DEFAULT
+    args: str = "{}"
+    priority: int = 5
+    options: str = "{}"
+    expires_at: Instant | None = None
+    job_id: str | None = None
+    job: str | None = None
+    fire_at: Instant | None = None
+    idx: int = 0
+    key: str | None = None
+    gates: tuple[Gate, ...] = ()
+    """Held while it runs."""
+    lines: tuple[Gate, ...] = ()
+    """Held from acceptance to the end, granted in commit order: keys and `overlap="queue"`."""
+    after: tuple[str, ...] = ()
+    when: When = "all_succeeded"
+    on_failure: OnFailure = "skip"
+    idempotency_key: str | None = None
+    retry_of: str | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of work as the store knows it, running or finished."""
+
+    id: str
+    namespace: str
+    queue: str
+    region: str
+    task: str
+    args: str
+    state: State
+    reason: str
+    priority: int
+    due_at: Instant
+    created_at: Instant
+    options: str
+    expires_at: Instant | None = None
+    job_id: str | None = None
+    job: str | None = None
+    fire_at: Instant | None = None
+    idx: int = 0
+    key: str | None = None
+    token: int = 0
+    attempt: int = 0
+    """Attempts so far that have ended, lost ones included."""
+    losses: int = 0
+    worker: str | None = None
+    claimed_until: Instant | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    cancel_requested_at: Instant | None = None
+    cancel_reason: str = ""
+    waits_for: int = 0
+    blocked_on: str | None = None
+    progress: float | None = None
+    progress_note: str = ""
+    result: str | None = None
+    error: str | None = None
+    retry_of: str | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a worker gets: enough to execute one attempt without asking the store again."""
+
+    run_id: str
+    token: int
+    task: str
+    args: str
+    options: str
+    attempt: int
+    losses: int
+    priority: int
+    due_at: Instant
+    namespace: str
+    job: str | None
+    fire_at: Instant | None
+    idx: int
+    claimed_until: Instant
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why an attempt failed, as text: strangers' exceptions are never rebuilt from data."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A worker's word on one claim: what its attempt came to, and what core decided should follow."""
+
+    run_id: str
+    token: int
+    outcome: AttemptOutcome
+    state: State
+    """`succeeded`, `failed`, `cancelled`, `skipped`; or `pending` for a retry after `delay`."""
+    reason: str = ""
+    delay: Duration = 0
+    result: str | None = None
+    error: str | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One real start of a run by one worker."""
+
+    run_id: str
+    attempt: int
+    token: int
+    worker: str
+    outcome: AttemptOutcome
+    started_at: Instant | None
+    finished_at: Instant
+    reason: str = ""
+    error: str | None = None
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line that a run wrote."""
+
+    run_id: str
+    attempt: int
+    at: Instant
+    stream: str
+    text: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a running attempt says it has come."""
+
+    run_id: str
+    token: int
+    fraction: float
+    note: str
+
+
+class Firing(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the ledger. A row with `count` > 1 (or 0: uncounted) covers the missed instants from `fire_at` to
+    `last_at`."""
+
+    job_id: str
+    fire_at: Instant
+    region: str = DEFAULT
+    idx: int = 0
+    kind: FiringKind = "scheduled"
+    outcome: FiringOutcome = "fired"
+    reason: str = ""
+    run_id: str | None = None
+    request_id: str | None = None
+    last_at: Instant | None = None
+    count: int = 1
+    created_at: Instant = 0
+    finished_at: Instant | None = None
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """What an `after` job knows of one upstream job."""
+
+    job_id: str
+    upstream_id: str
+    upstream: str
+    consumed_at: Instant = 0
+    """The fire time of the newest upstream firing that this job has used."""
+    latest_at: Instant = 0
+    latest_outcome: FiringOutcome = "fired"
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that executes runs, as it announced itself."""
+
+    id: str
+    namespace: str = DEFAULT
+    app: str = DEFAULT
+    host: str = ""
+    pid: int = 0
+    queues: tuple[str, ...] = (DEFAULT,)
+    regions: tuple[str, ...] = (DEFAULT,)
+    tasks: tuple[str, ...] = ()
+    concurrency: int = 1
+    running: int = 0
+    state: Literal["active", "draining", "stopped", "dead"] = "active"
+    started_at: Instant = 0
+    heartbeat_at: Instant = 0
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that happened, told in the transaction in which it happened."""
+
+    kind: str
+    at: Instant
+    namespace: str = DEFAULT
+    run_id: str | None = None
+    job_id: str | None = None
+    job: str | None = None
+    task: str | None = None
+    worker: str | None = None
+    fire_at: Instant | None = None
+    attempt: int | None = None
+    reason: str = ""
+    duration: Duration | None = None
+    count: int | None = None
+
+
+class EventBatch(msgspec.Struct, frozen=True):
+    """The events of one transaction; the first has public position `position`, the next `position + 1`, and so on."""
+
+    position: int
+    events: list[Event]
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What a lease gives: the right to act as `name` until it expires, unless renewed."""
+
+    name: str
+    owner: str
+    token: int
+    ttl: Duration
+    expires_at: Instant
+
+
+class Term(msgspec.Struct, frozen=True):
+    """A period of leadership, numbered by the store."""
+
+    name: str
+    number: int
+    owner: str

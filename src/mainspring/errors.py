@@ -1,0 +1,122 @@
+"""Every exception that Mainspring raises on purpose.
+
+    MainspringError
+    ├── InvalidInput                a value that somebody gave: names the field, the value and the remedy
+    │   ├── InvalidCron
+    │   ├── InvalidZone
+    │   ├── InvalidDuration
+    │   ├── DependencyCycle
+    │   ├── NotSerialisable
+    │   └── PayloadTooLarge
+    ├── NotFound                    no such job, run, calendar or task
+    ├── Conflict                    it exists already, changed meanwhile, or is in a state that forbids this
+    ├── AppLoadError                the user's app file could not be imported
+    ├── StoreError
+    │   ├── StoreUnavailable        try again: busy, locked, connection lost
+    │   ├── StoreFull               the disk is full
+    │   ├── StoreReadOnly
+    │   └── StoreMismatch           not our database, or one that needs a newer program
+    ├── TermPassed                  a leader wrote under a term that has ended
+    ├── RunFailed                   raised by `result()`: the run ended other than succeeded
+    └── WaitTimeout                 raised by `result(timeout=…)` and `wait`
+
+Messages say what happened, to which job or run, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class MainspringError(Exception):
+    """The root: `except MainspringError` catches everything that Mainspring raises on purpose."""
+
+
+class InvalidInput(MainspringError):
+    """A value that somebody gave is wrong. Nothing was written."""
+
+    def __init__(self, field: str, value: object, problem: str, remedy: str = "") -> None:
+        self.field = field
+        self.value = value
+        self.problem = problem
+        self.remedy = remedy
+        shown = repr(value)
+        if len(shown) > 120:
+            shown = shown[:117] + "..."
+        super().__init__(f"{field}: {shown} {problem}" + (f"; {remedy}" if remedy else ""))
+
+
+class InvalidCron(InvalidInput):
+    """A cron expression that cannot be read, or that never fires."""
+
+
+class InvalidZone(InvalidInput):
+    """A time zone that the zone database does not know."""
+
+
+class InvalidDuration(InvalidInput):
+    """A duration that cannot be read."""
+
+
+class DependencyCycle(InvalidInput):
+    """A dependency that would close a circle; the circle is named."""
+
+
+class NotSerialisable(InvalidInput):
+    """An argument or result that JSON cannot carry."""
+
+
+class PayloadTooLarge(InvalidInput):
+    """Arguments larger than the limit."""
+
+
+class NotFound(MainspringError):
+    """There is no such job, run, calendar or task."""
+
+
+class Conflict(MainspringError):
+    """It exists already, changed meanwhile, or is in a state that forbids this."""
+
+
+class AppLoadError(MainspringError):
+    """The user's app could not be loaded. `user_traceback` holds only the frames of the user's own code."""
+
+    def __init__(self, message: str, user_traceback: str = "") -> None:
+        self.user_traceback = user_traceback
+        super().__init__(message)
+
+
+class StoreError(MainspringError):
+    """The store could not do it."""
+
+
+class StoreUnavailable(StoreError):
+    """Busy, locked, or the connection is lost: the same call may succeed later."""
+
+
+class StoreFull(StoreError):
+    """The disk is full: nothing was written."""
+
+
+class StoreReadOnly(StoreError):
+    """The database cannot be written."""
+
+
+class StoreMismatch(StoreError):
+    """The database is not one of ours, or needs another version of the program."""
+
+
+class TermPassed(MainspringError):
+    """A leader tried to write under a term that has ended: nothing was written."""
+
+
+class RunFailed(MainspringError):
+    """The run ended in another state than `succeeded`."""
+
+    def __init__(self, run_id: str, state: str, reason: str) -> None:
+        self.run_id = run_id
+        self.state = state
+        self.reason = reason
+        super().__init__(f"run {run_id} {state}: {reason}. `mainspring run show {run_id}` tells its story")
+
+
+class WaitTimeout(MainspringError):
+    """The run had not ended when the wait ended. The run itself goes on."""

@@ -1,0 +1,80 @@
+"""The executor port: run one attempt to its outcome.
+
+An executor gets an attempt and answers how it ended; it never raises for what the task did. When its coroutine is
+cancelled it ends the work (asking for `grace_s`, then killing) and only then lets the cancellation through; one that
+cannot says so by `unstoppable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from mainspring.context import RunContext
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Claim, Failure, RunOptions
+
+OutcomeKind = Literal["succeeded", "failed", "timed_out", "cancelled", "skipped"]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How an attempt ended."""
+
+    kind: OutcomeKind
+    result: str | None = None
+    failure: Failure | None = None
+    error_types: tuple[str, ...] = ()
+    """Qualified names of the exception's class and its bases, most special first."""
+    asked: Duration | None = None
+    """A delay that the failure itself asked for."""
+
+
+StopKind = Literal["timed_out", "cancelled", "fenced", "handed_back"]
+
+
+class AttemptContext:
+    """One attempt under way: what to run, until when, and why it is being stopped if it is."""
+
+    __slots__ = (
+        "claim",
+        "context",
+        "grace_s",
+        "options",
+        "started_at",
+        "stop_kind",
+        "stop_reason",
+        "unstoppable",
+        "write",
+    )
+
+    def __init__(self, claim: Claim, options: RunOptions) -> None:
+        self.claim = claim
+        self.options = options
+        self.started_at: Instant = 0
+        self.context: RunContext | None = None
+        self.write: Callable[[str, str], None] = _nowhere
+        """Takes a stream and a line that the work wrote."""
+        self.stop_kind: StopKind | None = None
+        self.stop_reason = ""
+        self.grace_s = 2.0
+        """How long work that is asked to end may take before it is killed."""
+        self.unstoppable = False
+        """Set while the work is where nothing can end it but the end of this process."""
+
+    @property
+    def deadline(self) -> Instant | None:
+        """When the attempt must have ended."""
+        return None if self.options.timeout is None else self.started_at + self.options.timeout
+
+
+def _nowhere(_stream: str, _text: str) -> None:
+    return None
+
+
+class Executor(Protocol):
+    """One verb."""
+
+    async def run(self, attempt: AttemptContext) -> Outcome:
+        """Run the attempt to its end. Cancellation of this coroutine means: end the work now, then raise."""

@@ -1,0 +1,45 @@
+"""Exceptions as text: what is stored of them, and nothing that could be rebuilt into code."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from mainspring.core.model import Failure
+from mainspring.errors import InvalidInput
+from mainspring.executor import Outcome
+
+_OURS = str(Path(__file__).resolve().parent.parent)
+_LONGEST_MESSAGE = 4_000
+_LONGEST_TRACEBACK = 16_000
+
+
+def failed(error: BaseException) -> Outcome:
+    """The outcome of an attempt that raised. What could not be sent back or read in would fail again: it is marked as
+    such."""
+    names = tuple(_qualified(kind) for kind in type(error).__mro__ if kind is not object)
+    message = _message(error)
+    failure = Failure(names[0].removeprefix("builtins."), message[:_LONGEST_MESSAGE], _user_traceback(error))
+    if isinstance(error, InvalidInput):
+        names = ("mainspring.errors.InvalidInput", *names)
+    return Outcome("failed", failure=failure, error_types=names)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its message could not be read)"
+
+
+def _qualified(kind: type[BaseException]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _user_traceback(error: BaseException) -> str:
+    """From the first frame that is not ours: people look for their own code."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+        frames = frames.tb_next
+    text = "".join(traceback.format_exception(type(error), error, frames, limit=-30))
+    return text if len(text) <= _LONGEST_TRACEBACK else text[:8_000] + "\n... cut ...\n" + text[-8_000:]

@@ -1,0 +1,37 @@
+"""Where new ids come from: the clock and a random source, both injected."""
+
+from __future__ import annotations
+
+from random import Random, SystemRandom
+
+from mainspring.clock import Clock
+from mainspring.core.ids import encode_bits, encode_time
+from mainspring.core.instants import MILLISECOND
+
+
+class IdSource:
+    """Ids that sort by time and never repeat: the milliseconds, 40 random bits of this source, and a counter."""
+
+    def __init__(self, clock: Clock, random: Random | None = None) -> None:
+        random = random or SystemRandom()
+        self._clock = clock
+        self._source = encode_bits(random.getrandbits(40), 8)
+        self._count = random.getrandbits(38)
+        self._millisecond = -1
+        self._prefix = ""
+
+    def new(self) -> str:
+        """One more id, greater than every earlier one of this source unless the clock went back."""
+        now = self._clock.now()
+        if now // MILLISECOND != self._millisecond:
+            self._millisecond = now // MILLISECOND
+            self._prefix = encode_time(now) + self._source
+        self._count += 1
+        return self._prefix + encode_bits(self._count, 8)
+
+    def batch(self, size: int) -> list[str]:
+        """Many ids at once, in order."""
+        prefix = encode_time(self._clock.now()) + self._source
+        first = self._count + 1
+        self._count += size
+        return [prefix + encode_bits(number, 8) for number in range(first, first + size)]

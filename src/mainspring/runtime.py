@@ -1,0 +1,64 @@
+"""A node on a thread and loop of its own, beside the loop on which the user's tasks run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from mainspring.services.node import Node
+
+T = TypeVar("T")
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed, asyncio's own otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class Runtime:
+    """Starts and stops a node. `build` is called on the node's own loop, with the user's loop."""
+
+    def __init__(self, build: Callable[[asyncio.AbstractEventLoop], Awaitable[Node]]) -> None:
+        self._build = build
+        self._loop = new_loop()
+        self._thread = threading.Thread(target=self._serve, name="mainspring-node", daemon=True)
+        self.node: Node | None = None
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    async def start(self) -> Node:
+        """Build the node and let it turn; errors of either are raised here."""
+        self._thread.start()
+        crew_loop = asyncio.get_running_loop()
+
+        async def begin() -> Node:
+            node = await self._build(crew_loop)
+            await node.start()
+            return node
+
+        self.node = await self._there(begin)
+        return self.node
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Stop the node, bounded by the grace, and end the thread."""
+        node = self.node
+        if node is not None:
+            await self._there(lambda: node.stop(grace_s))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def _there(self, work: Callable[[], Awaitable[T]]) -> T:
+        async def run() -> T:
+            return await work()
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))

@@ -1,0 +1,66 @@
+"""Takes work: claims as many due runs as the crew can start soon, and hands them over in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from mainspring.clock import Clock
+from mainspring.core.instants import SECOND
+from mainspring.core.leadership import trusted_until
+from mainspring.core.model import Worker
+from mainspring.core.pacing import room
+from mainspring.executor import AttemptContext
+from mainspring.services.crew import prepare
+from mainspring.services.held import Held
+from mainspring.services.loop import Loop
+from mainspring.settings import Settings
+from mainspring.store import Store
+
+LONGEST_WAIT_S = 1.0
+"""New work is told by a hint that may be lost, so look for it at least this often."""
+FULL_WAIT_S = 5.0
+
+
+class Claimer(Loop):
+    """`hand_over` passes attempts to the crew's loop."""
+
+    name = "claimer"
+
+    def __init__(
+        self,
+        store: Store,
+        worker: Worker,
+        held: Held,
+        hand_over: Callable[[list[AttemptContext]], None],
+        settings: Settings,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        super().__init__(clock, random)
+        self._store = store
+        self._worker = worker
+        self._held = held
+        self._hand_over = hand_over
+        self._ttl = settings.claim_ttl
+        self._ordering = settings.ordering
+
+    async def turn(self) -> float:
+        wanted = room(self._worker.concurrency, len(self._held), self._held.rate)
+        if wanted <= 0 or self._held.solitary:
+            return FULL_WAIT_S
+        sent_at = self.clock.monotonic()
+        claims = await self._store.claim(self._worker, wanted, self._ttl, self._ordering)
+        if claims:
+            attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
+            self._held.add(attempts, trusted_until(sent_at, self._ttl))
+            self._hand_over(attempts)
+        if len(claims) >= wanted:
+            return 0.0
+        return await self._until_due()
+
+    async def _until_due(self) -> float:
+        due_at = await self._store.next_due(self._worker)
+        if due_at is None:
+            return LONGEST_WAIT_S
+        return min(max((due_at - self._store.now()) / SECOND, 0.0), LONGEST_WAIT_S)

@@ -1,0 +1,36 @@
+"""Forgets what has been kept long enough, a little at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from mainspring.clock import Clock
+from mainspring.services.loop import Loop
+from mainspring.settings import Settings
+from mainspring.store import CareStore
+
+EVERY_S = 60.0
+PAUSE_S = 0.2
+LIMIT = 1_000
+
+
+class Cleaner(Loop):
+    """Works where the node leads. Small transactions with pauses: cleaning must not be felt by the work."""
+
+    name = "cleaner"
+
+    def __init__(
+        self, store: CareStore, leads: Callable[[], bool], settings: Settings, clock: Clock, random: Random
+    ) -> None:
+        super().__init__(clock, random)
+        self._store = store
+        self._leads = leads
+        self._settings = settings
+
+    async def turn(self) -> float:
+        if not self._leads():
+            return EVERY_S
+        keep = self._settings
+        gone = await self._store.clean(keep.keep_runs, keep.keep_firings, keep.keep_events, LIMIT)
+        return PAUSE_S if gone >= LIMIT else EVERY_S

@@ -1,0 +1,71 @@
+"""What a worker holds: its claims, until when it may trust them, and how fast it finishes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mainspring.clock import Clock
+from mainspring.core.pacing import smoothed
+from mainspring.executor import AttemptContext
+
+
+class Held:
+    """Claims from the moment they were given until the store has acknowledged their end. Lives on the worker's own
+    loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._attempts: dict[str, tuple[AttemptContext, float]] = {}
+        self._solitary = 0
+        self._finished = 0
+        self._measured_at = clock.monotonic()
+        self.rate = 0.0
+        """Finished runs per second, lately."""
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    @property
+    def solitary(self) -> bool:
+        """Whether a run that was lost before is among them: it must not take others down with it."""
+        return self._solitary > 0
+
+    def add(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
+        """Claims that were just given."""
+        for attempt in attempts:
+            self._attempts[attempt.claim.run_id] = (attempt, trusted_until)
+            self._solitary += attempt.claim.losses > 0
+
+    def remove(self, claims: Iterable[tuple[str, int]]) -> None:
+        """Claims that have ended."""
+        for run_id, token in claims:
+            held = self._attempts.get(run_id)
+            if held is not None and held[0].claim.token == token:
+                del self._attempts[run_id]
+                self._solitary -= held[0].claim.losses > 0
+                self._finished += 1
+
+    def measure(self) -> None:
+        """Bring the rate up to date."""
+        now = self._clock.monotonic()
+        self.rate = smoothed(self.rate, self._finished, now - self._measured_at)
+        self._finished, self._measured_at = 0, now
+
+    def claims(self) -> list[tuple[str, int]]:
+        """All of them."""
+        return [(run_id, attempt.claim.token) for run_id, (attempt, _) in self._attempts.items()]
+
+    def trust(self, claims: Iterable[tuple[str, int]], until: float) -> None:
+        """Renewed claims may be trusted for longer."""
+        for run_id, token in claims:
+            held = self._attempts.get(run_id)
+            if held is not None and held[0].claim.token == token:
+                self._attempts[run_id] = (held[0], until)
+
+    def untrusted(self, now: float) -> list[tuple[str, int]]:
+        """Claims that somebody else may already have."""
+        return [(run_id, attempt.claim.token) for run_id, (attempt, until) in self._attempts.items() if until <= now]
+
+    def earliest_doubt(self) -> float | None:
+        """When the first claim can no longer be trusted."""
+        return min((until for _, until in self._attempts.values()), default=None)

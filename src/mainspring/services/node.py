@@ -1,0 +1,128 @@
+"""All loops of one process, started and stopped together, in an order that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from mainspring.clock import Clock
+from mainspring.core.model import Term
+from mainspring.errors import MainspringError
+from mainspring.lease import Lease
+from mainspring.services.cleaner import Cleaner
+from mainspring.services.elector import Elector
+from mainspring.services.loop import Loop, log
+from mainspring.services.planner import Planner
+from mainspring.services.reaper import Reaper
+from mainspring.services.relay import Relay
+from mainspring.services.worker import Worker
+from mainspring.settings import Settings
+from mainspring.sink import Sink
+from mainspring.store import Store
+
+
+class Scheduler:
+    """The loops that schedule: one node at a time leads, unless the coordination is `cluster`."""
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        owner: str,
+        sinks: Sequence[Sink],
+        settings: Settings,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        everyone = settings.coordination == "cluster"
+        self.elector = Elector(store, lease, owner, settings, clock, random)
+        self.planner = Planner(store, None if everyone else self.term, settings, clock, random)
+        self.reaper = Reaper(store, settings, clock, random)
+        self.cleaner = Cleaner(store, self.leads, settings, clock, random)
+        self.relay = Relay(store, self.leads, sinks, clock, random)
+        self.elector.on_elected.append(self.planner.wake)
+        self.elector.on_elected.append(self.relay.wake)
+
+    def term(self) -> Term | None:
+        """The term of this node, if it leads."""
+        return self.elector.term()
+
+    def leads(self) -> bool:
+        """Whether this node does what only one should do."""
+        return self.elector.term() is not None
+
+    @property
+    def loops(self) -> Sequence[Loop]:
+        """What has to run."""
+        return (self.elector, self.planner, self.reaper, self.cleaner, self.relay)
+
+
+class Node:
+    """Runs a scheduler, a worker, or both, on the loop it is started on."""
+
+    def __init__(self, store: Store, scheduler: Scheduler | None, worker: Worker | None) -> None:
+        self._store = store
+        self.scheduler = scheduler
+        self.worker = worker
+        self._loop = asyncio.get_running_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._hinted = False
+
+    @property
+    def loops(self) -> list[Loop]:
+        """All loops of this node."""
+        return [*(self.scheduler.loops if self.scheduler else ()), *(self.worker.loops if self.worker else ())]
+
+    async def start(self) -> None:
+        """Announce the worker and let the loops turn."""
+        if self.worker is not None:
+            await self.worker.register()
+        self._unsubscribe = self._store.on_change(self._hint)
+        self._tasks = [self._loop.create_task(loop.run(), name=loop.name) for loop in self.loops]
+
+    def _hint(self) -> None:
+        """From any thread: many changes before the loops look are one wake-up."""
+        if not self._hinted:
+            self._hinted = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._hinted = False
+        if self.worker is not None:
+            self.worker.wake()
+        if self.scheduler is not None:
+            self.scheduler.planner.wake()
+            if not self.scheduler.leads():
+                self.scheduler.elector.wake()
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Hand leadership over, drain the worker, tell what is left to tell, then end."""
+        for step in (self._stop_scheduling, lambda: self._drain(grace_s), self._tell_rest):
+            try:
+                await step()
+            except MainspringError as error:
+                log.warning("while stopping: %s", error)
+        self._unsubscribe()
+        for loop in self.loops:
+            loop.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=2.0)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _stop_scheduling(self) -> None:
+        if self.scheduler is not None:
+            self.scheduler.planner.stop()
+            self.scheduler.elector.stop()
+            await self.scheduler.elector.hand_over()
+
+    async def _drain(self, grace_s: float | None) -> None:
+        if self.worker is not None:
+            await self.worker.drain(grace_s)
+            await self.worker.register("stopped")
+
+    async def _tell_rest(self) -> None:
+        if self.scheduler is not None:
+            await self.scheduler.relay.finish()

@@ -1,0 +1,143 @@
+"""Turns due instants into firings and runs.
+
+Jobs due within the horizon wait in the wheel; the rest wait in the store. Every planner keeps its wheel warm; only
+one that leads (or, in `cluster` coordination, every one) fires. The store applies a plan only if the job is still as
+it was planned from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from mainspring.clock import Clock
+from mainspring.core.calendars import Calendar
+from mainspring.core.instants import SECOND, Instant
+from mainspring.core.model import Job, Term
+from mainspring.core.planning import Plan, plan
+from mainspring.core.wheel import Wheel
+from mainspring.errors import MainspringError, TermPassed
+from mainspring.services.loop import Loop, log
+from mainspring.settings import Settings
+from mainspring.store import Fired, Store
+
+BATCH = 1_000
+LOAD_LIMIT = 50_000
+LONGEST_WAIT_S = 1.0
+"""Edits are told by a hint that may be lost, so look for them at least this often."""
+
+Leads = Callable[[], Term | None]
+
+
+class Planner(Loop):
+    """`leads` answers the term of this node, or None where it does not lead; without `leads` every node plans."""
+
+    name = "planner"
+
+    def __init__(self, store: Store, leads: Leads | None, settings: Settings, clock: Clock, random: Random) -> None:
+        super().__init__(clock, random)
+        self._store = store
+        self._leads = leads
+        self._horizon = settings.horizon
+        self._wheel: Wheel[str] = Wheel(store.now(), self._horizon)
+        self._jobs: dict[str, Job] = {}
+        self._loaded_until: Instant = 0
+        self._change = 0
+        self._calendars: dict[str, dict[str, Calendar]] = {}
+        self._began: Term | None = None
+
+    async def turn(self) -> float:
+        term = self._leads() if self._leads else None
+        if term is not None and term != self._began:
+            # What others fired meanwhile is unknown to this wheel: read it anew, once per term.
+            self._forget()
+            self._began = term
+        await self._refresh()
+        if self._leads is None or term is not None:
+            await self._fire_due(term)
+        return self._next_look()
+
+    @property
+    def next_fire_at(self) -> Instant | None:
+        """When the wheel turns next."""
+        return self._wheel.next_at()
+
+    def _forget(self) -> None:
+        self._wheel = Wheel(self._store.now(), self._horizon)
+        self._jobs.clear()
+        self._loaded_until = 0
+
+    async def _refresh(self) -> None:
+        """Take over edits, and load what has come within the horizon."""
+        self._change, changed = await self._store.changed_jobs(self._change)
+        if changed:
+            self._calendars.clear()
+        for job in changed:
+            self._put(job)
+        now = self._store.now()
+        if now + self._horizon // 2 < self._loaded_until:
+            return
+        until = now + self._horizon
+        due = await self._store.due_jobs(until, LOAD_LIMIT)
+        for job in due:
+            if job.id not in self._jobs or self._jobs[job.id].version <= job.version:
+                self._put(job)
+        self._loaded_until = until if len(due) < LOAD_LIMIT else due[-1].next_fire_at or until
+
+    def _put(self, job: Job) -> None:
+        if job.next_fire_at is None or job.paused_at is not None or not self._wheel.insert(job.id, job.next_fire_at):
+            self._drop(job.id)
+        else:
+            self._jobs[job.id] = job
+
+    def _drop(self, job_id: str) -> None:
+        self._wheel.cancel(job_id)
+        self._jobs.pop(job_id, None)
+
+    async def _fire_due(self, term: Term | None) -> None:
+        now = self._store.now()
+        due = [self._jobs[job_id] for _, job_id in self._wheel.advance(now) if job_id in self._jobs]
+        for start in range(0, len(due), BATCH):
+            batch = due[start : start + BATCH]
+            try:
+                await self._load_calendars(batch)
+                await self._fire([made for job in batch if (made := self._plan(job, now))], term)
+            except TermPassed:
+                log.warning("planner: another node leads; its term has begun")
+                self._forget()
+                return
+            except Exception:
+                # Nothing of this batch is known to be written: put the rest back, and let the store say what was.
+                self._loaded_until = 0
+                for job in due[start:]:
+                    self._put(job)
+                raise
+
+    def _plan(self, job: Job, now: Instant) -> Plan | None:
+        """One job that cannot be planned (its calendar is gone, say) must not keep the others from firing."""
+        try:
+            return plan(job, now, self._calendars.get(job.namespace, {}))
+        except MainspringError as error:
+            log.error("job %s cannot be planned and waits: %s", job.name, error)
+            self._drop(job.id)
+            return None
+
+    async def _load_calendars(self, jobs: Sequence[Job]) -> None:
+        for namespace in {job.namespace for job in jobs if job.policy.calendars} - self._calendars.keys():
+            self._calendars[namespace] = await self._store.list_calendars(namespace)
+
+    async def _fire(self, plans: Sequence[Plan], term: Term | None) -> None:
+        for fired in await self._store.fire(plans, term):
+            self._take_over(fired)
+
+    def _take_over(self, fired: Fired) -> None:
+        if fired.job is None:
+            self._drop(fired.job_id)
+        else:
+            self._put(fired.job)
+
+    def _next_look(self) -> float:
+        now = self._store.now()
+        reload_at = self._loaded_until - self._horizon // 2
+        next_at = min(self._wheel.next_at() or reload_at, reload_at)
+        return min(max((next_at - now) / SECOND, 0.0), LONGEST_WAIT_S)

@@ -1,0 +1,30 @@
+"""Finds what nobody will finish: expired claims, runs past their starting deadline, silent workers."""
+
+from __future__ import annotations
+
+from random import Random
+
+from mainspring.clock import Clock
+from mainspring.services.loop import Loop, log
+from mainspring.settings import Settings
+from mainspring.store import CareStore
+
+EVERY_S = 1.0
+LIMIT = 500
+
+
+class Reaper(Loop):
+    """Runs on every node: whoever died, somebody is left to notice."""
+
+    name = "reaper"
+
+    def __init__(self, store: CareStore, settings: Settings, clock: Clock, random: Random) -> None:
+        super().__init__(clock, random)
+        self._store = store
+        self._dead_after = settings.worker_dead_after
+
+    async def turn(self) -> float:
+        found = await self._store.recover(self._dead_after, LIMIT)
+        for worker in found.dead_workers:
+            log.warning("worker %s has not been heard of for %.0f s: taken for dead", worker, self._dead_after / 1e6)
+        return 0.0 if max(found.lost, found.expired) >= LIMIT else EVERY_S

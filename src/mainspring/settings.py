@@ -1,0 +1,229 @@
+"""Every knob, in one table: its default, its environment variable, and what it means.
+
+A value comes from, the strongest first: a flag, the environment (`MAINSPRING_*`), what the app names in code,
+`mainspring.toml` in the working folder, the default. Durations are written `"1h30m"`, as a timedelta or in seconds, and
+held in microseconds.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
+
+import msgspec
+
+from mainspring.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
+from mainspring.core.priority import Ordering
+from mainspring.errors import InvalidInput
+
+FILE = Path("mainspring.toml")
+PREFIX = "MAINSPRING_"
+
+Coordination = Literal["leader", "cluster"]
+Reader = Callable[[str, object], object]
+"""Takes what to call the setting in an error, and what was written; gives what `Settings` holds."""
+
+
+class Knob(NamedTuple):
+    """How one setting is read, and what it means."""
+
+    read: Reader
+    meaning: str
+
+
+class SettingRow(NamedTuple):
+    """One line of the table that documentation prints."""
+
+    name: str
+    default: str
+    variable: str
+    meaning: str
+
+
+def _read_text(field: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(field, value, "is not a text", "give a text that is not empty")
+    return value.strip()
+
+
+def _read_duration(field: str, value: object) -> Duration:
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)  # An environment has only texts: "10" there is ten seconds, as 10 is elsewhere.
+    if not isinstance(value, str | int | float | timedelta):
+        raise InvalidInput(field, value, "is not a duration", 'write it like "30s" or "1h30m"')
+    duration = parse_duration(value, field)
+    if duration == 0:
+        raise InvalidInput(field, value, "is no time at all", "choose a duration above zero")
+    return duration
+
+
+def _read_count(field: str, value: object) -> int:
+    count = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InvalidInput(field, value, "is not a count", "give a whole number from 1 up")
+    return count
+
+
+def _read_switch(field: str, value: object) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    switch = words.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(switch, bool):
+        raise InvalidInput(field, value, "is neither true nor false", "write true or false")
+    return switch
+
+
+def _read_names(field: str, value: object) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts):
+        names = tuple(dict.fromkeys(part.strip() for part in parts))
+        if names and all(names):
+            return names
+    raise InvalidInput(field, value, "is not a list of names", 'write it like ["default", "mail"], or default,mail')
+
+
+def _text(meaning: str) -> Knob:
+    return Knob(_read_text, meaning)
+
+
+def _duration(meaning: str) -> Knob:
+    return Knob(_read_duration, meaning)
+
+
+def _count(meaning: str) -> Knob:
+    return Knob(_read_count, meaning)
+
+
+def _choice(words: tuple[str, ...], meaning: str) -> Knob:
+    def read(field: str, value: object) -> str:
+        if isinstance(value, str) and value in words:
+            return value
+        raise InvalidInput(field, value, "is not known", f"choose one of {', '.join(words)}")
+
+    return Knob(read, meaning)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an app, a node or a worker runs with."""
+
+    store: Annotated[str, _text("where the truth is kept: sqlite:///path")] = "sqlite:///mainspring.db"
+    broker: Annotated[str | None, _text("what carries runs to workers; without one, the store does")] = None
+    lease: Annotated[str | None, _text("who elects the leader; without one, the store does")] = None
+    sink: Annotated[str | None, _text("where events are sent on to; without one, nowhere")] = None
+    namespace: Annotated[str, _text("the tenant that this program works for")] = "default"
+    durable: Annotated[bool, Knob(_read_switch, "whether a commit survives a power cut, at the price of a sync")] = True
+
+    coordination: Annotated[
+        Coordination, _choice(get_args(Coordination), "one node plans (leader), or all share the work (cluster)")
+    ] = "leader"
+    lease_ttl: Annotated[Duration, _duration("how long a leader leads without renewing")] = 1_500 * MILLISECOND
+    lease_renew: Annotated[Duration, _duration("how often a leader renews")] = 400 * MILLISECOND
+    lock_ttl: Annotated[Duration, _duration("how long a user's lock lasts without renewing")] = 30 * SECOND
+    horizon: Annotated[Duration, _duration("how far ahead the planner keeps jobs in memory")] = MINUTE
+
+    ordering: Annotated[
+        Ordering, _choice(get_args(Ordering), "priority alone decides (strict), or waiting counts too (ageing)")
+    ] = "strict"
+    concurrency: Annotated[int, _count("how many runs a worker executes at once")] = 10
+    queues: Annotated[tuple[str, ...], Knob(_read_names, "the queues that a worker serves")] = ("default",)
+    regions: Annotated[tuple[str, ...], Knob(_read_names, "the regions that a worker serves")] = ("default",)
+    claim_ttl: Annotated[Duration, _duration("how long a worker holds a run without renewing")] = 10 * SECOND
+    claim_renew: Annotated[Duration, _duration("how often a worker renews; its heartbeat too")] = 3 * SECOND
+    worker_dead_after: Annotated[Duration, _duration("how long a silent worker counts as alive")] = 10 * SECOND
+    flush: Annotated[Duration, _duration("how long a worker gathers results before it reports")] = 5 * MILLISECOND
+    flush_limit: Annotated[int, _count("how many results a worker gathers before it reports")] = 500
+    drain_grace: Annotated[Duration, _duration("how long a stopping worker lets runs finish")] = 30 * SECOND
+
+    payload_limit: Annotated[int, _count("how many bytes of JSON arguments or a result may take")] = 1_048_576
+    keep_runs: Annotated[Duration, _duration("how long finished runs are kept")] = 30 * DAY
+    keep_firings: Annotated[Duration, _duration("how long the ledger of firings is kept")] = 400 * DAY
+    keep_events: Annotated[Duration, _duration("how long events are kept")] = 7 * DAY
+
+
+_SHORTER = (("lease_renew", "lease_ttl"), ("claim_renew", "claim_ttl"), ("claim_renew", "worker_dead_after"))
+"""Renewals, and what would run out before they come if they were not shorter."""
+
+
+@cache
+def knobs() -> dict[str, Knob]:
+    """Every setting by name, in the order of the table."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {name: get_args(hints[name])[1] for name in Settings.__struct_fields__}
+
+
+def load_settings(
+    code: Mapping[str, object], flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None
+) -> Settings:
+    """Settings from these sources. None and an empty variable count as not given; a missing file is no source.
+
+    InvalidInput names the setting, where it was written, what is wrong with it and what would be right.
+    """
+    values = _read_all(_load_file(file), f" in {file}")
+    values |= _read_all(code, "")
+    for name, knob in knobs().items():
+        variable = PREFIX + name.upper()
+        if written := environ.get(variable):
+            values[name] = knob.read(variable, written)
+    values |= _read_all(flags, "")
+    settings = msgspec.structs.replace(Settings(), **values)
+    _check_renewals(settings)
+    return settings
+
+
+def describe_settings() -> list[SettingRow]:
+    """The table for people: each setting, its default, its environment variable, its meaning."""
+    defaults = Settings()
+    return [
+        SettingRow(name, _show(getattr(defaults, name), knob), PREFIX + name.upper(), knob.meaning)
+        for name, knob in knobs().items()
+    ]
+
+
+def _load_file(file: Path | None) -> dict[str, object]:
+    if file is None or not file.exists():
+        return {}
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read: {error}"
+        raise InvalidInput("settings", str(file), problem, "correct the file, or remove it") from None
+
+
+def _read_all(written: Mapping[str, object], where: str) -> dict[str, object]:
+    values = {}
+    for name, value in written.items():
+        knob = knobs().get(name)
+        if knob is None:
+            raise InvalidInput(f"{name}{where}", value, "belongs to no setting", _nearest(name))
+        if value is not None:
+            values[name] = knob.read(f"{name}{where}", value)
+    return values
+
+
+def _nearest(name: str) -> str:
+    near = get_close_matches(name, knobs(), n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(knobs())}"
+
+
+def _check_renewals(settings: Settings) -> None:
+    for renewal, lifetime in _SHORTER:
+        interval, ttl = getattr(settings, renewal), getattr(settings, lifetime)
+        if interval >= ttl:
+            problem = f"is not shorter than {lifetime} ({format_duration(ttl)})"
+            raise InvalidInput(renewal, format_duration(interval), problem, "choose at most a third of that")
+
+
+def _show(value: object, knob: Knob) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and knob.read is _read_duration:
+        return format_duration(value)
+    return ",".join(value) if isinstance(value, tuple) else str(value)

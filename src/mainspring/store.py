@@ -1,0 +1,289 @@
+"""The store port: the truth about jobs, firings and runs. Split by who calls it.
+
+What every adapter guarantees, whatever the method:
+
+- **Atomic.** A method is one transaction: all of it happened, or nothing did, and its events are in the outbox of the
+  same transaction.
+- **Guarded.** A write takes effect only on the state it expects (`core.states`); a late or repeated one changes
+  nothing and says so.
+- **Idempotent where a reply can be lost.** Ids come from the caller; repeating a call whose reply was lost
+  (StoreUnavailable) is safe and gives the same answer: `submit`, `fire`, `report`, `hand_back`, `begin_term`,
+  `trigger`.
+- **No policy.** What two stores would both compute lives in `core`; the adapter applies it inside its transaction.
+
+Errors are those of `mainspring.errors`: driver exceptions never escape. Instants come from the store's clock (`now`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from mainspring.core.calendars import Calendar
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import (
+    Attempt,
+    Claim,
+    Edge,
+    Event,
+    EventBatch,
+    Firing,
+    Hold,
+    Job,
+    LogLine,
+    NewRun,
+    Progress,
+    Report,
+    Run,
+    Term,
+    Worker,
+)
+from mainspring.core.planning import Plan
+from mainspring.core.priority import Ordering
+from mainspring.core.states import State
+
+Verdict = Literal["accepted", "repeated", "stale"]
+"""What became of a report: taken now, already taken before, or refused because its token has been overtaken."""
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat: which claims still stand and which of them should be cancelled."""
+
+    held: frozenset[tuple[str, int]]
+    cancels: Mapping[str, str]
+    """Run id -> who asked and why."""
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What one plan came to."""
+
+    job_id: str
+    applied: bool
+    """False: the job had changed or fired meanwhile; nothing of this plan was written."""
+    job: Job | None
+    """The job as it is now, to plan on with; None when it no longer exists or is paused."""
+    runs: int = 0
+
+
+class Reaped(msgspec.Struct, frozen=True):
+    """What one pass of recovery found."""
+
+    lost: int
+    expired: int
+    dead_workers: tuple[str, ...]
+
+
+class RunFilter(msgspec.Struct, frozen=True):
+    """Which runs to list: newest first, after `before` (an id) if given."""
+
+    namespace: str = "default"
+    states: tuple[State, ...] = ()
+    job: str | None = None
+    task: str | None = None
+    tag: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What a sync did with the jobs that an app declares."""
+
+    created: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
+
+
+class JobStore(Protocol):
+    """Definitions: for the SDK, the CLI and the API."""
+
+    async def create_job(self, job: Job) -> Job:
+        """Store a new job. Conflict if the namespace has the name; InvalidInput for an unknown upstream or calendar,
+        or a cycle."""
+
+    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
+        """Make the stored jobs of an app what the code declares: all or nothing. A changed definition raises the
+        version; the next fire time moves only if trigger, start, end or calendars changed. Undeclared jobs are named,
+        not touched. Conflict if another app owns a name."""
+
+    async def edit_job(self, job: Job, expected_version: int) -> Job:
+        """Replace a definition. Conflict if the version has moved on."""
+
+    async def get_job(self, namespace: str, name: str) -> Job:
+        """By name or id; NotFound otherwise."""
+
+    async def list_jobs(
+        self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
+    ) -> list[Job]:
+        """In order of name, those after the name `after`."""
+
+    async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
+        """Pause or resume, all or nothing. A resumed job goes on with its next instant after now; instants that
+        passed while it was paused are recorded as skipped, with the reason."""
+
+    async def remove_job(self, namespace: str, name: str) -> None:
+        """Forget the definition. Unfinished runs go on; the ledger stays. Conflict if another job fires after it."""
+
+    async def trigger(
+        self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
+    ) -> Firing:
+        """Fire a job now, by hand; overlap policy applies. The same request id gives the same firing."""
+
+    async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
+        """The ledger of a job, newest first."""
+
+    async def list_edges(self, job_id: str) -> list[Edge]:
+        """What an `after` job knows of its upstream jobs."""
+
+    async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
+        """Create or replace."""
+
+    async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
+        """All calendars of a namespace by name."""
+
+
+class PlanStore(Protocol):
+    """For the planner."""
+
+    async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
+        """Unpaused jobs whose next fire time is at or before `until`, earliest first."""
+
+    async def changed_jobs(self, since: int) -> tuple[int, list[Job]]:
+        """Jobs edited, paused or resumed after change number `since`, and the newest change number."""
+
+    async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+        """Apply plans: move each job's next fire time, record its firings, insert their runs. A plan whose job moved
+        meanwhile is not applied. TermPassed, and nothing written, if `term` is given and is no longer the newest."""
+
+
+class RunStore(Protocol):
+    """For whoever submits and looks."""
+
+    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+        """Accept runs, all or nothing, durable on return. The answer has one id per run: its own, or, for an
+        idempotency key seen before, the id of then (Conflict if the request differs). A run whose id exists already
+        is left alone."""
+
+    async def get_run(self, namespace: str, run_id: str) -> Run:
+        """NotFound otherwise."""
+
+    async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
+        """Ids that begin or end with a text that somebody typed."""
+
+    async def list_runs(self, where: RunFilter) -> list[Run]:
+        """Newest first."""
+
+    async def count_runs(self, namespace: str) -> dict[State, int]:
+        """How many runs are in each state."""
+
+    async def list_attempts(self, run_id: str) -> list[Attempt]:
+        """In order; an attempt that is still running is not among them."""
+
+    async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
+        """Lines with a number greater than `after`."""
+
+    async def upstream_runs(self, run_id: str) -> list[str]:
+        """The unfinished runs that a blocked run waits for: its dependencies, and who is before it in its lines."""
+
+    async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
+        """Used and capacity of a gate."""
+
+    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+        """Cancel now (blocked, pending) or ask its worker to (running); the state it is in afterwards. Conflict if it
+        has ended."""
+
+    async def finished(self, run_ids: Collection[str]) -> list[Run]:
+        """Those of the runs that have ended."""
+
+
+class WorkStore(Protocol):
+    """For workers."""
+
+    async def register(self, worker: Worker) -> None:
+        """Announce a worker, or say that it is draining or has stopped."""
+
+    async def list_workers(self, namespace: str) -> list[Worker]:
+        """Those seen lately."""
+
+    async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+        """Take due runs of the worker's queues, regions and tasks, best first. Each claim raises the run's token, and
+        no other worker has it until `claimed_until`. A run whose gate is full becomes blocked instead. A run that was
+        lost before is given alone."""
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        """When the earliest pending run that this worker may take is due."""
+
+    async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
+        """Heartbeat and renewal in one: claims not in the answer are lost and must stop at once."""
+
+    async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
+        """Those of the running runs that somebody asked to cancel."""
+
+    async def report(self, reports: Sequence[Report]) -> list[Verdict]:
+        """Record what attempts came to; free gates, lines and dependants; schedule retries on the store's clock. One
+        bad row does not spoil the rest."""
+
+    async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
+        """Give claims back unstarted: no attempt is counted, and they are due at once."""
+
+    async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
+        """Output and progress of running attempts."""
+
+
+class CareStore(Protocol):
+    """For reaper and cleaner."""
+
+    async def recover(self, dead_after: Duration, limit: int) -> Reaped:
+        """Find expired claims, runs past their starting deadline and silent workers, and apply core's decision to
+        each."""
+
+    async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
+        """Delete history past its retention or its job's limits, at most `limit` rows of a kind; how many went."""
+
+
+class LeaseStore(Protocol):
+    """The lease port on the database, and terms."""
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        """The lease, if it is free or expired; its token is greater than every earlier one of that name."""
+
+    async def renew_hold(self, hold: Hold) -> Hold | None:
+        """The same hold with a later expiry; None if it has passed to another or was released."""
+
+    async def release(self, hold: Hold) -> None:
+        """Free it, if it is still ours."""
+
+    async def begin_term(self, name: str, owner: str) -> Term:
+        """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that term."""
+
+
+class EventStore(Protocol):
+    """For the relay and whoever follows events."""
+
+    async def number_events(self, limit: int) -> list[EventBatch]:
+        """Give the next transactions' events their public positions, in commit order."""
+
+    async def events_since(self, position: int, limit: int) -> list[EventBatch]:
+        """Numbered events from a position on."""
+
+    async def next_position(self) -> int:
+        """The position that the next event will have."""
+
+    async def tell(self, events: Sequence[Event]) -> None:
+        """Append events that belong to no other write."""
+
+
+class Store(JobStore, PlanStore, RunStore, WorkStore, CareStore, LeaseStore, EventStore, Protocol):
+    """All of it, as adapters implement it."""
+
+    def now(self) -> Instant:
+        """The store's clock."""
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener`, from any thread, soon after something that planners or workers wait for may have changed,
+        by this process or another; the answer stops it. A hint: nothing may depend on it."""
+
+    async def close(self) -> None:
+        """Finish what was begun and let go."""

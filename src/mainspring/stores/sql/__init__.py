@@ -1,0 +1,50 @@
+"""SQL as files: named queries and numbered migrations, per dialect.
+
+A query file holds queries, each under a line `-- name: what it does`. A migration file is `NNNN_name.sql`; its first
+line, `-- oldest: N`, is the oldest schema version whose program may still use the database afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+_HEADING = re.compile(r"^-- (\w+): \S.*$", re.MULTILINE)
+
+
+class Migration(NamedTuple):
+    """One step of the schema."""
+
+    version: int
+    name: str
+    oldest: int
+    script: str
+
+
+@cache
+def load_queries(dialect: str, topic: str) -> dict[str, str]:
+    """The queries of one file by name."""
+    text = (files(__name__) / dialect / "queries" / f"{topic}.sql").read_text("utf-8")
+    pieces = _HEADING.split(text)[1:]
+    queries = {name: body.strip().removesuffix(";") for name, body in zip(pieces[::2], pieces[1::2], strict=True)}
+    if len(queries) * 2 != len(pieces):
+        raise ValueError(f"a query of {dialect}/{topic}.sql is named twice")
+    return queries
+
+
+@cache
+def load_migrations(dialect: str) -> tuple[Migration, ...]:
+    """All migrations in order; their numbers run from 1 without a gap."""
+    found = []
+    for file in sorted((files(__name__) / dialect / "migrations").iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".sql"):
+            continue
+        script = file.read_text("utf-8")
+        heading = script.splitlines()[0]
+        number, _, name = file.name.removesuffix(".sql").partition("_")
+        found.append(Migration(int(number), name, int(heading.removeprefix("-- oldest: ")), script))
+    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
+        raise ValueError(f"the migrations of {dialect} are not numbered 1, 2, 3 …")
+    return tuple(found)

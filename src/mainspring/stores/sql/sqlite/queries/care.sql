@@ -1,0 +1,48 @@
+-- expired: running runs whose claim has run out, oldest first
+SELECT id FROM runs WHERE state = 'running' AND claimed_until < ? ORDER BY claimed_until LIMIT ?;
+
+-- too_late: runs that were not started in time
+SELECT id, expires_at FROM runs WHERE expires_at < ? AND expires_at IS NOT NULL AND state <> 'running' ORDER BY expires_at LIMIT ?;
+
+-- silent: workers that have not been heard of
+UPDATE workers SET state = 'dead', running = 0 WHERE state IN ('active', 'draining') AND heartbeat_at < ? RETURNING id, namespace;
+
+-- waiting_gates: gates with room at which runs wait
+SELECT g.namespace, g.name FROM gates AS g
+WHERE g.used < g.capacity AND EXISTS (SELECT 1 FROM runs AS r WHERE r.blocked_on = g.name AND r.namespace = g.namespace);
+
+-- old_history: finished runs past their retention, oldest first
+SELECT seq, id FROM (SELECT seq, id, finished_at FROM history ORDER BY seq LIMIT ?2) WHERE finished_at < ?1;
+
+-- limited_jobs: jobs that keep only so many finished runs
+SELECT id, json_extract(policy, '$.keep_succeeded'), json_extract(policy, '$.keep_failed') FROM jobs
+WHERE json_extract(policy, '$.keep_succeeded') IS NOT NULL OR json_extract(policy, '$.keep_failed') IS NOT NULL;
+
+-- beyond_limit: a job's finished runs of one state beyond the newest so many
+SELECT seq, id FROM history WHERE job_id = ? AND state = ? ORDER BY seq DESC LIMIT ? OFFSET ?;
+
+-- forget_history: delete a finished run
+DELETE FROM history WHERE seq = ?;
+
+-- forget_attempts: delete a finished run's attempts
+DELETE FROM attempts WHERE run_id = ?;
+
+-- forget_logs: delete a finished run's output
+DELETE FROM logs WHERE run_id = ?;
+
+-- forget_firings: delete old rows of the ledger, but none whose run has not ended
+DELETE FROM firings WHERE (job_id, fire_at, region, idx) IN (
+  SELECT job_id, fire_at, region, idx FROM firings WHERE created_at < ?1 AND outcome <> 'fired' ORDER BY created_at LIMIT ?2);
+
+-- forget_events: delete numbered events past their retention
+DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE position IS NOT NULL AND created_at < ?1 ORDER BY seq LIMIT ?2);
+
+-- forget_submissions: delete answers that have expired
+DELETE FROM submissions WHERE (namespace, key) IN (SELECT namespace, key FROM submissions WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2);
+
+-- forget_workers: delete workers that ended long ago
+DELETE FROM workers WHERE state IN ('stopped', 'dead') AND heartbeat_at < ?;
+
+-- forget_gates: delete the gates of firings that have ended
+DELETE FROM gates WHERE used = 0 AND name LIKE 'firing:%'
+  AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.job_id = substr(gates.name, 8, 26) AND runs.gates LIKE '%"' || gates.name || '"%');

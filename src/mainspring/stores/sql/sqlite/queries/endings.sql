@@ -1,0 +1,84 @@
+-- unstarted: what must be known of a run to end it before it starts
+SELECT seq, id, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options
+FROM runs WHERE id = ? AND state IN ('blocked', 'pending');
+
+-- to_history: move a run to history, first half
+INSERT INTO history (id, namespace, queue, region, task, args, options, state, reason, priority, due_at, expires_at, job_id, job, fire_at,
+                     idx, key, token, attempt, losses, worker, started_at, finished_at, cancel_requested_at, cancel_reason, progress,
+                     progress_note, result, error, retry_of, created_at)
+SELECT id, namespace, queue, region, task, args, options, ?1, ?2, priority, due_at, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt + ?3, losses + ?4, worker, ?5, ?6, cancel_requested_at, cancel_reason, progress,
+       progress_note, ?7, ?8, retry_of, created_at
+FROM runs WHERE seq = ?9;
+
+-- forget_run: move a run to history, second half
+DELETE FROM runs WHERE seq = ?;
+
+-- add_attempt: remember an attempt that ended
+INSERT INTO attempts (run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- back_to_pending: give a running run back to the queue
+UPDATE runs SET state = 'pending', reason = ?1, due_at = ?2, attempt = attempt + ?3, losses = losses + ?4, care = max(care, ?4),
+                worker = NULL, claimed_until = NULL, started_at = NULL
+WHERE seq = ?5 AND state = 'running';
+
+-- request_cancel: ask for the end of a running run
+UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, ?1), cancel_reason = CASE WHEN cancel_requested_at IS NULL THEN ?2 ELSE cancel_reason END
+WHERE id = ?3 AND state = 'running';
+
+-- take_edges: the runs that waited for a run
+DELETE FROM edges WHERE upstream_id = ? RETURNING run_id, "when", on_failure;
+
+-- drop_edges: what a run waited for, when it no longer does
+DELETE FROM edges WHERE run_id = ?;
+
+-- wait_less: count down what a run waits for; at nothing it is pending
+UPDATE runs SET waits_for = waits_for - ?1, state = CASE WHEN waits_for <= ?1 THEN 'pending' ELSE 'blocked' END
+WHERE id = ?2 AND state = 'blocked' AND waits_for > 0;
+
+-- leave_lines: a run gives up its places in all lines
+DELETE FROM lines WHERE run_id = ? RETURNING namespace, name, capacity, granted;
+
+-- next_in_line: who has waited longest in a line
+SELECT seq, run_id FROM lines WHERE namespace = ? AND name = ? AND granted = 0 ORDER BY seq LIMIT 1;
+
+-- grant_line: let one enter
+UPDATE lines SET granted = 1 WHERE namespace = ? AND name = ? AND seq = ?;
+
+-- waiting_in_line: all that still wait in a line
+SELECT run_id FROM lines WHERE namespace = ? AND name = ? AND granted = 0 ORDER BY seq;
+
+-- leave_gate: a run gives up its place at a gate
+UPDATE gates SET used = used - 1 WHERE namespace = ? AND name = ? AND used > 0;
+
+-- promote_at_gate: as many waiting runs as a gate has room for become pending, best first
+UPDATE runs SET state = 'pending', blocked_on = NULL, reason = ''
+WHERE seq IN (SELECT seq FROM runs WHERE blocked_on = ?2 AND namespace = ?1 ORDER BY priority, due_at, seq
+              LIMIT (SELECT max(capacity - used, 0) FROM gates WHERE namespace = ?1 AND name = ?2));
+
+-- end_firing: what a run of a firing came to
+UPDATE firings SET outcome = ?1, reason = ?2, finished_at = ?3 WHERE job_id = ?4 AND fire_at = ?5 AND region = ?6 AND idx = ?7;
+
+-- downstream_jobs: the jobs that fire after a job
+SELECT job_id FROM upstreams WHERE upstream_id = ?;
+
+-- firing_outcomes: what the runs of one firing came to so far
+SELECT outcome FROM firings WHERE job_id = ? AND fire_at = ?;
+
+-- note_upstream: an upstream firing has ended; one that failed before and now succeeded counts as new
+UPDATE upstreams SET consumed_at = CASE WHEN consumed_at = ?1 AND latest_outcome <> 'succeeded' AND ?2 = 'succeeded' THEN ?1 - 1 ELSE consumed_at END,
+                     latest_at = ?1, latest_outcome = ?2
+WHERE upstream_id = ?3 AND latest_at <= ?1 AND NOT (latest_at = ?1 AND latest_outcome = ?2);
+
+-- edges_of_job: what an `after` job knows of its upstreams
+SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
+FROM upstreams AS u LEFT JOIN jobs AS j ON j.id = u.upstream_id WHERE u.job_id = ? ORDER BY u.upstream_id;
+
+-- trigger_of: the trigger of a job
+SELECT "trigger" FROM jobs WHERE id = ?;
+
+-- make_due: an `after` job is due now
+UPDATE jobs SET next_fire_at = max(?1, coalesce(last_fire_at + 1, 0)), changed = ?2 WHERE id = ?3 AND next_fire_at IS NULL;
+
+-- next_change: number an edit
+UPDATE counters SET value = value + 1 WHERE name = 'job_changes' RETURNING value;

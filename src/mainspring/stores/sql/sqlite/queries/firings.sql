@@ -1,0 +1,33 @@
+-- term: the number of the newest term
+SELECT number FROM terms WHERE name = ?;
+
+-- move_on: move a job past the instants of a plan, if it is still as it was planned from
+UPDATE jobs SET next_fire_at = ?1, fired = fired + ?2, last_fire_at = coalesce(max(?3, coalesce(last_fire_at, ?3)), last_fire_at)
+WHERE id = ?4 AND version = ?5 AND next_fire_at IS ?6 AND paused_at IS NULL;
+
+-- fired_by_hand: remember when a job fired last
+UPDATE jobs SET last_fire_at = max(?1, coalesce(last_fire_at, 0)) WHERE id = ?2;
+
+-- record: write a row of the ledger, unless the instant has one
+INSERT INTO firings (job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job_id, fire_at, region, idx) DO NOTHING;
+
+-- is_recorded: whether an instant of a job is in the ledger
+SELECT 1 FROM firings WHERE job_id = ? AND fire_at = ? LIMIT 1;
+
+-- unfinished: runs of a job in a region that have not ended, oldest first
+SELECT id FROM runs WHERE job_id = ? AND region = ? ORDER BY seq;
+
+-- outcomes: what the runs of one firing came to so far
+SELECT outcome FROM firings WHERE job_id = ? AND fire_at = ?;
+
+-- consume: remember which upstream firing was used
+UPDATE upstreams SET consumed_at = ? WHERE job_id = ? AND upstream_id = ?;
+
+-- by_request: the first row of the firing that a request made
+SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
+FROM firings WHERE job_id = ? AND request_id = ? ORDER BY region, idx LIMIT 1;
+
+-- list: the ledger of a job, newest first
+SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
+FROM firings WHERE job_id = ? AND fire_at < ? ORDER BY fire_at DESC, region, idx LIMIT ?;

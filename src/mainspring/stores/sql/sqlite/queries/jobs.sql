@@ -1,0 +1,89 @@
+-- find: the job of that name, or else of that id
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM jobs WHERE namespace = ?1 AND (name = ?2 OR id = ?2) ORDER BY name = ?2 DESC LIMIT 1;
+
+-- by_id: these jobs
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM jobs WHERE id IN (SELECT value FROM json_each(?));
+
+-- list: jobs in order of name, of one app or of all; a negative limit is none
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM jobs WHERE namespace = :namespace AND name > :after AND (:app IS NULL OR app = :app) ORDER BY name LIMIT :limit;
+
+-- due: unpaused jobs whose next fire time has come, earliest first
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM jobs WHERE next_fire_at <= ? AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?;
+
+-- changed: jobs edited, paused, resumed or made due after a change number
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM jobs WHERE changed > ? ORDER BY changed;
+
+-- ids_by_name: the ids of those of the names that exist
+SELECT name, id FROM jobs WHERE namespace = ? AND name IN (SELECT value FROM json_each(?));
+
+-- foreign: those of the names that another app owns
+SELECT name, app FROM jobs WHERE namespace = ?1 AND app <> ?2 AND name IN (SELECT value FROM json_each(?3)) ORDER BY name;
+
+-- insert: store a new job
+INSERT INTO jobs (id, namespace, name, app, task, args, queue, priority, key, "limit", "trigger", policy, options, next_fire_at, version,
+                  changed, paused_at, paused_why, fired, last_fire_at, created_at, updated_at)
+VALUES (:id, :namespace, :name, :app, :task, :args, :queue, :priority, :key, :limit, :trigger, :policy, :options, :next_fire_at, :version,
+        :changed, :paused_at, :paused_why, :fired, :last_fire_at, :created_at, :updated_at);
+
+-- revise: replace a definition, if it is still the one before
+UPDATE jobs SET task = :task, args = :args, queue = :queue, priority = :priority, key = :key, "limit" = :limit, "trigger" = :trigger,
+                policy = :policy, options = :options, next_fire_at = :next_fire_at, version = :version, changed = :changed,
+                updated_at = :updated_at
+WHERE id = :id AND version = :version - 1;
+
+-- pause: stop firing
+UPDATE jobs SET paused_at = ?, paused_why = ?, changed = ? WHERE id = ? AND paused_at IS NULL;
+
+-- resume: fire again
+UPDATE jobs SET paused_at = NULL, paused_why = '', next_fire_at = ?, changed = ? WHERE id = ? AND paused_at IS NOT NULL;
+
+-- remove: forget a definition
+DELETE FROM jobs WHERE id = ?;
+
+-- next_change: number an edit
+UPDATE counters SET value = value + 1 WHERE name = 'job_changes' RETURNING value;
+
+-- newest_change: the number of the newest edit
+SELECT value FROM counters WHERE name = 'job_changes';
+
+-- edges: what an `after` job knows of its upstreams
+SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
+FROM upstreams AS u LEFT JOIN jobs AS j ON j.id = u.upstream_id WHERE u.job_id = ? ORDER BY u.upstream_id;
+
+-- edge_names: who fires after whom in a namespace
+SELECT down.name, up.name FROM upstreams AS u JOIN jobs AS down ON down.id = u.job_id JOIN jobs AS up ON up.id = u.upstream_id
+WHERE down.namespace = ?;
+
+-- add_edge: let a job fire after another; one that does already keeps what it has used
+INSERT INTO upstreams (job_id, upstream_id, consumed_at, latest_at, latest_outcome) VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT DO NOTHING;
+
+-- drop_edges: forget all upstreams of a job but these
+DELETE FROM upstreams WHERE job_id = ? AND upstream_id NOT IN (SELECT value FROM json_each(?));
+
+-- newest_ended: the newest firing of a job whose runs have all ended
+SELECT fire_at FROM firings AS f WHERE job_id = ?1 AND run_id IS NOT NULL AND outcome <> 'fired'
+  AND NOT EXISTS (SELECT 1 FROM firings WHERE job_id = ?1 AND fire_at = f.fire_at AND outcome = 'fired')
+ORDER BY fire_at DESC LIMIT 1;
+
+-- downstream: the names of the jobs that fire after a job
+SELECT j.name FROM upstreams AS u JOIN jobs AS j ON j.id = u.job_id WHERE u.upstream_id = ? ORDER BY j.name;
+
+-- calendars: all calendars of a namespace
+SELECT name, definition FROM calendars WHERE namespace = ? ORDER BY name;
+
+-- save_calendar: create or replace a calendar
+INSERT INTO calendars (namespace, name, definition, updated_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (namespace, name) DO UPDATE SET definition = excluded.definition, updated_at = excluded.updated_at;
+
+-- with_calendars: the jobs of a namespace that obey calendars
+SELECT id FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;

@@ -1,0 +1,108 @@
+-- known: which of the ids exist already, unfinished or finished
+SELECT id FROM runs WHERE id IN (SELECT value FROM json_each(?1))
+UNION ALL
+SELECT id FROM history WHERE id IN (SELECT value FROM json_each(?1));
+
+-- insert: accept one run
+INSERT INTO runs (id, namespace, queue, region, task, args, options, state, reason, priority, due_at, expires_at, job_id, job,
+                  fire_at, idx, key, gates, blocked_on, lines, waits_for, care, retry_of, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- state_of: the state of a run, unfinished or finished
+SELECT state FROM runs WHERE id = ?1 UNION ALL SELECT state FROM history WHERE id = ?1;
+
+-- add_edge: let a run wait for another
+INSERT INTO edges (upstream_id, run_id, "when", on_failure) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- mark_upstream: remember that others wait for a run
+UPDATE runs SET dependants = 1 WHERE id = ?;
+
+-- save_gate: create a gate, or take over its newest capacity
+INSERT INTO gates (namespace, name, capacity) VALUES (?, ?, ?)
+ON CONFLICT (namespace, name) DO UPDATE SET capacity = excluded.capacity WHERE capacity <> excluded.capacity;
+
+-- gate_room: how much of a gate is free, and whether runs wait at it
+SELECT capacity - used, EXISTS (SELECT 1 FROM runs WHERE blocked_on = ?2 AND namespace = ?1) FROM gates WHERE namespace = ?1 AND name = ?2;
+
+-- granted_in_line: how many of a line's places are taken, counting no further than its capacity
+SELECT count(*) FROM (SELECT 1 FROM lines WHERE namespace = ? AND name = ? AND granted = 1 LIMIT ?);
+
+-- join_line: stand in a line
+INSERT INTO lines (namespace, name, seq, run_id, capacity, granted) VALUES (?, ?, ?, ?, ?, ?);
+
+-- recall: the answer to an idempotency key that has not expired
+SELECT fingerprint, answer FROM submissions WHERE namespace = ? AND key = ? AND expires_at > ?;
+
+-- remember: keep the answer to an idempotency key
+INSERT INTO submissions (namespace, key, fingerprint, answer, expires_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, key) DO UPDATE SET fingerprint = excluded.fingerprint, answer = excluded.answer, expires_at = excluded.expires_at;
+
+-- get: one run, unfinished or finished
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+       blocked_on, progress, progress_note, NULL, NULL, retry_of
+FROM runs WHERE id = ?1
+UNION ALL
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM history WHERE id = ?1;
+
+-- finished: those of the ids that have ended
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM history WHERE id IN (SELECT value FROM json_each(?));
+
+-- list_active: unfinished runs, newest first
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+       blocked_on, progress, progress_note, NULL, NULL, retry_of
+FROM runs
+WHERE namespace = :namespace AND (:before IS NULL OR id < :before) AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
+  AND (:states = '' OR instr(:states, state) > 0)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+ORDER BY id DESC LIMIT :limit;
+
+-- list_finished: finished runs, newest first
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM history
+WHERE namespace = :namespace AND (:before IS NULL OR id < :before) AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
+  AND (:states = '' OR instr(:states, state) > 0)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+ORDER BY id DESC LIMIT :limit;
+
+-- find_prefix: ids that begin with a text
+SELECT id FROM runs WHERE namespace = :namespace AND id >= :prefix AND id < :prefix || '{'
+UNION ALL
+SELECT id FROM history WHERE namespace = :namespace AND id >= :prefix AND id < :prefix || '{'
+LIMIT :limit;
+
+-- find_suffix: recent ids that end with a text
+SELECT id FROM (SELECT id FROM runs WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE id LIKE '%' || :prefix
+UNION ALL
+SELECT id FROM (SELECT id FROM history WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE id LIKE '%' || :prefix
+LIMIT :limit;
+
+-- count_states: how many runs are in each state
+SELECT state, count(*) FROM runs WHERE namespace = ?1 GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM history WHERE namespace = ?1 GROUP BY state;
+
+-- attempts: the ended attempts of a run in order
+SELECT run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error FROM attempts WHERE run_id = ? ORDER BY attempt;
+
+-- logs: what a run wrote, from a line number on
+SELECT seq, run_id, attempt, at, stream, text FROM logs WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?;
+
+-- upstreams_of: the runs that a run waits for, and those before it in its lines
+SELECT upstream_id FROM edges WHERE run_id = ?1
+UNION
+SELECT before.run_id FROM lines AS mine
+JOIN lines AS before ON before.namespace = mine.namespace AND before.name = mine.name AND before.seq < mine.seq AND before.granted = 1
+WHERE mine.run_id = ?1 AND mine.granted = 0;
+
+-- gate: used and capacity of a gate
+SELECT used, capacity FROM gates WHERE namespace = ? AND name = ?;

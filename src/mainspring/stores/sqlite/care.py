@@ -1,0 +1,90 @@
+"""Recovery and cleaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mainspring.core.instants import DAY, Duration, format_instant
+from mainspring.core.model import Event, Report, RunOptions
+from mainspring.core.outcome import Next, after_loss
+from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED
+from mainspring.store import Reaped
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.endings import end_unstarted
+from mainspring.stores.sqlite.reports import Endings, load_held
+
+_Q = load_queries("sqlite", "care")
+_END = load_queries("sqlite", "endings")
+_options = msgspec.json.Decoder(RunOptions)
+_WORKERS_KEPT: Duration = DAY
+
+
+class Care:
+    """See `store.CareStore`."""
+
+    _db: Database
+
+    async def recover(self, dead_after: Duration, limit: int) -> Reaped:
+        # A look first: most passes find nothing, and finding nothing must not cost a commit.
+        if not await self._db.read(lambda tx: _anything_to_recover(tx, dead_after)):
+            return Reaped(0, 0, ())
+        return await self._db.write(lambda tx: _recover(tx, dead_after, limit))
+
+    async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
+        return await self._db.write(lambda tx: _clean(tx, keep_runs, keep_firings, keep_events, limit))
+
+
+def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
+    silent = "SELECT 1 FROM workers WHERE state IN ('active', 'draining') AND heartbeat_at < ?"
+    return bool(
+        tx.execute(_Q["expired"], (tx.now, 1)).fetchone()
+        or tx.execute(_Q["too_late"], (tx.now, 1)).fetchone()
+        or tx.execute(silent, (tx.now - dead_after,)).fetchone()
+        or tx.execute(_Q["waiting_gates"]).fetchone()
+    )
+
+
+def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
+    lost = _recover_lost(tx, limit)
+    too_late = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
+    endings = [(run_id, Next(SKIPPED, f"not started by {format_instant(expiry)}")) for run_id, expiry in too_late]
+    expired = end_unstarted(tx, endings)
+    dead = tx.execute(_Q["silent"], (tx.now - dead_after,)).fetchall()
+    tx.events.extend([Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in dead])
+    for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():
+        tx.changed = bool(tx.execute(_END["promote_at_gate"], (namespace, name)).rowcount) or tx.changed
+    return Reaped(lost, expired, tuple(worker for worker, _ in dead))
+
+
+def _recover_lost(tx: Transaction, limit: int) -> int:
+    held = load_held(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))])
+    endings = Endings(tx)
+    for run in held.values():
+        verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)
+        endings.add(run, verdict, Report(run.id, run.token, "lost", verdict.state, verdict.reason), losses=1)
+    endings.apply()
+    return len(held)
+
+
+def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
+    gone = _forget(tx, tx.execute(_Q["old_history"], (tx.now - keep_runs, limit)).fetchall())
+    for job_id, keep_succeeded, keep_failed in tx.execute(_Q["limited_jobs"]).fetchall():
+        for state, keep in ((SUCCEEDED, keep_succeeded), (FAILED, keep_failed)):
+            if keep is not None:
+                gone += _forget(tx, tx.execute(_Q["beyond_limit"], (job_id, state, limit, keep)).fetchall())
+    gone += tx.execute(_Q["forget_firings"], (tx.now - keep_firings, limit)).rowcount
+    gone += tx.execute(_Q["forget_events"], (tx.now - keep_events, limit)).rowcount
+    gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
+    gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT,)).rowcount
+    return gone + tx.execute(_Q["forget_gates"]).rowcount
+
+
+def _forget(tx: Transaction, runs: Iterable[tuple[int, str]]) -> int:
+    runs = list(runs)
+    tx.executemany(_Q["forget_history"], [(seq,) for seq, _ in runs])
+    tx.executemany(_Q["forget_attempts"], [(run_id,) for _, run_id in runs])
+    tx.executemany(_Q["forget_logs"], [(run_id,) for _, run_id in runs])
+    return len(runs)

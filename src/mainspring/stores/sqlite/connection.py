@@ -1,0 +1,170 @@
+"""Opening a database file: is it ours, may we write it, is its schema one that we know."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from mainspring.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
+from mainspring.stores.sql import load_migrations
+
+APPLICATION_ID = 0x4D535052  # "MSPR": `file mainspring.db` and other programs can tell whose it is
+BUSY_TIMEOUT_S = 5.0
+OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+
+
+class SchemaStatus(NamedTuple):
+    """What a database is, beside what this program knows."""
+
+    version: int
+    latest: int
+    oldest: int
+    """The oldest schema version whose program may use this database."""
+
+    @property
+    def usable(self) -> bool:
+        return self.latest >= self.oldest
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection with our settings; the caller begins and ends transactions."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StoreMismatch(f"SQLite {sqlite3.sqlite_version} is too old: Mainspring needs 3.35 or newer")
+    with mapped_errors(path):
+        connection = sqlite3.connect(
+            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=512
+        )
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA cache_size = -16000")
+        return connection
+
+
+def prepare(connection: sqlite3.Connection, path: str, *, durable: bool, now: int) -> None:
+    """Make sure that the database is ours and current; create or migrate it under the write lock."""
+    with mapped_errors(path):
+        check_ours(connection, path)
+        set_wal(connection)
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        status = schema_status(connection)
+        if not status.usable:
+            raise StoreMismatch(
+                f"{path} has schema version {status.version}, which needs a program that knows at least version "
+                f"{status.oldest}; this one knows {status.latest}. Install a newer mainspring"
+            )
+        if status.version < status.latest:
+            migrate(connection, now)
+
+
+def check_ours(connection: sqlite3.Connection, path: str) -> None:
+    """Refuse a database that somebody else made, before anything is written to it."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application_id != APPLICATION_ID and (tables or application_id):
+        raise StoreMismatch(f"{path} is a SQLite database, but not one of Mainspring's: name another file")
+
+
+def set_wal(connection: sqlite3.Connection) -> None:
+    """Write-ahead logging; the switch needs the file for itself for a moment, so several starting processes take
+    turns."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def schema_status(connection: sqlite3.Connection) -> SchemaStatus:
+    """Which schema the database has."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    oldest = 1
+    if version:
+        (oldest,) = connection.execute("SELECT max(oldest) FROM migrations").fetchone()
+    return SchemaStatus(version, len(load_migrations("sqlite")), oldest)
+
+
+def migrate(connection: sqlite3.Connection, now: int) -> None:
+    """Apply what is missing, in one transaction under the write lock: several processes may start at once."""
+    begin(connection)
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+            "oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
+        )
+        for migration in load_migrations("sqlite")[version:]:
+            for statement in split_statements(migration.script):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO migrations VALUES (?, ?, ?, ?)", (migration.version, migration.name, migration.oldest, now)
+            )
+            connection.execute(f"PRAGMA user_version = {migration.version}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def split_statements(script: str) -> Iterator[str]:
+    """`executescript` would commit first, and the whole migration must be one transaction."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def begin(connection: sqlite3.Connection) -> None:
+    """Take the write lock. SQLite's own busy handler sleeps up to 100 ms at a time; short sleeps keep latency low."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    pause = 0.0002
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.005)
+
+
+@contextmanager
+def mapped_errors(path: str) -> Iterator[None]:
+    """Driver exceptions become ours at this edge."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(error, path) from error
+
+
+def explain(error: sqlite3.Error, path: str) -> StoreError:
+    """What a driver error means for whoever reads it."""
+    text = str(error)
+    if "not a database" in text or "malformed" in text:
+        return StoreMismatch(
+            f"{path} is not a database, or is damaged ({text}): name another file, or restore a backup"
+        )
+    if "full" in text:
+        return StoreFull(f"the disk that holds {path} is full: nothing was written. Free some space and try again")
+    if "readonly" in text or "read-only" in text:
+        return StoreReadOnly(f"{path} cannot be written: check the permissions of the file and of its folder")
+    if "unable to open" in text:
+        folder = Path(path).resolve().parent
+        remedy = "check its permissions" if folder.is_dir() else f"the folder {folder} does not exist; create it first"
+        return StoreUnavailable(f"{path} cannot be opened: {remedy}")
+    if "locked" in text or "busy" in text:
+        return StoreUnavailable(f"{path} was locked by another program for {BUSY_TIMEOUT_S:g} s")
+    return StoreUnavailable(f"{path}: {text}")

@@ -1,0 +1,272 @@
+"""One writer thread, one reader thread, one file. Work that arrives while a commit is under way shares the next commit.
+
+The same work can run inline, without threads: for simulation in virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.instants import Instant
+from mainspring.core.model import Event
+from mainspring.errors import MainspringError, StoreError, StoreUnavailable
+from mainspring.stores.sqlite.connection import begin, check_ours, connect, explain, mapped_errors, prepare
+
+T = TypeVar("T")
+
+WATCH_S = 0.025
+"""How often to look whether another process has written: 40 looks of about 10 µs a second."""
+GROUP_LIMIT = 256
+
+_encode_events = msgspec.json.Encoder().encode
+
+
+class Transaction:
+    """What work sees: the connection, the store's time, and a place to tell what happened."""
+
+    __slots__ = ("changed", "connection", "events", "execute", "executemany", "now")
+
+    def __init__(self, connection: sqlite3.Connection, now: Instant) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self.now = now
+        self.events: list[Event] = []
+        self.changed = False
+        """Whether planners or workers may now have something to do."""
+
+
+class _Job(Generic[T]):
+    """Work on its way to a thread, and where its answer goes."""
+
+    __slots__ = ("answer", "error", "future", "loop", "work")
+
+    def __init__(self, work: Callable[[Transaction], T]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self.loop.create_future()
+        self.answer: T | None = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.answer)  # type: ignore[arg-type]
+
+
+class Database:
+    """The file. `write` and `read` run work in a transaction each; writes are durable when they return."""
+
+    def __init__(self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False) -> None:
+        self.path = path
+        self.clock = clock
+        self._durable = durable
+        self._inline = inline
+        self._listeners: list[Callable[[], None]] = []
+        self._writes: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._reads: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._writer = connect(path)
+        try:
+            prepare(self._writer, path, durable=durable, now=clock.now())
+            self._reader = self._writer if inline else self._open_reader()
+        except BaseException:
+            self._writer.close()
+            raise
+        self._closed = False
+        self._threads: list[threading.Thread] = []
+        if not inline:
+            self._start(self._write_loop, "writer")
+            self._start(self._read_loop, "reader")
+
+    def _open_reader(self) -> sqlite3.Connection:
+        reader = connect(self.path)
+        with mapped_errors(self.path):
+            check_ours(reader, self.path)
+            reader.execute("PRAGMA query_only = ON")
+        return reader
+
+    def _start(self, target: Callable[[], None], role: str) -> None:
+        thread = threading.Thread(target=target, name=f"mainspring-sqlite-{role}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See the store port."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _announce(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run work under the write lock and commit; errors roll back all of it, and nothing else."""
+        job = _Job(work)
+        if self._inline:
+            self._commit([job])
+            job.settle()
+        else:
+            self._put(self._writes, job)
+        return await job.future
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run work on one consistent snapshot."""
+        job = _Job(work)
+        if self._inline:
+            self._look(job)
+            job.settle()
+        else:
+            self._put(self._reads, job)
+        return await job.future
+
+    def _put(self, queue: SimpleQueue[_Job[Any] | None], job: _Job[Any]) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} has been closed by this program")
+        queue.put(job)
+
+    def _write_loop(self) -> None:
+        version, looked_at = self._data_version(), time.monotonic()
+        stopping = False
+        while not stopping:
+            batch: list[_Job[Any]] = []
+            try:
+                job = self._writes.get(timeout=WATCH_S)
+                while job is not None and len(batch) < GROUP_LIMIT:
+                    batch.append(job)
+                    job = self._writes.get_nowait()
+                stopping = job is None
+                if job is not None:
+                    batch.append(job)
+            except Empty:
+                pass
+            if batch:
+                self._commit(batch)
+                _settle(batch)
+            if time.monotonic() - looked_at >= WATCH_S:
+                looked_at = time.monotonic()
+                seen, version = version, self._data_version()
+                if seen != version:
+                    self._announce()
+
+    def _data_version(self) -> int:
+        """Changes when another connection than the writer's has committed."""
+        try:
+            return int(self._writer.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return -1
+
+    def _commit(self, batch: list[_Job[Any]]) -> None:
+        """All of the batch in one commit; work that fails is undone alone."""
+        writer = self._writer
+        events: list[Event] = []
+        changed = False
+        try:
+            begin(writer)
+            for job in batch:
+                transaction = self._attempt(job, alone=len(batch) == 1)
+                if transaction is not None:
+                    events += transaction.events
+                    changed = changed or transaction.changed
+            if events:
+                now = self.clock.now()
+                writer.execute(
+                    "INSERT INTO outbox (count, events, created_at) VALUES (?, ?, ?)",
+                    (len(events), _encode_events(events).decode("utf-8", "replace"), now),
+                )
+            writer.execute("COMMIT")
+        except BaseException as error:
+            self._undo(batch, error)
+            return
+        if changed:
+            self._announce()
+
+    def _attempt(self, job: _Job[Any], *, alone: bool) -> Transaction | None:
+        transaction = Transaction(self._writer, self.clock.now())
+        if alone:
+            job.answer = job.work(transaction)
+            return transaction
+        self._writer.execute("SAVEPOINT work")
+        try:
+            job.answer = job.work(transaction)
+        except BaseException as error:
+            if not self._writer.in_transaction:
+                raise  # the disk is full or failing: SQLite has rolled back the whole of it
+            self._writer.execute("ROLLBACK TO work")
+            job.error = self._explained(error)
+            return None
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("RELEASE work")
+        return transaction
+
+    def _undo(self, batch: list[_Job[Any]], error: BaseException) -> None:
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+        for job in batch:
+            job.error = job.error or self._explained(error)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        if isinstance(error, sqlite3.Error):
+            explained: MainspringError = explain(error, self.path)
+            explained.__cause__ = error
+            return explained
+        return error
+
+    def _read_loop(self) -> None:
+        while (job := self._reads.get()) is not None:
+            self._look(job)
+            _settle([job])
+
+    def _look(self, job: _Job[Any]) -> None:
+        try:
+            self._reader.execute("BEGIN")
+            try:
+                job.answer = job.work(Transaction(self._reader, self.clock.now()))
+            finally:
+                self._reader.execute("ROLLBACK")
+        except BaseException as error:
+            job.error = self._explained(error)
+
+    async def close(self) -> None:
+        """Finish queued work, then let go of the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writes.put(None)
+        self._reads.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+        self._reader.close()
+        self._writer.close()
+
+
+def _settle(batch: list[_Job[Any]]) -> None:
+    """Hand the answers to the loops that wait for them, waking each once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
+    for job in batch:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, jobs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle_here, jobs)
+        except RuntimeError:
+            continue  # that loop has ended, and nobody waits there any more
+
+
+def _settle_here(jobs: list[_Job[Any]]) -> None:
+    for job in jobs:
+        job.settle()
+
+
+__all__ = ["Database", "StoreError", "Transaction"]

@@ -1,0 +1,185 @@
+"""What the end of runs sets off, in the same transaction: gates and lines freed, dependants judged, the ledger filled
+in.
+
+An end may end others (a dependant whose upstream failed), so endings are worked off a list until it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.dependency import Free, OneLess, Wait, after_upstream, combined_outcome, judge_edges
+from mainspring.core.instants import Instant
+from mainspring.core.model import Edge, Event, RunOptions
+from mainspring.core.outcome import Next
+from mainspring.core.states import BLOCKED, CANCELLED, FAILED, RUNNING, SKIPPED, State
+from mainspring.core.triggers import AfterTrigger, Trigger
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Transaction
+
+_Q = load_queries("sqlite", "endings")
+_RUNS = load_queries("sqlite", "runs")
+_names = msgspec.json.Decoder(list[str])
+_options = msgspec.json.Decoder(RunOptions)
+_trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
+
+
+class Ended(NamedTuple):
+    """A run that has just been moved to history, with what its end may set off."""
+
+    id: str
+    namespace: str
+    state: State
+    reason: str
+    job_id: str | None
+    fire_at: Instant | None
+    region: str
+    idx: int
+    dependants: int
+    lines: int
+    gates: str | None
+    ran: bool
+    options: str
+
+    @property
+    def matters(self) -> bool:
+        """Whether anything else hangs on it."""
+        return bool(self.job_id or self.dependants or self.lines or self.gates)
+
+
+def cancel_run(tx: Transaction, run_id: str, reason: str) -> State | None:
+    """Cancel a run that has not started, or ask for the end of one that runs; None if it has ended or is unknown."""
+    if end_unstarted(tx, [(run_id, Next(CANCELLED, reason))]):
+        return CANCELLED
+    if tx.execute(_Q["request_cancel"], (tx.now, reason, run_id)).rowcount:
+        tx.events.append(Event("run.cancelling", tx.now, run_id=run_id, reason=reason))
+        tx.changed = True
+        return RUNNING
+    return None
+
+
+def end_unstarted(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> int:
+    """End runs that are blocked or pending, and all that follows from it; how many of the given ones ended."""
+    ended = list(_move(tx, endings))
+    follow(tx, ended)
+    return len(ended)
+
+
+def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> Iterable[Ended]:
+    for run_id, verdict in endings:
+        row = tx.execute(_Q["unstarted"], (run_id,)).fetchone()
+        if row is None:
+            continue
+        seq, _, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options = row
+        tx.execute(_Q["to_history"], (verdict.state, verdict.reason, 0, 0, None, tx.now, None, None, seq))
+        tx.execute(_Q["forget_run"], (seq,))
+        if state == BLOCKED:
+            tx.execute(_Q["drop_edges"], (run_id,))
+        kind = f"run.{verdict.state}"
+        tx.events.append(
+            Event(kind, tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=verdict.reason)
+        )
+        yield Ended(
+            run_id,
+            namespace,
+            verdict.state,
+            verdict.reason,
+            job_id,
+            fire_at,
+            region,
+            idx,
+            dependants,
+            lines,
+            gates,
+            False,
+            options,
+        )
+
+
+def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
+    """Work off everything that these endings set off."""
+    firings: dict[tuple[str, Instant], None] = {}
+    work = [run for run in ended if run.matters]
+    while work:
+        run = work.pop()
+        more: list[tuple[str, Next]] = []
+        if run.job_id is not None and run.fire_at is not None:
+            tx.execute(_Q["end_firing"], (run.state, run.reason, tx.now, run.job_id, run.fire_at, run.region, run.idx))
+            firings[run.job_id, run.fire_at] = None
+        if run.gates:
+            leave_gates(tx, run.namespace, run.gates, held=run.ran)
+        if run.lines:
+            more += _leave_lines(tx, run)
+        if run.dependants:
+            more += _judge_dependants(tx, run)
+        work += [next_run for next_run in _move(tx, more) if next_run.matters]
+        tx.changed = True
+    if firings:
+        _tell_downstream(tx, firings)
+
+
+def leave_gates(tx: Transaction, namespace: str, gates: str, *, held: bool) -> None:
+    """Give up places at gates, and let in whoever waits. Without a place (it never ran) there may still be one to
+    pass on."""
+    for name in sorted(_names.decode(gates)):
+        if held:
+            tx.execute(_Q["leave_gate"], (namespace, name))
+        tx.execute(_Q["promote_at_gate"], (namespace, name))
+
+
+def _leave_lines(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
+    stopped: list[tuple[str, Next]] = []
+    places = tx.execute(_Q["leave_lines"], (run.id,)).fetchall()
+    for namespace, name, _, granted in places:
+        if run.state == FAILED and name.startswith("key:") and _options.decode(run.options).on_key_failure == "stop":
+            verdict = Next(SKIPPED, f"run {run.id} before it in line {name} failed")
+            stopped += [(row[0], verdict) for row in tx.execute(_Q["waiting_in_line"], (namespace, name))]
+        elif granted:
+            following = tx.execute(_Q["next_in_line"], (namespace, name)).fetchone()
+            if following is not None:
+                tx.execute(_Q["grant_line"], (namespace, name, following[0]))
+                tx.execute(_Q["wait_less"], (1, following[1]))
+    return stopped
+
+
+def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
+    ends = []
+    for dependant, when, on_failure in tx.execute(_Q["take_edges"], (run.id,)).fetchall():
+        verdict = after_upstream(when, on_failure, run.id, run.state)
+        if isinstance(verdict, OneLess):
+            tx.execute(_Q["wait_less"], (1, dependant))
+        elif isinstance(verdict, Free):
+            others = tx.execute(_Q["drop_edges"], (dependant,)).rowcount
+            tx.execute(_Q["wait_less"], (1 + others, dependant))
+        else:
+            ends.append((dependant, Next(verdict.state, verdict.reason)))
+    return ends
+
+
+def _tell_downstream(tx: Transaction, firings: Iterable[tuple[str, Instant]]) -> None:
+    """Let `after` jobs know of firings that have ended; the planner fires those that are now due."""
+    for job_id, fire_at in firings:
+        downstream = [row[0] for row in tx.execute(_Q["downstream_jobs"], (job_id,))]
+        if not downstream:
+            continue
+        outcome = combined_outcome([row[0] for row in tx.execute(_Q["firing_outcomes"], (job_id, fire_at))])
+        if outcome == "fired":
+            continue
+        tx.execute(_Q["note_upstream"], (fire_at, outcome, job_id))
+        for job in downstream:
+            _make_due(tx, job)
+
+
+def _make_due(tx: Transaction, job_id: str) -> None:
+    trigger = _trigger.decode(tx.execute(_Q["trigger_of"], (job_id,)).fetchone()[0])
+    if not isinstance(trigger, AfterTrigger):
+        return
+    edges = [Edge(*row) for row in tx.execute(_Q["edges_of_job"], (job_id,))]
+    if isinstance(judge_edges(trigger.when, trigger.on_failure, edges), Wait):
+        return
+    change = tx.execute(_Q["next_change"]).fetchone()[0]
+    tx.execute(_Q["make_due"], (tx.now, change, job_id))
+    tx.changed = True

@@ -1,0 +1,258 @@
+"""Definitions of jobs: created, declared, edited, paused, removed; and calendars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from mainspring.core import planning
+from mainspring.core.calendars import Calendar, check_calendar
+from mainspring.core.instants import LATEST, Instant
+from mainspring.core.model import Edge, Firing, Job, NewRun
+from mainspring.core.planning import Plan, PlannedFiring
+from mainspring.core.revision import Revision, begin, reconsider, revise
+from mainspring.core.triggers import check_not_past
+from mainspring.errors import Conflict, InvalidInput
+from mainspring.store import Saved
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.firing import Recorder, earlier, free_instant
+from mainspring.stores.sqlite.job_rows import (
+    calendars_for,
+    find_job,
+    job_event,
+    job_values,
+    load_calendars,
+    read_firing,
+    read_jobs,
+    to_json,
+    unknown_jobs,
+)
+from mainspring.stores.sqlite.upstreams import link, upstream_names
+
+_Q = load_queries("sqlite", "jobs")
+_FIRINGS = load_queries("sqlite", "firings")
+
+
+class Jobs:
+    """See `store.JobStore`."""
+
+    _db: Database
+
+    async def create_job(self, job: Job) -> Job:
+        return await self._db.write(lambda tx: _create(tx, job))
+
+    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
+        return await self._db.write(lambda tx: _sync(tx, app, namespace, jobs))
+
+    async def edit_job(self, job: Job, expected_version: int) -> Job:
+        return await self._db.write(lambda tx: _edit(tx, job, expected_version))
+
+    async def get_job(self, namespace: str, name: str) -> Job:
+        return await self._db.read(lambda tx: find_job(tx, namespace, name))
+
+    async def list_jobs(
+        self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
+    ) -> list[Job]:
+        return await self._db.read(lambda tx: _list(tx, namespace, app, after or "", limit))
+
+    async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
+        if paused:
+            return await self._db.write(lambda tx: _pause(tx, namespace, names, reason))
+        return await self._db.write(lambda tx: _resume(tx, namespace, names))
+
+    async def remove_job(self, namespace: str, name: str) -> None:
+        await self._db.write(lambda tx: _remove(tx, namespace, name))
+
+    async def trigger(
+        self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
+    ) -> Firing:
+        return await self._db.write(lambda tx: _trigger(tx, find_job(tx, namespace, name), request_id, runs))
+
+    async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
+        values = (job_id, LATEST + 1 if before is None else before, limit)
+        return await self._db.read(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
+
+    async def list_edges(self, job_id: str) -> list[Edge]:
+        return await self._db.read(lambda tx: [Edge(*row) for row in tx.execute(_Q["edges"], (job_id,))])
+
+    async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
+        await self._db.write(lambda tx: _save_calendar(tx, namespace, calendar))
+
+    async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
+        return await self._db.read(lambda tx: load_calendars(tx, namespace))
+
+
+def _create(tx: Transaction, job: Job) -> Job:
+    check_not_past(job.trigger, tx.now)
+    if tx.execute(_Q["ids_by_name"], (job.namespace, to_json([job.name]))).fetchone():
+        raise Conflict(
+            f"there is a job {job.name!r} in namespace {job.namespace!r} already: choose another name, or edit that one"
+        )
+    created = begin(job, tx.now, calendars_for(tx, job.namespace, [job]))
+    _write(tx, job.namespace, [created], [])
+    return created
+
+
+def _list(tx: Transaction, namespace: str, app: str | None, after: str, limit: int) -> list[Job]:
+    values = {"namespace": namespace, "app": app, "after": after, "limit": limit}
+    return read_jobs(tx.execute(_Q["list"], values))
+
+
+def _sync(tx: Transaction, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
+    declared = _declared(tx, app, namespace, jobs)
+    stored = {job.name: job for job in _list(tx, namespace, app, "", -1)}
+    calendars = calendars_for(tx, namespace, (*declared.values(), *stored.values()))
+    created, revisions, unchanged = [], [], []
+    for name, job in declared.items():
+        if name not in stored:
+            created.append(begin(job, tx.now, calendars))
+        elif revision := revise(stored[name], job, tx.now, calendars):
+            revisions.append((stored[name], revision))
+        else:
+            unchanged.append(name)
+    _write(tx, namespace, created, revisions)
+    return Saved(
+        created=tuple(job.name for job in created),
+        updated=tuple(old.name for old, _ in revisions),
+        unchanged=tuple(unchanged),
+        undeclared=tuple(name for name in stored if name not in declared),
+    )
+
+
+def _declared(tx: Transaction, app: str, namespace: str, jobs: Sequence[Job]) -> dict[str, Job]:
+    """The declared jobs by name: each once, and none that belongs to another app."""
+    declared: dict[str, Job] = {}
+    for job in jobs:
+        if job.name in declared:
+            raise InvalidInput("jobs", job.name, f"is declared twice by app {app!r}", "give each job its own name")
+        declared[job.name] = msgspec.structs.replace(job, app=app, namespace=namespace)
+    foreign = tx.execute(_Q["foreign"], (namespace, app, to_json(list(declared)))).fetchall()
+    if foreign:
+        owned = ", ".join(f"{name!r} (of app {owner!r})" for name, owner in foreign)
+        raise Conflict(f"app {app!r} declares jobs that others own: {owned}. Choose other names, or another namespace")
+    return declared
+
+
+def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:
+    stored = next(iter(read_jobs(tx.execute(_Q["by_id"], (to_json([job.id]),)))), None)
+    if stored is None or stored.namespace != job.namespace:
+        raise unknown_jobs(job.namespace, [job.name])
+    if job.name != stored.name:
+        remedy = f"create a job of that name, and remove {stored.name!r}"
+        raise InvalidInput("name", job.name, "is not the name of this job, which cannot change", remedy)
+    if stored.version != expected_version:
+        raise Conflict(
+            f"job {stored.name!r} has changed meanwhile: it has version {stored.version}, not {expected_version}. "
+            "Read it again, and repeat the edit"
+        )
+    if job.trigger != stored.trigger:
+        check_not_past(job.trigger, tx.now)
+    revision = revise(stored, job, tx.now, calendars_for(tx, job.namespace, [stored, job]))
+    if revision is None:
+        return stored
+    _write(tx, job.namespace, [], [(stored, revision)])
+    return revision.job
+
+
+def _write(tx: Transaction, namespace: str, created: Sequence[Job], revisions: Sequence[tuple[Job, Revision]]) -> None:
+    """Store new jobs and changed ones, and what they fire after."""
+    if not created and not revisions:
+        return
+    change = _next_change(tx)
+    tx.executemany(_Q["insert"], [job_values(job, change) for job in created])
+    tx.executemany(_Q["revise"], [job_values(revision.job, change) for _, revision in revisions])
+    linked = [job for job in created if upstream_names(job)]
+    linked += [new.job for old, new in revisions if upstream_names(old) != upstream_names(new.job)]
+    if linked:
+        link(tx, namespace, linked)
+    tx.events += [job_event("job.created", job, tx) for job in created]
+    tx.events += [job_event("job.updated", revision.job, tx) for _, revision in revisions]
+    recorder = Recorder(tx)
+    for old, revision in revisions:
+        recorder.record(old, revision.passed_over, "scheduled")
+    tx.changed = True
+
+
+def _next_change(tx: Transaction) -> int:
+    return int(tx.execute(_Q["next_change"]).fetchone()[0])
+
+
+def _load_all(tx: Transaction, namespace: str, names: Collection[str]) -> list[Job]:
+    ids = dict(tx.execute(_Q["ids_by_name"], (namespace, to_json(list(names)))).fetchall())
+    if unknown := set(names) - ids.keys():
+        raise unknown_jobs(namespace, unknown)
+    return sorted(read_jobs(tx.execute(_Q["by_id"], (to_json(list(ids.values())),))), key=lambda job: job.name)
+
+
+def _pause(tx: Transaction, namespace: str, names: Collection[str], reason: str) -> list[Job]:
+    jobs = {job.name: job for job in _load_all(tx, namespace, names)}
+    active = [job for job in jobs.values() if job.paused_at is None]
+    if active:
+        change = _next_change(tx)
+        tx.executemany(_Q["pause"], [(tx.now, reason, change, job.id) for job in active])
+        tx.events += [job_event("job.paused", job, tx, reason) for job in active]
+        tx.changed = True
+    jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
+    return list(jobs.values())
+
+
+def _resume(tx: Transaction, namespace: str, names: Collection[str]) -> list[Job]:
+    jobs = {job.name: job for job in _load_all(tx, namespace, names)}
+    paused = [job for job in jobs.values() if job.paused_at is not None]
+    if paused:
+        change, calendars = _next_change(tx), calendars_for(tx, namespace, paused)
+        jobs |= {job.name: _resume_one(tx, planning.resume(job, tx.now, calendars), change) for job in paused}
+        tx.changed = True
+    return list(jobs.values())
+
+
+def _resume_one(tx: Transaction, plan: Plan, change: int) -> Job:
+    job = plan.job
+    tx.execute(_Q["resume"], (plan.next_fire_at, change, job.id))
+    Recorder(tx).record(job, plan.firings, "scheduled")
+    tx.events.append(job_event("job.resumed", job, tx))
+    return msgspec.structs.replace(job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at)
+
+
+def _remove(tx: Transaction, namespace: str, name: str) -> None:
+    job = find_job(tx, namespace, name)
+    downstream = ", ".join(repr(row[0]) for row in tx.execute(_Q["downstream"], (job.id,)))
+    if downstream:
+        raise Conflict(
+            f"job {job.name!r} cannot be removed, for others fire after it: {downstream}. Change those first"
+        )
+    tx.execute(_Q["drop_edges"], (job.id, "[]"))
+    tx.execute(_Q["remove"], (job.id,))
+    tx.events.append(job_event("job.removed", job, tx))
+
+
+def _trigger(tx: Transaction, job: Job, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]) -> Firing:
+    known = tx.execute(_FIRINGS["by_request"], (job.id, request_id)).fetchone()
+    if known is not None:
+        return read_firing(known)
+    fire_at = free_instant(tx, job.id, tx.now)
+    recorder = Recorder(tx)
+    planned = PlannedFiring(fire_at, "fired", runs=earlier(runs(job, fire_at), fire_at - tx.now))
+    if recorder.record(job, [planned], "manual", request_id):
+        recorder.flush()
+        tx.execute(_FIRINGS["fired_by_hand"], (fire_at, job.id))
+    return read_firing(tx.execute(_FIRINGS["by_request"], (job.id, request_id)).fetchone())
+
+
+def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
+    calendars = load_calendars(tx, namespace)
+    check_calendar(calendar, calendars)
+    if calendars.get(calendar.name) == calendar:
+        return
+    calendars[calendar.name] = calendar
+    tx.execute(_Q["save_calendar"], (namespace, calendar.name, to_json(calendar), tx.now))
+    ids = [row[0] for row in tx.execute(_Q["with_calendars"], (namespace,))]
+    if ids:
+        # All that obey any calendar, since calendars refer to each other. Planners read calendars anew when jobs change.
+        jobs = [reconsider(job, tx.now, calendars) for job in read_jobs(tx.execute(_Q["by_id"], (to_json(ids),)))]
+        change = _next_change(tx)
+        tx.executemany(_Q["revise"], [job_values(job, change) for job in jobs])
+        tx.events += [job_event("job.updated", job, tx, f"calendar {calendar.name} was saved") for job in jobs]
+        tx.changed = True

@@ -1,0 +1,141 @@
+"""What planners ask of the store: what is due, what changed, and to write what they planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.dependency import End, Fire, Wait, consumed_edges, judge_edges
+from mainspring.core.instants import Instant
+from mainspring.core.model import Edge, FiringOutcome, Job, Term
+from mainspring.core.planning import Plan, PlannedFiring, make_runs
+from mainspring.core.states import FAILED, SKIPPED
+from mainspring.core.triggers import AfterTrigger
+from mainspring.errors import TermPassed
+from mainspring.store import Fired
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.endings import Ended, follow
+from mainspring.stores.sqlite.firing import Recorder, earlier, free_instant
+from mainspring.stores.sqlite.job_rows import read_jobs, to_json
+
+_Q = load_queries("sqlite", "firings")
+_JOBS = load_queries("sqlite", "jobs")
+
+
+class Plans:
+    """See `store.PlanStore`."""
+
+    _db: Database
+
+    async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
+        return await self._db.read(lambda tx: read_jobs(tx.execute(_JOBS["due"], (until, limit))))
+
+    async def changed_jobs(self, since: int) -> tuple[int, list[Job]]:
+        def work(tx: Transaction) -> tuple[int, list[Job]]:
+            (newest,) = tx.execute(_JOBS["newest_change"]).fetchone()
+            return newest, read_jobs(tx.execute(_JOBS["changed"], (since,))) if newest > since else []
+
+        return await self._db.read(work)
+
+    async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+        return await self._db.write(lambda tx: _fire(tx, plans, term))
+
+
+class _Due(NamedTuple):
+    """A plan as it stands in this transaction, and the upstream firings that it uses up."""
+
+    plan: Plan
+    consumed: Sequence[tuple[str, Instant]] = ()
+
+
+def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+    if term is not None:
+        _check_term(tx, term)
+    recorder = Recorder(tx)
+    fired = [_apply(tx, recorder, plan) for plan in plans]
+    recorder.flush()
+    return _reload_unapplied(tx, fired)
+
+
+def _check_term(tx: Transaction, term: Term) -> None:
+    row = tx.execute(_Q["term"], (term.name,)).fetchone()
+    if row is None or row[0] != term.number:
+        newest = "none" if row is None else row[0]
+        raise TermPassed(f"term {term.number} of {term.owner} for {term.name} has passed; the newest is {newest}")
+
+
+def _apply(tx: Transaction, recorder: Recorder, plan: Plan) -> Fired:
+    plan, consumed = _judge_upstreams(tx, plan) if plan.kind == "after" else _Due(plan)
+    job = plan.job
+    instants = [firing.fire_at for firing in plan.firings if firing.outcome == "fired"]
+    change = (plan.next_fire_at, len(instants), instants[-1] if instants else None)
+    if not tx.execute(_Q["move_on"], (*change, job.id, job.version, job.next_fire_at)).rowcount:
+        return Fired(job.id, False, None)
+    runs = recorder.record(job, plan.firings, plan.kind)
+    if consumed:
+        _consume(tx, plan, consumed)
+    last_fire_at = max(instants, default=job.last_fire_at)
+    moved = msgspec.structs.replace(
+        job, next_fire_at=plan.next_fire_at, fired=job.fired + len(instants), last_fire_at=last_fire_at
+    )
+    return Fired(job.id, True, moved, runs)
+
+
+def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
+    """What an `after` job is due for is decided here, where no upstream can end meanwhile."""
+    trigger = plan.job.trigger
+    if not isinstance(trigger, AfterTrigger) or plan.job.next_fire_at is None:
+        return _Due(plan)
+    edges = [Edge(*row) for row in tx.execute(_JOBS["edges"], (plan.job.id,))]
+    verdict = judge_edges(trigger.when, trigger.on_failure, edges)
+    if isinstance(verdict, Wait):
+        return _Due(msgspec.structs.replace(plan, firings=()))
+    return _Due(_settle(tx, plan, verdict), consumed_edges(verdict, edges))
+
+
+def _settle(tx: Transaction, plan: Plan, verdict: Fire | End) -> Plan:
+    job, planned = plan.job, plan.job.next_fire_at or 0
+    fire_at = free_instant(tx, job.id, planned)
+    if isinstance(verdict, End):
+        outcome: FiringOutcome = "failed" if verdict.state == FAILED else "skipped"
+        return msgspec.structs.replace(plan, firings=(PlannedFiring(fire_at, outcome, verdict.reason),))
+    if fire_at == planned:
+        return plan
+    runs = earlier(make_runs(job, fire_at, tx.now), fire_at - planned)
+    moved = [msgspec.structs.replace(it, fire_at=fire_at, runs=runs if it.runs else ()) for it in plan.firings]
+    return msgspec.structs.replace(plan, firings=tuple(moved))
+
+
+def _consume(tx: Transaction, plan: Plan, consumed: Sequence[tuple[str, Instant]]) -> None:
+    tx.executemany(_Q["consume"], [(fire_at, plan.job.id, upstream) for upstream, fire_at in consumed])
+    follow(tx, [_ended(plan.job, firing) for firing in plan.firings if firing.outcome in ("failed", "skipped")])
+
+
+def _ended(job: Job, firing: PlannedFiring) -> Ended:
+    """A firing that ended without a run sets off the same as one whose run has ended."""
+    return Ended(
+        id="",
+        namespace=job.namespace,
+        state=FAILED if firing.outcome == "failed" else SKIPPED,
+        reason=firing.reason,
+        job_id=job.id,
+        fire_at=firing.fire_at,
+        region=job.policy.regions[0],
+        idx=0,
+        dependants=0,
+        lines=0,
+        gates=None,
+        ran=False,
+        options="{}",
+    )
+
+
+def _reload_unapplied(tx: Transaction, fired: list[Fired]) -> list[Fired]:
+    late = [each.job_id for each in fired if not each.applied]
+    if not late:
+        return fired
+    jobs = {job.id: job for job in read_jobs(tx.execute(_JOBS["by_id"], (to_json(late),))) if job.paused_at is None}
+    return [each if each.applied else Fired(each.job_id, False, jobs.get(each.job_id)) for each in fired]

@@ -1,0 +1,179 @@
+"""What workers report: the end of attempts, in batches of few statements; and claims given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Event, Report
+from mainspring.core.outcome import Next, attempt_outcome, settle
+from mainspring.core.states import CANCELLED, PENDING, State
+from mainspring.store import Verdict
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.endings import Ended, follow, leave_gates
+from mainspring.stores.sqlite.text import clean
+
+_Q = load_queries("sqlite", "work")
+_END = load_queries("sqlite", "endings")
+_encode = msgspec.json.Encoder().encode
+
+
+class Held(NamedTuple):
+    """A running run, as far as its end concerns."""
+
+    seq: int
+    id: str
+    token: int
+    namespace: str
+    task: str
+    worker: str
+    cancel_requested_at: Instant | None
+    cancel_reason: str
+    job_id: str | None
+    job: str | None
+    fire_at: Instant | None
+    region: str
+    idx: int
+    dependants: int
+    lines: int
+    gates: str | None
+    attempt: int
+    losses: int
+    options: str
+    started_at: Instant | None
+
+    @property
+    def cancel(self) -> str | None:
+        """Why somebody wants it to end, if so."""
+        return None if self.cancel_requested_at is None else self.cancel_reason or "cancelled"
+
+
+class Reports:
+    """The reporting half of `store.WorkStore`."""
+
+    _db: Database
+
+    async def report(self, reports: Sequence[Report]) -> list[Verdict]:
+        return await self._db.write(lambda tx: _report(tx, reports))
+
+    async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
+        return await self._db.write(lambda tx: _hand_back(tx, claims))
+
+
+def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
+    """Those of the runs that are running."""
+    ids = _encode(run_ids).decode()
+    return {row[1]: Held._make(row) for row in tx.execute(_Q["running"], (ids,))}
+
+
+def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:
+    held = load_held(tx, [report.run_id for report in reports])
+    verdicts: list[Verdict] = []
+    endings = Endings(tx)
+    for report in reports:
+        run = held.get(report.run_id)
+        if run is None or run.token != report.token:
+            repeated = tx.execute(_Q["was_reported"], (report.run_id, report.token)).fetchone()
+            verdicts.append("repeated" if repeated else "stale")
+            continue
+        del held[report.run_id]
+        endings.add(run, settle(Next(report.state, report.reason, report.delay), run.cancel), report)
+        verdicts.append("accepted")
+    endings.apply()
+    return verdicts
+
+
+class Endings:
+    """The ends of attempts, gathered so that each statement is executed once for all of them."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._history: list[tuple[object, ...]] = []
+        self._attempts: list[tuple[object, ...]] = []
+        self._pending: list[tuple[object, ...]] = []
+        self._ended: list[Ended] = []
+        self._freed: list[tuple[str, str]] = []
+
+    def add(self, run: Held, verdict: Next, report: Report, *, losses: int = 0) -> None:
+        """The attempt ended as `report` says, and the run goes where `verdict` says."""
+        tx = self._tx
+        reason, error = clean(verdict.reason), clean(report.error)
+        started_at, finished_at = report.started_at or run.started_at, report.finished_at or tx.now
+        outcome = attempt_outcome(verdict.state, report.outcome)
+        self._attempts.append(
+            (run.id, run.attempt + 1, run.token, run.worker, outcome, started_at, finished_at, reason, error)
+        )
+        if verdict.state == PENDING:
+            self._pending.append((reason, tx.now + verdict.delay, 1, losses, run.seq))
+            if run.gates:
+                self._freed.append((run.namespace, run.gates))
+            kind = "run.lost" if losses else "run.retrying"
+        else:
+            result = clean(report.result)
+            row = (verdict.state, reason, 1, losses, started_at, finished_at, result, error, run.seq)
+            self._history.append(row)
+            self._ended.append(_ended(run, verdict.state, reason))
+            kind = "run." + verdict.state
+        duration = None if started_at is None else finished_at - started_at
+        tx.events.append(
+            Event(kind, tx.now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker, run.fire_at,
+                  run.attempt + 1, reason, duration)
+        )  # fmt: skip
+
+    def apply(self) -> None:
+        """Write it all."""
+        tx = self._tx
+        if self._history:
+            tx.executemany(_END["to_history"], self._history)
+            tx.executemany(_END["forget_run"], [row[-1:] for row in self._history])
+        if self._pending:
+            tx.executemany(_END["back_to_pending"], self._pending)
+            tx.changed = True
+        tx.executemany(_END["add_attempt"], self._attempts)
+        for namespace, gates in self._freed:
+            leave_gates(tx, namespace, gates, held=True)
+        follow(tx, self._ended)
+
+
+def _ended(run: Held, state: State, reason: str) -> Ended:
+    return Ended(
+        run.id,
+        run.namespace,
+        state,
+        reason,
+        run.job_id,
+        run.fire_at,
+        run.region,
+        run.idx,
+        run.dependants,
+        run.lines,
+        run.gates,
+        True,
+        run.options,
+    )
+
+
+def _hand_back(tx: Transaction, claims: Sequence[tuple[str, int]]) -> int:
+    held = load_held(tx, [run_id for run_id, _ in claims])
+    ended = []
+    for run_id, token in claims:
+        run = held.get(run_id)
+        if run is None or run.token != token:
+            continue
+        if run.cancel is not None:
+            tx.execute(_END["to_history"], (CANCELLED, run.cancel, 0, 0, None, tx.now, None, None, run.seq))
+            tx.execute(_END["forget_run"], (run.seq,))
+            ended.append(_ended(run, CANCELLED, run.cancel))
+        else:
+            tx.execute(_END["back_to_pending"], (f"handed back by {run.worker}", tx.now, 0, 0, run.seq))
+            if run.gates:
+                leave_gates(tx, run.namespace, run.gates, held=True)
+        kind = "run.cancelled" if run.cancel is not None else "run.handed_back"
+        tx.events.append(Event(kind, tx.now, run.namespace, run_id, run.job_id, run.job, run.task, run.worker))
+        tx.changed = True
+    follow(tx, ended)
+    return sum(1 for run_id, token in claims if run_id in held and held[run_id].token == token)

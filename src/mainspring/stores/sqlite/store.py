@@ -1,0 +1,37 @@
+"""The SQLite store: the whole port on one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mainspring.clock import Clock
+from mainspring.core.instants import Instant
+from mainspring.stores.sqlite.care import Care
+from mainspring.stores.sqlite.database import Database
+from mainspring.stores.sqlite.events import Events
+from mainspring.stores.sqlite.jobs import Jobs
+from mainspring.stores.sqlite.leases import Leases
+from mainspring.stores.sqlite.plans import Plans
+from mainspring.stores.sqlite.reports import Reports
+from mainspring.stores.sqlite.runs import Runs
+from mainspring.stores.sqlite.work import Work
+
+
+class SqliteStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events):
+    """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
+
+    `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs
+    everything on the caller's thread, for simulation.
+    """
+
+    def __init__(self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False) -> None:
+        self._db = Database(path, clock, durable=durable, inline=inline)
+
+    def now(self) -> Instant:
+        return self._db.clock.now()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return self._db.on_change(listener)
+
+    async def close(self) -> None:
+        await self._db.close()

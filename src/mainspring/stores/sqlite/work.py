@@ -1,0 +1,226 @@
+"""Claims, heartbeats and output: what workers ask of the store. What they report is in `reports`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Claim, Event, LogLine, Progress, Worker
+from mainspring.core.priority import Ordering, rank
+from mainspring.store import Renewal
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.text import clean
+
+_Q = load_queries("sqlite", "work")
+_encode = msgspec.json.Encoder().encode
+_names = msgspec.json.Decoder(tuple[str, ...])
+_PRIORITIES = range(1, 11)
+_ROUNDS = 50
+"""So often a claim looks again after some of what it found had to wait at gates."""
+
+Candidate = tuple[int, int, int]
+"""Rank, seq, and whether it needs care."""
+
+
+class Work:
+    """See `store.WorkStore`."""
+
+    _db: Database
+
+    async def register(self, worker: Worker) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(_Q["register"], _worker_row(worker, tx.now))
+            kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
+            tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
+
+        await self._db.write(work)
+
+    async def list_workers(self, namespace: str) -> list[Worker]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
+        return [_worker(row) for row in rows]
+
+    async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+        return await self._db.write(lambda tx: _claim(tx, worker, limit, ttl, ordering))
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        def work(tx: Transaction) -> Instant | None:
+            found = [
+                tx.execute(_Q["earliest"], (queue, region, priority, tx.now)).fetchone()[0]
+                for queue in worker.queues
+                for region in worker.regions
+                for priority in _PRIORITIES
+            ]
+            return min((instant for instant in found if instant is not None), default=None)
+
+        return await self._db.read(work)
+
+    async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
+        def work(tx: Transaction) -> Renewal:
+            tx.execute(_Q["heartbeat"], (tx.now, len(claims), worker.id))
+            ids = _encode([run_id for run_id, _ in claims]).decode()
+            rows = tx.execute(_Q["renew"], (tx.now + ttl, ids, worker.id)).fetchall() if claims else []
+            held = frozenset((run_id, token) for run_id, token, _, _ in rows) & frozenset(claims)
+            return Renewal(held, {run_id: reason for run_id, _, requested, reason in rows if requested is not None})
+
+        return await self._db.write(work)
+
+    async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
+        ids = _encode(list(run_ids)).decode()
+        return dict(await self._db.read(lambda tx: tx.execute(_Q["cancels"], (ids,)).fetchall()))
+
+    async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
+        def work(tx: Transaction) -> None:
+            tx.executemany(
+                _Q["add_log"], [(line.run_id, line.attempt, line.at, line.stream, clean(line.text)) for line in lines]
+            )
+            tx.executemany(
+                _Q["set_progress"], [(mark.fraction, clean(mark.note), mark.run_id, mark.token) for mark in progress]
+            )
+
+        await self._db.write(work)
+
+
+def _claim(tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+    """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
+    claims: list[Claim] = []
+    for _ in range(_ROUNDS):
+        wanted = limit - len(claims)
+        found = _candidates(tx, worker, wanted, ordering)
+        chosen, done = _look_closer(tx, found, first=not claims)
+        if chosen:
+            claims += _take(tx, worker, chosen, tx.now + ttl)
+        if done or len(found) < wanted or len(claims) >= limit:
+            break
+    return claims
+
+
+def _candidates(tx: Transaction, worker: Worker, limit: int, ordering: Ordering) -> list[Candidate]:
+    """The best due runs that this worker may take, at most `limit`."""
+    tasks = frozenset(worker.tasks)
+    found: list[Candidate] = []
+    several_lines = len(worker.queues) * len(worker.regions) > 1 or ordering != "strict"
+    for priority in _PRIORITIES:
+        for queue in worker.queues:
+            for region in worker.regions:
+                wanted = limit if several_lines else limit - len(found)
+                rows = tx.execute(_Q["candidates"], (queue, region, priority, tx.now))
+                found += _first_known(rows, tasks, wanted, priority, ordering)
+        if len(found) >= limit and ordering == "strict":
+            break
+    if several_lines:
+        found.sort()
+    return found[:limit]
+
+
+def _first_known(
+    rows: Iterable[tuple[Instant, int, str, int]], tasks: frozenset[str], limit: int, priority: int, ordering: Ordering
+) -> list[Candidate]:
+    """Runs of tasks that nobody here knows are passed over: another worker may know them."""
+    found: list[Candidate] = []
+    for due_at, seq, task, care in rows:
+        if task in tasks:
+            found.append((rank(priority, due_at, ordering), seq, care))
+            if len(found) >= limit:
+                break
+    return found
+
+
+def _look_closer(tx: Transaction, found: Sequence[Candidate], *, first: bool) -> tuple[list[int], bool]:
+    """Who of the candidates may be claimed now; and whether the claim ends here, because a run that was lost before
+    is given alone."""
+    chosen: list[int] = []
+    for _, seq, care in found:
+        if not care:
+            chosen.append(seq)
+            continue
+        namespace, gates, losses = tx.execute(_Q["look_closer"], (seq,)).fetchone()
+        if losses and (chosen or not first):
+            return chosen, True
+        if gates is None or _enter_gates(tx, namespace, _names.decode(gates), seq):
+            chosen.append(seq)
+            if losses:
+                return chosen, True
+    return chosen, False
+
+
+def _enter_gates(tx: Transaction, namespace: str, names: Sequence[str], seq: int) -> bool:
+    for name in names:
+        if tx.execute(_Q["gate_free"], (namespace, name)).fetchone()[0] <= 0:
+            tx.execute(_Q["block_at_gate"], (name, seq))
+            return False
+    for name in names:
+        tx.execute(_Q["enter_gate"], (namespace, name))
+    return True
+
+
+def _take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant) -> list[Claim]:
+    ids = _encode(chosen).decode()
+    taken = {row[0]: row for row in tx.execute(_Q["take"], (worker.id, until, tx.now, ids))}
+    claims = []
+    for seq in chosen:
+        (
+            _,
+            run_id,
+            token,
+            task,
+            args,
+            options,
+            attempt,
+            losses,
+            priority,
+            due_at,
+            namespace,
+            job,
+            fire_at,
+            idx,
+            job_id,
+        ) = taken[seq]
+        claims.append(
+            Claim(
+                run_id,
+                token,
+                task,
+                args,
+                options,
+                attempt,
+                losses,
+                priority,
+                due_at,
+                namespace,
+                job,
+                fire_at,
+                idx,
+                until,
+            )
+        )
+        tx.events.append(
+            Event("run.running", tx.now, namespace, run_id, job_id, job, task, worker.id, fire_at, attempt + 1)
+        )
+    return claims
+
+
+def _worker_row(worker: Worker, now: Instant) -> tuple[object, ...]:
+    lists = [_encode(names).decode() for names in (worker.queues, worker.regions, worker.tasks)]
+    return (
+        worker.id,
+        worker.namespace,
+        worker.app,
+        worker.host,
+        worker.pid,
+        *lists,
+        worker.concurrency,
+        worker.running,
+        worker.state,
+        worker.started_at or now,
+        now,
+    )
+
+
+def _worker(row: Sequence[object]) -> Worker:
+    values = dict(zip(Worker.__struct_fields__, row, strict=True))
+    for name in ("queues", "regions", "tasks"):
+        values[name] = _names.decode(str(values[name]))
+    return msgspec.convert(values, Worker)

@@ -1,0 +1,127 @@
+"""The whole scheduler in a test's hands: set the time, tick, look.
+
+The real planner, worker and reaper run on a real SQLite store in memory; only the clock is the test's own, and
+nothing happens between two calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from random import Random
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from mainspring.app import Mainspring
+from mainspring.core.instants import DAY, Duration, Instant, parse_duration, parse_instant
+from mainspring.core.model import Firing, Job, Run
+from mainspring.core.states import State
+from mainspring.errors import InvalidInput
+from mainspring.services.planner import Planner
+from mainspring.services.reaper import Reaper
+from mainspring.store import RunFilter, Store
+from mainspring.testing.clock import START, ManualClock
+from mainspring.wiring import build_worker, describe_worker, open_memory
+
+_HORIZON: Duration = 36_500 * DAY
+_MOST_ROUNDS = 10_000
+
+
+class ManualScheduler:
+    """Runs an app's jobs and tasks in virtual time.
+
+        async with ManualScheduler(app, start="2026-03-01T00:00:00Z") as scheduler:
+            await scheduler.advance("1d")
+            assert [run.state for run in await scheduler.runs(job="report")] == ["succeeded"]
+
+    Inside the block the app's own store and clock are replaced: what is submitted through it goes to this scheduler.
+    """
+
+    def __init__(self, app: Mainspring, *, start: Instant | datetime | str = START) -> None:
+        self.app = app
+        self.clock = ManualClock(start)
+        self._settings = msgspec.structs.replace(app.settings, horizon=_HORIZON)
+        self._store: Store = open_memory(self.clock)
+
+    async def __aenter__(self) -> Self:
+        self._restore = self.app.borrow(self._store, self.clock)
+        await self.app.sync_jobs()
+        random = Random(0)
+        row = describe_worker(self.app, self._settings, "manual")
+        loop = asyncio.get_running_loop()
+        self._worker = build_worker(self.app, self._store, row, loop, self._settings, random)
+        self._planner = Planner(self._store, None, self._settings, self.clock, random)
+        self._reaper = Reaper(self._store, self._settings, self.clock, random)
+        await self._worker.register()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._restore()
+        await self._store.close()
+
+    @property
+    def now(self) -> Instant:
+        """The time, in microseconds since the epoch."""
+        return self.clock.now()
+
+    async def tick(self) -> int:
+        """Fire what is due now, and execute until nothing more is due; how many attempts that took."""
+        attempts = 0
+        for _ in range(_MOST_ROUNDS):
+            await self._worker.heart.turn()
+            await self._reaper.turn()
+            await self._planner.turn()
+            await self._worker.claimer.turn()
+            begun = self._worker.crew.busy
+            await self._worker.crew.settle()
+            await self._worker.reporter.turn()
+            attempts += begun
+            if not begun and not self._is_due(self.now):
+                return attempts
+        raise InvalidInput("tick", _MOST_ROUNDS, "rounds did not bring it to rest", "a task submits itself without end")
+
+    async def advance(self, duration: Duration | timedelta | str) -> int:
+        """Let time pass, stopping at each instant at which something is due; how many attempts that took."""
+        length = duration if isinstance(duration, int) else parse_duration(duration)
+        return await self._go_to(self.now + length)
+
+    async def set_time(self, instant: Instant | datetime | str) -> int:
+        """Go straight to an instant, as if the scheduler had been down until then: what was due meanwhile is a
+        misfire."""
+        self.clock.set(instant if isinstance(instant, int) else parse_instant(instant))
+        return await self.tick()
+
+    async def _go_to(self, target: Instant) -> int:
+        attempts = await self.tick()
+        while (due_at := await self._next_due()) is not None and due_at <= target:
+            self.clock.set(max(due_at, self.now))
+            attempts += await self.tick()
+        self.clock.set(target)
+        return attempts + await self.tick()
+
+    async def _next_due(self) -> Instant | None:
+        found = (self._planner.next_fire_at, await self._store.next_due(self._worker.row))
+        return min((instant for instant in found if instant is not None), default=None)
+
+    def _is_due(self, now: Instant) -> bool:
+        due_at = self._planner.next_fire_at
+        return due_at is not None and due_at <= now
+
+    async def runs(self, *, job: str | None = None, task: str | None = None, state: State | None = None) -> list[Run]:
+        """Runs, oldest first."""
+        namespace = self._settings.namespace
+        states = () if state is None else (state,)
+        found = await self._store.list_runs(RunFilter(namespace, states=states, job=job, task=task, limit=100_000))
+        return found[::-1]
+
+    async def job(self, name: str) -> Job:
+        """A job as it is stored."""
+        return await self._store.get_job(self._settings.namespace, name)
+
+    async def firings(self, job: str) -> list[Firing]:
+        """The ledger of a job, oldest first."""
+        return (await self._store.list_firings((await self.job(job)).id, limit=100_000))[::-1]

@@ -1,0 +1,153 @@
+"""From a URL to the adapter that it names. Nothing else imports adapters; and this only those that are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+from mainspring.clock import Clock
+from mainspring.core.model import Worker as WorkerRow
+from mainspring.errors import InvalidInput
+from mainspring.lease import Lease
+from mainspring.settings import Settings
+from mainspring.sink import Sink
+from mainspring.store import Store
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+    from mainspring.executor import Executor
+    from mainspring.runtime import Runtime
+    from mainspring.services.node import Node, Scheduler
+    from mainspring.services.worker import Worker
+
+_PLANNED_STORES = ("postgresql", "postgres")
+_SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
+
+
+def open_store(url: str, settings: Settings, clock: Clock) -> Store:
+    """Open the store that a URL names; a SQLite file is created if it does not exist."""
+    scheme, separator, rest = url.partition("://")
+    if ":memory:" in url:
+        problem = "is a database that nobody else could see, and that ends with this process"
+        raise InvalidInput("store", url, problem, "name a file, if only in a temporary folder: sqlite:///file.db")
+    if not separator:
+        raise InvalidInput("store", url, "is not a URL", f"for a file, {_SQLITE}")
+    if scheme in _PLANNED_STORES:
+        problem = "is not available: this version has no PostgreSQL store yet"
+        raise InvalidInput("store", url, problem, "use SQLite, e.g. sqlite:///mainspring.db")
+    if scheme != "sqlite":
+        raise InvalidInput("store", url, "names no kind of store that there is", f"use SQLite: {_SQLITE}")
+    return _open_sqlite(url, rest, settings, clock)
+
+
+def _open_sqlite(url: str, rest: str, settings: Settings, clock: Clock) -> Store:
+    from mainspring.stores.sqlite.store import SqliteStore
+
+    path = rest.removeprefix("/")
+    if path == rest or not path or path.endswith("/"):
+        raise InvalidInput("store", url, "names no file", _SQLITE)
+    return SqliteStore(path, clock, durable=settings.durable)
+
+
+def open_memory(clock: Clock) -> Store:
+    """A store in memory that runs inline, without threads: for tests in virtual time."""
+    from mainspring.stores.sqlite.store import SqliteStore
+
+    return SqliteStore(":memory:", clock, inline=True)
+
+
+def open_lease(url: str | None, store: Store) -> Lease:
+    """The lease that a URL names; the store's own without one."""
+    from mainspring.leases.database import DatabaseLease
+
+    if url is not None:
+        raise InvalidInput("lease", url, "is not available in this version", "leave it out: the store elects")
+    return DatabaseLease(store)
+
+
+def open_sinks(url: str | None, show: Callable[[str, str], None] | None) -> list[Sink]:
+    """Where events are told: to whoever watches, by `show(line, kind)`."""
+    from mainspring.sinks.log import LogSink
+
+    if url is not None:
+        raise InvalidInput("sink", url, "is not available in this version", "leave it out")
+    return [] if show is None else [LogSink(show)]
+
+
+def find_executors(app: Mainspring, concurrency: int) -> Callable[[str], Executor]:
+    """Who executes a task of a given name."""
+    from mainspring.executors.command import COMMAND, CommandExecutor
+    from mainspring.executors.function import FunctionExecutor
+    from mainspring.executors.process import ProcessExecutor
+
+    functions = FunctionExecutor(app.tasks, concurrency, ProcessExecutor(app.tasks))
+    commands = CommandExecutor()
+    return lambda task: commands if task == COMMAND else functions
+
+
+def name_process(random: Random) -> str:
+    """What this process is called in leases and claims: readable, and never the name of an earlier process."""
+    return f"{socket.gethostname()}:{os.getpid()}:{random.getrandbits(32):08x}"
+
+
+def describe_worker(app: Mainspring, settings: Settings, name: str) -> WorkerRow:
+    """How this process announces itself."""
+    return WorkerRow(
+        id=name,
+        namespace=settings.namespace,
+        app=app.name,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        queues=settings.queues,
+        regions=settings.regions,
+        tasks=("command", *sorted(app.tasks)),
+        concurrency=settings.concurrency,
+    )
+
+
+def build_runtime(
+    app: Mainspring, settings: Settings, *, schedule: bool, work: bool, show: Callable[[str, str], None] | None = None
+) -> Runtime:
+    """A runtime that schedules, works, or both, on the app's store."""
+    from mainspring.runtime import Runtime
+
+    async def build(crew_loop: asyncio.AbstractEventLoop) -> Node:
+        from mainspring.services.node import Node
+
+        store, random = await app.open(), SystemRandom()
+        name = name_process(random)
+        sinks = open_sinks(settings.sink, show)
+        scheduler = build_scheduler(store, name, settings, app.clock, random, sinks) if schedule else None
+        row = describe_worker(app, settings, name)
+        worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
+        return Node(store, scheduler, worker)
+
+    return Runtime(build)
+
+
+def build_scheduler(
+    store: Store, name: str, settings: Settings, clock: Clock, random: Random, sinks: Sequence[Sink]
+) -> Scheduler:
+    """The loops that schedule, on this process's lease and sinks."""
+    from mainspring.services.node import Scheduler
+
+    return Scheduler(store, open_lease(settings.lease, store), name, sinks, settings, clock, random)
+
+
+def build_worker(
+    app: Mainspring,
+    store: Store,
+    row: WorkerRow,
+    crew_loop: asyncio.AbstractEventLoop,
+    settings: Settings,
+    random: Random,
+) -> Worker:
+    """The loops that work, with this process's executors."""
+    from mainspring.services.worker import Worker
+
+    executor_of = find_executors(app, settings.concurrency)
+    return Worker(store, row, executor_of, crew_loop, settings, app.clock, random)

@@ -1,0 +1,197 @@
+"""`up` is killed (-9) at random moments, twenty times, while jobs fire every second and submissions go on."""
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from mainspring import Mainspring
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Job
+from mainspring.core.planning import next_fire_at
+from mainspring.errors import StoreUnavailable
+
+KILLS = 20
+APP = Path(__file__).with_name("crash_app.py")
+FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}
+
+
+class Up:
+    """One `mainspring up` process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._environment = os.environ | FAST | {"CRASH_LEDGER": str(folder / "ledger.txt")}
+        self._command = [
+            sys.executable,
+            "-m",
+            "mainspring",
+            "up",
+            str(APP),
+            "--store",
+            f"sqlite:///{folder / 'crash.db'}",
+        ]
+        self._output = (folder / "up.log").open("ab")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, env=self._environment, stdout=self._output, stderr=self._output)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        assert self.process.poll() is None, "up ended by itself"
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+async def submit_all_along(app: Mainspring, accepted: list[str], stop: asyncio.Event) -> None:
+    number = 0
+    while not stop.is_set():
+        number += 1
+        options = {"after": accepted[-1:]} if number % 7 == 0 else {}
+        try:
+            handle = await app.submit("submitted", {"number": number}, **options)
+        except StoreUnavailable:
+            continue
+        accepted.append(handle.id)
+        await asyncio.sleep(0.02)
+
+
+async def crash_and_restart(folder: Path) -> list[str]:
+    """Twenty lives of `up`; the runs that were accepted meanwhile."""
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    up, accepted, stop = Up(folder), [], asyncio.Event()
+    app = Mainspring(f"sqlite:///{folder / 'crash.db'}", name="client")
+
+    @app.task(name="submitted")
+    def submitted(number: int) -> int:
+        return number
+
+    submitting = asyncio.create_task(submit_all_along(app, accepted, stop))
+    for _ in range(KILLS):
+        up.start()
+        await asyncio.sleep(chance.uniform(0.3, 2.5))
+        await asyncio.to_thread(up.kill)
+    up.start()
+    stop.set()
+    await submitting
+    await wait_until_quiet(app, accepted)
+    assert await asyncio.to_thread(up.stop) == 0
+    await app.close()
+    return accepted
+
+
+async def wait_until_quiet(app: Mainspring, accepted: list[str]) -> None:
+    store = await app.store()
+    async with asyncio.timeout(90):
+        while len(await store.finished(accepted)) < len(accepted):
+            await asyncio.sleep(0.2)
+
+
+def read_ledger(folder: Path) -> dict[str, list[tuple[str, int, int]]]:
+    executions = defaultdict(list)
+    for line in (folder / "ledger.txt").read_text().splitlines():
+        what, run_id, attempt, at = line.split()
+        executions[run_id].append((what, int(attempt), int(at)))
+    return executions
+
+
+async def load_jobs(folder: Path) -> list[Job]:
+    app = Mainspring(f"sqlite:///{folder / 'crash.db'}")
+    jobs = await (await app.store()).list_jobs("default")
+    await app.close()
+    return jobs
+
+
+def due_instants(job: Job) -> list[int]:
+    """Every instant from the creation of the job to its next fire time, by brute force."""
+    instants, instant = [], job.created_at
+    while (instant := next_fire_at(job, instant, {})) is not None and instant < (job.next_fire_at or 0):
+        instants.append(instant)
+    return instants
+
+
+@pytest.fixture(scope="module")
+def aftermath(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    folder = tmp_path_factory.mktemp("crash")
+    return folder, asyncio.run(crash_and_restart(folder))
+
+
+class TestAfterTwentyKills:
+    def test_every_due_instant_has_exactly_one_run_or_one_recorded_misfire(self, aftermath) -> None:
+        folder, _ = aftermath
+        database = sqlite3.connect(folder / "crash.db")
+        for job in asyncio.run(load_jobs(folder)):
+            if job.name == "downstream":
+                continue
+            rows = database.execute(
+                "SELECT fire_at, coalesce(last_at, fire_at), run_id FROM firings WHERE job_id = ? AND kind = 'scheduled'",
+                (job.id,),
+            ).fetchall()
+            instants = due_instants(job)
+            assert len(instants) > KILLS, job.name
+            covered = Counter(i for i in instants for first, last, _ in rows if first <= i <= last)
+            assert {i for i in instants if covered[i] != 1} == set(), job.name
+            assert {first for first, _, _ in rows} <= set(instants), f"{job.name}: a firing that was never due"
+
+    def test_every_accepted_submission_has_ended_well(self, aftermath) -> None:
+        folder, accepted = aftermath
+        database = sqlite3.connect(folder / "crash.db")
+        states = dict(database.execute("SELECT id, state FROM history"))
+        assert len(accepted) > 200
+        assert Counter(states.get(run_id, "lost") for run_id in accepted) == {"succeeded": len(accepted)}
+
+    def test_no_succeeded_run_ran_again(self, aftermath) -> None:
+        folder, _ = aftermath
+        database = sqlite3.connect(folder / "crash.db")
+        finished = dict(database.execute("SELECT id, finished_at FROM history WHERE state = 'succeeded'"))
+        assert len(finished) > 200
+        again = [
+            run_id
+            for run_id, executions in read_ledger(folder).items()
+            for what, _, at in executions
+            if what == "start" and run_id in finished and at > finished[run_id]
+        ]
+        assert again == []
+
+    def test_attempts_never_exceed_the_limit(self, aftermath) -> None:
+        folder, _ = aftermath
+        database = sqlite3.connect(folder / "crash.db")
+        limits = {"flaky": 3, "submitted": 4}
+        rows = database.execute("SELECT id, task, attempt, losses FROM history").fetchall()
+        over = [row for row in rows if row[2] - row[3] > limits.get(row[1], 4) or row[3] > 4]
+        assert over == []
+        starts = {run_id: sum(what == "start" for what, _, _ in seen) for run_id, seen in read_ledger(folder).items()}
+        assert [row for row in rows if starts.get(row[0], 0) > row[2]] == []
+
+    def test_kills_really_cost_something(self, aftermath) -> None:
+        """The other tests would also pass if nothing had ever been in danger."""
+        folder, _ = aftermath
+        database = sqlite3.connect(folder / "crash.db")
+        (lost,) = database.execute("SELECT count(*) FROM attempts WHERE outcome = 'lost'").fetchone()
+        (late,) = database.execute(
+            "SELECT count(*) FROM firings WHERE outcome = 'missed' OR created_at - fire_at > ?", (SECOND,)
+        ).fetchone()
+        assert lost > 0
+        assert late > 0
+
+    def test_dependants_ran_after_what_they_waited_for(self, aftermath) -> None:
+        folder, _ = aftermath
+        database = sqlite3.connect(folder / "crash.db")
+        (count,) = database.execute(
+            "SELECT count(*) FROM history WHERE job = 'downstream' AND state = 'succeeded'"
+        ).fetchone()
+        assert count > 3

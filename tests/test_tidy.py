@@ -1,0 +1,124 @@
+"""The measurable part of the style: sizes, names, layers, exports. A ratchet: tighten it, never loosen it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "mainspring"
+FILES = sorted(SOURCE.rglob("*.py"))
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 50
+MOST_PORT_METHODS = 15
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "manager", "managers", "misc"}
+IMPURE = {
+    "asyncio",
+    "time",
+    "random",
+    "secrets",
+    "uuid",
+    "os",
+    "socket",
+    "sqlite3",
+    "threading",
+    "subprocess",
+    "logging",
+}
+PORTS = ["store.py", "lease.py", "executor.py", "sink.py", "clock.py"]
+
+
+def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def length_without_docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    start = function.body[0]
+    docstring = ast.get_docstring(function, clean=False)
+    skipped = start.end_lineno - start.lineno + 1 if docstring is not None else 0
+    return function.end_lineno - function.lineno + 1 - skipped
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+class TestEveryFile:
+    def test_is_short(self, path: Path) -> None:
+        assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+    def test_has_short_functions(self, path: Path) -> None:
+        long = {f.name: length_without_docstring(f) for f in functions_of(path)}
+        assert {name: lines for name, lines in long.items() if lines > LONGEST_FUNCTION} == {}
+
+    def test_has_a_name_that_says_something(self, path: Path) -> None:
+        assert path.stem not in FORBIDDEN_NAMES
+
+    def test_says_what_it_is_for(self, path: Path) -> None:
+        assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+
+    def test_keeps_public_names_documented(self, path: Path) -> None:
+        tree = ast.parse(path.read_text())
+        public = [
+            node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_")
+        ]
+        overloads = {"overload"}
+        missing = [
+            node.name
+            for node in public
+            if ast.get_docstring(node) is None
+            and not any(isinstance(mark, ast.Name) and mark.id in overloads for mark in node.decorator_list)
+        ]
+        assert missing == []
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=lambda path: path.name)
+def test_core_is_pure(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    imported = {
+        alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }
+    imported |= {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported & IMPURE == set()
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)]
+
+
+def test_services_see_time_and_chance_only_through_what_they_are_given() -> None:
+    for path in (SOURCE / "services").rglob("*.py"):
+        text = path.read_text()
+        assert not re.search(
+            r"\b(time\.time|time\.monotonic|datetime\.now|uuid\.|random\.random\(\)|asyncio\.sleep)\b", text
+        ), path
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_ports_are_small(name: str) -> None:
+    for node in ast.parse((SOURCE / name).read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            methods = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+            assert len(methods) <= MOST_PORT_METHODS, node.name
+
+
+def test_there_is_no_pickle_and_no_import_from_data() -> None:
+    for path in FILES:
+        text = path.read_text()
+        assert not re.search(r"^\s*(import|from) (pickle|dill|cloudpickle|marshal|shelve)\b", text, re.MULTILINE), path
+
+
+def test_every_named_query_is_used() -> None:
+    source = "\n".join(path.read_text() for path in FILES)
+    for file in (SOURCE / "stores" / "sql").rglob("queries/*.sql"):
+        for name in re.findall(r"^-- (\w+): ", file.read_text(), re.MULTILINE):
+            assert f'["{name}"]' in source, f"{file.name}: {name} is never used"
+
+
+def test_the_architecture_fits_one_page_and_names_every_room() -> None:
+    text = (SOURCE.parent.parent / "ARCHITECTURE.md").read_text()
+    assert len(text.splitlines()) <= 100
+    rooms = {
+        path.stem if path.suffix else path.name
+        for path in SOURCE.iterdir()
+        if not path.name.startswith(("__", "py.typed"))
+    }
+    missing = {room for room in rooms - {"brokers"} if not re.search(rf"\b{room}\b", text)}
+    assert missing == set()
