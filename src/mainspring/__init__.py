@@ -1,0 +1,90 @@
+"""Mainspring: a distributed job scheduler. These are its public names.
+
+Each is imported when it is first asked for, so that `import mainspring` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainspring import errors
+    from mainspring.app import Mainspring
+    from mainspring.context import current_run
+    from mainspring.core.calendar_rules import (
+        CronRule,
+        DailyWindow,
+        Not,
+        Other,
+        Weekdays,
+        blackout,
+        business_hours,
+        holidays,
+        weekends,
+    )
+    from mainspring.core.calendars import Calendar
+    from mainspring.core.retry import Retry
+    from mainspring.core.triggers import after, at, cron, every, manual
+    from mainspring.errors import MainspringError
+    from mainspring.handle import RunHandle
+    from mainspring.task import Task
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Calendar",
+    "CronRule",
+    "DailyWindow",
+    "Mainspring",
+    "MainspringError",
+    "Not",
+    "Other",
+    "Retry",
+    "RunHandle",
+    "Task",
+    "Weekdays",
+    "__version__",
+    "after",
+    "at",
+    "blackout",
+    "business_hours",
+    "cron",
+    "current_run",
+    "errors",
+    "every",
+    "holidays",
+    "manual",
+    "weekends",
+]
+
+_HOMES = {
+    "mainspring.app": ("Mainspring",),
+    "mainspring.context": ("current_run",),
+    "mainspring.core.calendar_rules": (
+        *("CronRule", "DailyWindow", "Not", "Other", "Weekdays"),
+        *("blackout", "business_hours", "holidays", "weekends"),
+    ),
+    "mainspring.core.calendars": ("Calendar",),
+    "mainspring.core.retry": ("Retry",),
+    "mainspring.core.triggers": ("after", "at", "cron", "every", "manual"),
+    "mainspring.errors": ("MainspringError",),
+    "mainspring.handle": ("RunHandle",),
+    "mainspring.task": ("Task",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name == "errors":
+        return import_module("mainspring.errors")
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mainspring' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

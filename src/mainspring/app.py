@@ -114,8 +114,12 @@ class Mainspring:
     @overload
     def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
     @overload
-    def task(self, *, name: str | None = None, **words: Unpack[TaskWords]) -> TaskDecorator: ...
-    def task(self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **words: Any) -> Any:
+    def task(
+        self, function: None = None, /, *, name: str | None = None, **words: Unpack[TaskWords]
+    ) -> TaskDecorator: ...
+    def task(
+        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **words: Unpack[TaskWords]
+    ) -> Any:
         """Register a function as a task, under its own name unless told otherwise. For the options see `TaskWords`."""
         values = read_words(words, TaskWords, "@app.task")
         if function is not None:

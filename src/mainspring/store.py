@@ -262,8 +262,9 @@ class LeaseStore(Protocol):
 class EventStore(Protocol):
     """For the relay and whoever follows events."""
 
-    async def number_events(self, limit: int) -> list[EventBatch]:
-        """Give the next transactions' events their public positions, in commit order."""
+    async def number_events(self, limit: int) -> int:
+        """Give the events of the next transactions, at most `limit`, their public positions in commit order; how many
+        transactions that were."""
 
     async def events_since(self, position: int, limit: int) -> list[EventBatch]:
         """Numbered events from a position on."""

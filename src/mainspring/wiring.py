@@ -6,8 +6,11 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.model import Worker as WorkerRow
@@ -30,6 +33,13 @@ _SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute
 
 def open_store(url: str, settings: Settings, clock: Clock) -> Store:
     """Open the store that a URL names; a SQLite file is created if it does not exist."""
+    from mainspring.stores.sqlite.store import SqliteStore
+
+    return SqliteStore(_sqlite_path(url), clock, durable=settings.durable)
+
+
+def _sqlite_path(url: str) -> str:
+    """The file that a URL names; every other kind of URL is refused with what to write instead."""
     scheme, separator, rest = url.partition("://")
     if ":memory:" in url:
         problem = "is a database that nobody else could see, and that ends with this process"
@@ -41,16 +51,36 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
         raise InvalidInput("store", url, problem, "use SQLite, e.g. sqlite:///mainspring.db")
     if scheme != "sqlite":
         raise InvalidInput("store", url, "names no kind of store that there is", f"use SQLite: {_SQLITE}")
-    return _open_sqlite(url, rest, settings, clock)
-
-
-def _open_sqlite(url: str, rest: str, settings: Settings, clock: Clock) -> Store:
-    from mainspring.stores.sqlite.store import SqliteStore
-
     path = rest.removeprefix("/")
     if path == rest or not path or path.endswith("/"):
         raise InvalidInput("store", url, "names no file", _SQLITE)
-    return SqliteStore(path, clock, durable=settings.durable)
+    return path
+
+
+class DatabaseStatus(msgspec.Struct, frozen=True):
+    """What is where a store URL points, without touching it."""
+
+    path: str
+    exists: bool
+    size: int = 0
+    version: int = 0
+    """The version of its schema; 0 before the first migration."""
+    latest: int = 0
+    """The newest version that this program knows."""
+    usable: bool = True
+    """Whether this program may use it."""
+
+
+def database_status(settings: Settings) -> DatabaseStatus:
+    """Look at the database of these settings; nothing is created or changed. StoreMismatch if it is not ours."""
+    from mainspring.stores.sqlite.connection import look_at
+
+    path = _sqlite_path(settings.store)
+    file = Path(path)
+    if not file.exists():
+        return DatabaseStatus(path, exists=False)
+    schema = look_at(path)
+    return DatabaseStatus(path, True, file.stat().st_size, schema.version, schema.latest, schema.usable)
 
 
 def open_memory(clock: Clock) -> Store:

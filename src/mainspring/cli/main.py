@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from mainspring import __version__
 from mainspring.cli.lazy import Entry, LazyGroup
 from mainspring.cli.session import Session
 from mainspring.cli.trouble import explain
@@ -51,7 +52,7 @@ cli = LazyGroup(
         "completion": Entry("mainspring.cli.completion:completion", "Print a script for shell completion."),
     },
 )
-cli = click.version_option(package_name="mainspring", message="%(prog)s %(version)s")(cli)
+cli = click.version_option(__version__, message="%(prog)s %(version)s")(cli)
 
 
 def run(args: Sequence[str]) -> int:

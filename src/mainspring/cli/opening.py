@@ -14,10 +14,13 @@ from mainspring.wiring import database_status
 
 T = TypeVar("T")
 
+OWNER = "cli"
+"""The app that jobs added by hand belong to: never one that code declares, so that a sync does not call them undeclared."""
+
 
 def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:
     """The app that `ref` names, or one without tasks, under the settings of this command line."""
-    app = Mainspring() if ref is None else load_app(ref)
+    app = Mainspring(name=OWNER) if ref is None else load_app(ref)
     app.configure(store=session.store, **flags)
     return app
 

@@ -8,7 +8,7 @@ from mainspring.conformance.store_samples import (
     a_job,
     failure,
     finish_all,
-    fire,
+    fire_due,
     seen,
     success,
     take,
@@ -16,7 +16,7 @@ from mainspring.conformance.store_samples import (
 )
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Claim, Firing, Job, JobPolicy, Report
-from mainspring.core.triggers import AfterTrigger
+from mainspring.core.triggers import AfterTrigger, OnFailure, When
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 
@@ -33,16 +33,13 @@ async def pipeline(
 
 
 async def end(store: Store, clock: ManualClock, name: str, word: Word = success) -> Firing:
-    """Fire a job by hand, a second later, and let its runs end like this."""
+    """A second later a job fires by hand, its runs end like this, and the planner looks at what is due."""
+    await finish_all(store, clock)
     clock.advance(SECOND)
     firing = await trigger(store, clock, name, f"{name} at {clock.now()}")
     await store.report([word(claim) for claim in await take(store)])
+    await fire_due(store, clock)
     return firing
-
-
-async def is_due(store: Store, clock: ManualClock, name: str = "report") -> bool:
-    """Whether the planner would find the job due."""
-    return name in [job.name for job in await store.due_jobs(clock.now(), 100)]
 
 
 async def outcomes(store: Store, job: Job) -> list[str]:
@@ -53,31 +50,24 @@ async def outcomes(store: Store, job: Job) -> list[str]:
 class AfterSuite:
     """An `after` job fires when every upstream has a success that it has not used yet."""
 
-    async def test_a_job_is_due_when_all_before_it_have_succeeded(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_job_fires_when_all_before_it_have_succeeded(self, store: Store, clock: ManualClock) -> None:
         job = await pipeline(store, clock, "extract", "load")
-        assert not await is_due(store, clock)
         await end(store, clock, "extract")
-        assert not await is_due(store, clock)
+        assert await outcomes(store, job) == []
         await end(store, clock, "load")
-        assert await is_due(store, clock)
-        assert (await fire(store, clock, "report")).runs == 1
-        assert not await is_due(store, clock)
         (row,) = await store.list_firings(job.id)
         assert (row.kind, row.outcome) == ("after", "fired")
-        assert (await seen(store, row.run_id or "")).state == "pending"
+        run = await seen(store, row.run_id or "")
+        assert (run.state, run.due_at <= clock.now()) == ("pending", True)
 
     async def test_a_success_is_used_once(self, store: Store, clock: ManualClock) -> None:
         job = await pipeline(store, clock, "extract", "load")
         await end(store, clock, "extract")
         await end(store, clock, "load")
-        await fire(store, clock, "report")
-        await finish_all(store, clock)
         await end(store, clock, "extract")
         await end(store, clock, "extract")
-        assert not await is_due(store, clock)
+        assert await outcomes(store, job) == ["succeeded"]
         await end(store, clock, "load")
-        assert await is_due(store, clock)
-        await fire(store, clock, "report")
         assert await outcomes(store, job) == ["succeeded", "fired"]
 
     async def test_the_edges_remember_what_was_used(self, store: Store, clock: ManualClock) -> None:
@@ -91,7 +81,6 @@ class AfterSuite:
         latest = {edge.upstream: (edge.latest_at, edge.latest_outcome) for edge in await store.list_edges(job.id)}
         assert latest["extract"] == (first.fire_at, "succeeded")
         second = await end(store, clock, "load")
-        await fire(store, clock, "report")
         used = {edge.upstream: edge.consumed_at for edge in await store.list_edges(job.id)}
         assert used == {"extract": first.fire_at, "load": second.fire_at}
 
@@ -99,10 +88,11 @@ class AfterSuite:
         await store.create_job(a_job(clock, "extract"))
         await end(store, clock, "extract")
         clock.advance(SECOND)
-        await store.create_job(a_job(clock, "report", AfterTrigger(("extract",))))
-        assert not await is_due(store, clock)
+        job = await store.create_job(a_job(clock, "report", AfterTrigger(("extract",))))
+        await fire_due(store, clock)
+        assert await outcomes(store, job) == []
         await end(store, clock, "extract")
-        assert await is_due(store, clock)
+        assert await outcomes(store, job) == ["fired"]
 
     async def test_a_failed_upstream_leaves_a_skipped_record_that_names_it(
         self, store: Store, clock: ManualClock
@@ -110,11 +100,11 @@ class AfterSuite:
         job = await pipeline(store, clock, "extract", "load")
         await end(store, clock, "extract")
         await end(store, clock, "load", failure)
-        assert not await is_due(store, clock)
         (row,) = await store.list_firings(job.id)
         assert (row.outcome, row.run_id, row.finished_at) == ("skipped", None, clock.now())
         assert "load" in row.reason
         assert "failed" in row.reason
+        assert await take(store) == []
 
     async def test_a_success_beside_a_failure_is_still_there_for_the_next(
         self, store: Store, clock: ManualClock
@@ -123,8 +113,6 @@ class AfterSuite:
         await end(store, clock, "extract")
         await end(store, clock, "load", failure)
         await end(store, clock, "load")
-        assert await is_due(store, clock)
-        await fire(store, clock, "report")
         assert await outcomes(store, job) == ["skipped", "fired"]
 
     async def test_what_a_failed_upstream_means_is_chosen_by_the_job(self, store: Store, clock: ManualClock) -> None:
@@ -132,18 +120,16 @@ class AfterSuite:
         lenient = await store.create_job(a_job(clock, "cleanup", AfterTrigger(("extract",), on_failure="run")))
         await end(store, clock, "extract", failure)
         assert await outcomes(store, strict) == ["failed"]
-        assert await is_due(store, clock, "cleanup")
-        await fire(store, clock, "cleanup")
         assert await outcomes(store, lenient) == ["fired"]
 
     async def test_any_finished_fires_after_each_that_ends(self, store: Store, clock: ManualClock) -> None:
-        await pipeline(store, clock, "extract", "load", when="any_finished")
-        for name, word in (("load", failure), ("extract", success), ("load", success)):
-            await end(store, clock, name, word)
-            assert await is_due(store, clock)
-            await fire(store, clock, "report")
-            assert not await is_due(store, clock)
-            await finish_all(store, clock)
+        job = await pipeline(store, clock, "extract", "load", when="any_finished")
+        await end(store, clock, "load", failure)
+        assert await outcomes(store, job) == ["fired"]
+        await end(store, clock, "extract")
+        assert await outcomes(store, job) == ["succeeded", "fired"]
+        await end(store, clock, "load")
+        assert await outcomes(store, job) == ["succeeded", "succeeded", "fired"]
 
     async def test_a_firing_has_ended_when_all_of_its_runs_have(self, store: Store, clock: ManualClock) -> None:
         await store.create_job(a_job(clock, "extract", policy=JobPolicy(completions=3)))
@@ -151,27 +137,37 @@ class AfterSuite:
         clock.advance(SECOND)
         await trigger(store, clock, "extract", "1")
         claims = await take(store)
-        await store.report([success(claim) for claim in claims[:2]])
-        assert not await is_due(store, clock)
+        await store.report([failure(claims[0]), success(claims[1])])
+        await fire_due(store, clock)
+        assert await outcomes(store, job) == []
         await store.report([success(claims[2])])
-        assert await is_due(store, clock)
-        await fire(store, clock, "report")
-        await finish_all(store, clock)
-        await trigger(store, clock, "extract", "2")
-        claims = await take(store)
-        await store.report([failure(claims[0]), success(claims[1]), success(claims[2])])
-        assert not await is_due(store, clock)
-        assert await outcomes(store, job) == ["succeeded", "skipped"]
+        await fire_due(store, clock)
+        assert await outcomes(store, job) == ["skipped"]
+        await end(store, clock, "extract")
+        assert await outcomes(store, job) == ["skipped", "fired"]
+
+    async def test_an_older_firing_that_ends_later_is_not_news(self, store: Store, clock: ManualClock) -> None:
+        await store.create_job(a_job(clock, "extract"))
+        job = await store.create_job(a_job(clock, "report", AfterTrigger(("extract",))))
+        clock.advance(SECOND)
+        await trigger(store, clock, "extract", "older")
+        (older,) = await take(store)
+        clock.advance(SECOND)
+        await trigger(store, clock, "extract", "newer")
+        await store.report([success(claim) for claim in await take(store)])
+        await fire_due(store, clock)
+        await store.report([success(older)])
+        await fire_due(store, clock)
+        assert await outcomes(store, job) == ["fired"]
 
     async def test_a_chain_of_jobs_runs_through(self, store: Store, clock: ManualClock) -> None:
-        await pipeline(store, clock, "extract")
+        report = await pipeline(store, clock, "extract")
         mail = await store.create_job(a_job(clock, "mail", AfterTrigger(("report",))))
         await end(store, clock, "extract")
-        await fire(store, clock, "report")
+        assert (await outcomes(store, report), await outcomes(store, mail)) == (["fired"], [])
         await finish_all(store, clock)
-        assert await is_due(store, clock, "mail")
-        await fire(store, clock, "mail")
-        assert await outcomes(store, mail) == ["fired"]
+        await fire_due(store, clock)
+        assert (await outcomes(store, report), await outcomes(store, mail)) == (["succeeded"], ["fired"])
 
     async def test_a_skipped_firing_is_an_ended_one_for_whoever_waits(self, store: Store, clock: ManualClock) -> None:
         report = await pipeline(store, clock, "extract")
@@ -179,15 +175,14 @@ class AfterSuite:
         alarm = await store.create_job(a_job(clock, "alarm", AfterTrigger(("report",), on_failure="run")))
         await end(store, clock, "extract", failure)
         assert await outcomes(store, report) == await outcomes(store, mail) == ["skipped"]
-        await fire(store, clock, "alarm")
         assert await outcomes(store, alarm) == ["fired"]
 
-    async def test_successes_that_come_faster_than_the_planner_fire_it_once(
-        self, store: Store, clock: ManualClock
-    ) -> None:
+    async def test_a_planner_that_was_away_finds_what_became_due(self, store: Store, clock: ManualClock) -> None:
         job = await pipeline(store, clock, "extract")
-        await end(store, clock, "extract")
-        await end(store, clock, "extract")
-        while await is_due(store, clock):
-            assert (await fire(store, clock, "report")).applied
-        assert await outcomes(store, job) in (["fired"], ["fired", "fired"])
+        for request in ("1", "2", "3"):
+            clock.advance(SECOND)
+            await trigger(store, clock, "extract", request)
+            await store.report([success(claim) for claim in await take(store)])
+        await fire_due(store, clock)
+        assert await outcomes(store, job) == ["fired"]
+        assert len(await take(store)) == 1

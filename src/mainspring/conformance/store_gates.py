@@ -141,8 +141,9 @@ class GateSuite:
         assert {first.run_id, second.run_id} == {run.id for run in waiting}
 
     async def test_a_gate_is_there_as_long_as_a_run_may_need_it(self, store: Store, clock: ManualClock) -> None:
-        gates = ("task:encode", f"firing:{new_id(clock)}:7")
-        run = gated(clock, *gates, due_at=clock.now() + 30 * DAY)
+        job_id, fire_at = new_id(clock), clock.now() + 30 * DAY
+        gates = ("task:encode", f"firing:{job_id}:{fire_at}")
+        run = gated(clock, *gates, job_id=job_id, job="films", fire_at=fire_at, due_at=fire_at)
         await submit(store, run)
         clock.advance(30 * DAY)
         await store.clean(DAY, DAY, DAY, 100)

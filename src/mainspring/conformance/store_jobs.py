@@ -14,13 +14,12 @@ from mainspring.conformance.store_samples import (
     options,
     seen,
     take_one,
-    timed,
     trigger,
 )
 from mainspring.conformance.store_sync import SyncSuite
 from mainspring.core.calendar_rules import Weekdays, holidays
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger
@@ -55,7 +54,8 @@ class JobSuite(SyncSuite):
         stored = await store.get_job("tenant-a", given.name)
         assert stored == created
         assert (stored.version, stored.fired, stored.last_fire_at, stored.paused_at) == (1, 0, None, None)
-        for field in ("id", "name", "app", "task", "args", "queue", "priority", "key", "limit", "created_at"):
+        assert stored.created_at == stored.updated_at == clock.now()
+        for field in ("id", "name", "app", "task", "args", "queue", "priority", "key", "limit"):
             assert getattr(stored, field) == getattr(given, field), field
         assert (stored.trigger, stored.policy, stored.options) == (given.trigger, given.policy, given.options)
 
@@ -75,6 +75,15 @@ class JobSuite(SyncSuite):
         hourly = await store.create_job(a_job(clock, "hourly", HOURLY))
         assert hourly.next_fire_at == clock.now() + HOUR
         assert (await store.create_job(a_job(clock, "manual"))).next_fire_at is None
+
+    async def test_a_job_is_not_due_when_its_calendars_forbid(self, store: Store, clock: ManualClock) -> None:
+        clock.set("2026-01-01T12:00:00Z")
+        await store.save_calendar("default", Calendar("off", (holidays("2026-01-02"),)))
+        policy = JobPolicy(calendars=("off",))
+        job = await store.create_job(a_job(clock, "daily", CronTrigger("0 9 * * *"), policy=policy))
+        assert job.next_fire_at == parse_instant("2026-01-03T09:00:00Z")
+        await store.save_calendar("default", Calendar("off", (holidays("2026-01-03"),)))
+        assert (await store.get_job("default", "daily")).next_fire_at == parse_instant("2026-01-02T09:00:00Z")
 
     async def test_a_job_is_found_by_name_or_id_in_its_namespace(self, store: Store, clock: ManualClock) -> None:
         job = await store.create_job(a_job(clock, "nightly"))
@@ -101,7 +110,7 @@ class JobSuite(SyncSuite):
         with refused(InvalidInput):
             await store.create_job(a_job(clock, "report", AfterTrigger(("theirs",))))
         with refused(InvalidInput):
-            await store.create_job(msgspec.structs.replace(a_job(clock, "report"), policy=JobPolicy(calendars=("x",))))
+            await store.create_job(a_job(clock, "report", policy=JobPolicy(calendars=("x",))))
         assert await store.list_jobs("default") == []
 
     async def test_jobs_cannot_wait_for_each_other_in_a_circle(self, store: Store, clock: ManualClock) -> None:
@@ -136,8 +145,17 @@ class JobSuite(SyncSuite):
     async def test_an_edited_trigger_moves_the_next_fire_time(self, store: Store, clock: ManualClock) -> None:
         job = await store.create_job(a_job(clock, "nightly", HOURLY))
         clock.advance(MINUTE)
-        changed = timed(clock, msgspec.structs.replace(job, trigger=EveryTrigger(10 * MINUTE)))
+        changed = msgspec.structs.replace(job, trigger=EveryTrigger(10 * MINUTE))
         assert (await store.edit_job(changed, job.version)).next_fire_at == job.created_at + 10 * MINUTE
+
+    async def test_an_instant_that_an_edit_gave_up_is_recorded_as_skipped(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        job = await store.create_job(a_job(clock, "nightly", HOURLY))
+        clock.advance(HOUR + SECOND)
+        await store.edit_job(msgspec.structs.replace(job, trigger=ManualTrigger()), job.version)
+        (row,) = await store.list_firings(job.id)
+        assert (row.fire_at, row.outcome, bool(row.reason)) == (job.created_at + HOUR, "skipped", True)
 
     async def test_an_edit_does_not_undo_a_firing(self, store: Store, clock: ManualClock) -> None:
         job = await store.create_job(a_job(clock, "nightly", HOURLY))
@@ -240,6 +258,12 @@ class JobSuite(SyncSuite):
         assert (again.fire_at, again.run_id) == (first.fire_at, first.run_id)
         await finish_all(store, clock)
         assert (await trigger(store, clock, "nightly", "request-1")).run_id == first.run_id
+        assert len(await store.list_firings(job.id)) == 1
+
+    async def test_a_request_sent_many_times_at_once_fires_once(self, store: Store, clock: ManualClock) -> None:
+        job = await store.create_job(a_job(clock, "nightly"))
+        firings = await asyncio.gather(*(trigger(store, clock, "nightly", "request-1") for _ in range(8)))
+        assert len({firing.run_id for firing in firings}) == 1
         assert len(await store.list_firings(job.id)) == 1
 
     async def test_two_requests_at_one_instant_are_two_firings(self, store: Store, clock: ManualClock) -> None:

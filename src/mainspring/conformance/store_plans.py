@@ -9,7 +9,7 @@ import msgspec
 from mainspring.conformance.refusal import refused
 from mainspring.conformance.store_after import AfterSuite
 from mainspring.conformance.store_overlap import OverlapSuite
-from mainspring.conformance.store_samples import a_job, finish_all, fire, seen, take, timed, told
+from mainspring.conformance.store_samples import a_job, finish_all, fire, seen, take, told
 from mainspring.core import planning
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Job, JobPolicy
@@ -84,14 +84,15 @@ class PlanSuite(OverlapSuite, AfterSuite):
         await finish_all(store, clock)
         clock.set(instant - MINUTE)  # The wall clock is turned back, and an edit plans from there.
         stored = await store.get_job("default", "hourly")
-        edited = timed(clock, msgspec.structs.replace(stored, trigger=EveryTrigger(HOUR, anchor=job.created_at)))
+        edited = msgspec.structs.replace(stored, trigger=EveryTrigger(HOUR, anchor=job.created_at))
         await store.edit_job(edited, stored.version)
         clock.set(instant + SECOND)
         await fire(store, clock, "hourly")
         assert [row.fire_at for row in await store.list_firings(job.id)] == [instant]
         assert len(await store.list_runs(RunFilter())) == 1
         assert await take(store) == []
-        assert (await store.get_job("default", "hourly")).next_fire_at == instant + HOUR
+        after = await store.get_job("default", "hourly")
+        assert (after.next_fire_at, after.fired) == (instant + HOUR, 1)
 
     async def test_a_plan_for_a_job_that_was_edited_is_not_applied(self, store: Store, clock: ManualClock) -> None:
         job, plan = await due(store, clock)

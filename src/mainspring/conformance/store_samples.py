@@ -10,7 +10,7 @@ import msgspec
 from mainspring.core import planning
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import DAY, SECOND, Duration, Instant
-from mainspring.core.model import Claim, Event, Firing, Gate, Job, NewRun, Report, Run, RunOptions, Worker
+from mainspring.core.model import Claim, Event, EventBatch, Firing, Gate, Job, NewRun, Report, Run, RunOptions, Worker
 from mainspring.core.priority import Ordering
 from mainspring.core.states import FAILED, FINAL, PENDING, SUCCEEDED, State
 from mainspring.core.triggers import ManualTrigger, Trigger
@@ -57,15 +57,8 @@ def a_worker(name: str = "worker-1", **changes: object) -> Worker:
 
 
 def a_job(clock: ManualClock, name: str, trigger: Trigger | None = None, **changes: object) -> Job:
-    """A job as its author hands it over, made now."""
-    now = clock.now()
-    job = Job(new_id(clock), name, TASK, trigger or ManualTrigger(), created_at=now, updated_at=now)
-    return timed(clock, msgspec.structs.replace(job, **changes))
-
-
-def timed(clock: ManualClock, job: Job) -> Job:
-    """The job with the next fire time that it has from now on, if no calendar forbids it."""
-    return msgspec.structs.replace(job, next_fire_at=planning.next_fire_at(job, clock.now(), {}))
+    """A job as its author hands it over: when it is due first, the store finds out."""
+    return msgspec.structs.replace(Job(new_id(clock), name, TASK, trigger or ManualTrigger()), **changes)
 
 
 def success(claim: Claim, result: str | None = None) -> Report:
@@ -158,6 +151,16 @@ async def fire(store: Store, clock: ManualClock, name: str) -> Fired:
     return fired
 
 
+async def fire_due(store: Store, clock: ManualClock) -> None:
+    """Do what the planner does until nothing is due any more."""
+    for _ in range(MANY):
+        jobs = await store.due_jobs(clock.now(), MANY)
+        if not jobs:
+            return
+        await store.fire([planning.plan(job, clock.now(), {}) for job in jobs], None)
+    raise AssertionError("some job is due again and again")
+
+
 async def trigger(store: Store, clock: ManualClock, name: str, request_id: str) -> Firing:
     """Fire a job by hand."""
 
@@ -167,10 +170,14 @@ async def trigger(store: Store, clock: ManualClock, name: str, request_id: str) 
     return await store.trigger("default", name, request_id, runs)
 
 
+async def number_all(store: Store) -> list[EventBatch]:
+    """Give every event its position; those that had none before, in order."""
+    first = await store.next_position()
+    while await store.number_events(MANY):
+        pass
+    return await store.events_since(first, MANY)
+
+
 async def told(store: Store) -> list[Event]:
-    """The events that nobody has numbered yet, in order."""
-    events: list[Event] = []
-    while batches := await store.number_events(MANY):
-        for batch in batches:
-            events += batch.events
-    return events
+    """What happened since somebody asked last, in order."""
+    return [event for batch in await number_all(store) for event in batch.events]

@@ -46,10 +46,10 @@ class Relay(Loop):
     async def _pass(self, *, number: bool = False) -> int:
         if self._position is None:
             self._position = await self._store.next_position()
-        numbered = await self._store.number_events(BATCH) if number or self._leads() else []
+        numbered = await self._store.number_events(BATCH) if number or self._leads() else 0
         batches = await self._store.events_since(self._position, BATCH) if self._sinks else []
         if batches:
             for sink in self._sinks:
                 await sink.deliver(batches)
             self._position = batches[-1].position + len(batches[-1].events)
-        return max(len(numbered), len(batches))
+        return max(numbered, len(batches))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from mainspring.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
 from mainspring.stores.sql import load_migrations
@@ -36,12 +37,13 @@ def connect(path: str) -> sqlite3.Connection:
         raise StoreMismatch(f"SQLite {sqlite3.sqlite_version} is too old: Mainspring needs 3.35 or newer")
     with mapped_errors(path):
         connection = sqlite3.connect(
-            path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=512
+            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=512
         )
-        connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA cache_size = -16000")
+        # Fewer, larger checkpoints: each costs two syncs of the main file.
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
         return connection
 
 
@@ -59,6 +61,18 @@ def prepare(connection: sqlite3.Connection, path: str, *, durable: bool, now: in
             )
         if status.version < status.latest:
             migrate(connection, now)
+        connection.execute("PRAGMA busy_timeout = 0")
+
+
+def look_at(path: str) -> SchemaStatus:
+    """The schema of a database that exists, without changing anything."""
+    with mapped_errors(path):
+        connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S)
+        try:
+            check_ours(connection, path)
+            return schema_status(connection)
+        finally:
+            connection.close()
 
 
 def check_ours(connection: sqlite3.Connection, path: str) -> None:
@@ -127,7 +141,8 @@ def split_statements(script: str) -> Iterator[str]:
 
 
 def begin(connection: sqlite3.Connection) -> None:
-    """Take the write lock. SQLite's own busy handler sleeps up to 100 ms at a time; short sleeps keep latency low."""
+    """Take the write lock. SQLite's own busy handler sleeps up to 100 ms at a time; short sleeps keep latency low, so
+    a prepared connection leaves the waiting to this."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     pause = 0.0002
     while True:

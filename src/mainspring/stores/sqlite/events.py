@@ -19,23 +19,23 @@ class Events:
 
     _db: Database
 
-    async def number_events(self, limit: int) -> list[EventBatch]:
-        def work(tx: Transaction) -> list[tuple[int, str]]:
+    async def number_events(self, limit: int) -> int:
+        def work(tx: Transaction) -> int:
             rows = tx.execute(_Q["unnumbered"], (limit,)).fetchall()
             if not rows:
-                return []
-            position = tx.execute(_Q["advance"], (sum(count for _, count, _ in rows),)).fetchone()[0]
+                return 0
+            position = tx.execute(_Q["advance"], (sum(count for _, count in rows),)).fetchone()[0]
             numbered = []
-            for seq, count, events in rows:
-                tx.execute(_Q["number"], (position, seq))
-                numbered.append((position, events))
+            for seq, count in rows:
+                numbered.append((position, seq))
                 position += count
-            return numbered
+            tx.executemany(_Q["number"], numbered)
+            return len(rows)
 
         # A read first: taking the write lock to find nothing would cost an idle node a commit per look.
         if not await self._db.read(lambda tx: tx.execute(_Q["unnumbered"], (1,)).fetchone()):
-            return []
-        return [EventBatch(position, _decode(events)) for position, events in await self._db.write(work)]
+            return 0
+        return await self._db.write(work)
 
     async def events_since(self, position: int, limit: int) -> list[EventBatch]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["since"], (position, limit)).fetchall())

@@ -1,5 +1,5 @@
 -- unnumbered: the next transactions that had something to tell
-SELECT seq, count, events FROM outbox WHERE position IS NULL ORDER BY seq LIMIT ?;
+SELECT seq, count FROM outbox WHERE position IS NULL ORDER BY seq LIMIT ?;
 
 -- advance: reserve public positions
 UPDATE counters SET value = value + ?1 WHERE name = 'event_position' RETURNING value - ?1 + 1;

@@ -1,0 +1,234 @@
+"""`mainspring job add` and `job edit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, get_args
+
+import click
+import msgspec
+
+from mainspring.app import Mainspring
+from mainspring.cli.arguments import Work, encode_args, read_work
+from mainspring.cli.job import describe_work
+from mainspring.cli.lazy import Verb
+from mainspring.cli.lookup import look_around
+from mainspring.cli.naming import complete_job
+from mainspring.cli.opening import OWNER, with_app
+from mainspring.cli.preview import Forecast, draw_forecast, forecast, forecast_view
+from mainspring.cli.screen import Screen
+from mainspring.cli.session import Session
+from mainspring.cli.triggering import read_instant, read_trigger, trigger_options
+from mainspring.cli.views import job_view
+from mainspring.core.instants import to_datetime
+from mainspring.core.model import Job, Misfire, OnExcluded, OnKeyFailure, Overlap, RunOptions
+from mainspring.core.retry import Retry
+from mainspring.core.triggers import Trigger, describe
+from mainspring.core.why import worker_trouble
+from mainspring.options import JobWords, read_policy, read_words
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Words = dict[str, Any]
+
+NONE = "none"
+"""Typed instead of a value, it takes the value away."""
+
+
+class Count(click.ParamType):
+    """A whole number, or `none`."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """The number; its range is for the word to judge."""
+        if value == NONE or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+
+
+_OPTIONS = [
+    click.option("--task", metavar="TASK", help="The task to run."),
+    click.option("--command", metavar="TEXT", help="Or a command, split into words as a shell would; no shell runs it."),
+    click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument: JSON, or else text."),
+    click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer."),
+    click.option("--retries", type=int, help="How often to try again after a failure."),
+    click.option("--priority", type=int, help="1 (highest) to 10; 5 unless given."),
+    click.option("--queue", help="The queue whose workers run it."),
+    click.option("--region", "regions", multiple=True, help="Where it must run; repeat for several."),
+    click.option("--key", help="Runs of one key run one after the other."),
+    click.option("--limit", type=Count(), help="How many runs of the task may run at once."),
+    click.option("--overlap", type=click.Choice(get_args(Overlap)), help="If the last firing has not ended."),
+    click.option("--misfire", type=click.Choice(get_args(Misfire)), help="What to do about missed instants."),
+    click.option("--grace", metavar="DURATION", help="Later than this is a misfire."),
+    click.option("--catch-up-window", metavar="DURATION", help="With --misfire all: how far back."),
+    click.option("--catch-up-limit", type=int, help="With --misfire all: how many."),
+    click.option("--start-deadline", metavar="DURATION", help="Later than this it no longer starts."),
+    click.option("--jitter", metavar="DURATION", help="Start up to this much later, to spread load."),
+    click.option("--calendar", "calendars", multiple=True, help="Never when this calendar excludes it."),
+    click.option("--on-excluded", type=click.Choice(get_args(OnExcluded)), help="Skip, or move to the next day."),
+    click.option("--start", "start_at", metavar="INSTANT", help="Not before this."),
+    click.option("--end", "end_at", metavar="INSTANT", help="Not after this."),
+    click.option("--max-firings", type=Count(), help="End after so many firings."),
+    click.option("--completions", type=int, help="How many runs each firing has."),
+    click.option("--parallelism", type=Count(), help="How many of those may run at once."),
+    click.option("--max-losses", type=int, help="How often its worker may be lost before it is failed."),
+    click.option("--on-key-failure", type=click.Choice(get_args(OnKeyFailure)), help="Whether a failure stops its key."),
+    click.option("--keep-succeeded", type=Count(), help="How many succeeded runs to keep."),
+    click.option("--keep-failed", type=Count(), help="How many failed runs to keep."),
+    click.option("--tag", "tags", multiple=True, help="A tag, to select by; repeat for several."),
+]
+
+
+def definition_options(command: Command) -> Command:
+    """Adds the options that say what a job does and by which policies."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_EMPTY: Words = {
+    **dict.fromkeys(("timeout", "key", "limit", "start_at", "end_at", "max_firings", "parallelism", "start_deadline")),
+    **dict.fromkeys(("keep_succeeded", "keep_failed")),
+    **dict.fromkeys(("tags", "calendars"), ()),
+}
+"""What `none` makes of each option that can be taken away."""
+_TRIGGER_WORDS = ("cron", "every", "at", "after", "manual", "tz", "when", "on_failure")
+
+
+def _split(words: Words) -> tuple[Words, Words]:
+    """The words about the trigger, and the others that were given."""
+    trigger = {name: words.pop(name) for name in _TRIGGER_WORDS}
+    return trigger, {name: value for name, value in words.items() if value is not None and value != ()}
+
+
+def _read_options(given: Words, zone: str | None) -> Words:
+    """Options as `app.add_job` takes them."""
+    words = dict(given)
+    for name, field in (("start_at", "start"), ("end_at", "end")):
+        if words.get(name, NONE) != NONE:
+            words[name] = to_datetime(read_instant(words[name], field, zone))
+    return words
+
+
+@click.command(cls=Verb)
+@click.argument("name")
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@trigger_options
+@definition_options
+@click.pass_obj
+def add(session: Session, name: str, argv: Sequence[str], **words: Any) -> None:
+    """Add job NAME: a trigger, a task or a command, and policies.
+
+    \b
+    mainspring job add backup --cron '0 2 * * *' --tz Europe/Berlin --command 'backup --all'
+    mainspring job add report --every 1h --task report --arg size=4 --timeout 10m
+    mainspring job add notify --after backup -- notify-send 'backup done'
+    """
+    about, given = _split(words)
+    work = read_work(given.pop("task", None), given.pop("command", None), argv, given.pop("pairs", ()))
+    trigger = read_trigger(about)
+    if trigger is None:
+        raise click.UsageError("Say when: --cron, --every, --at, --after or --manual.")
+    if work.task is None:
+        raise click.UsageError("Say what: --task, --command, or a command after --.")
+    options = {name: value for name, value in _read_options(given, about["tz"]).items() if not _is_none(value)}
+    if "retries" in options:
+        options["retry"] = Retry(options.pop("retries"))
+
+    async def create(app: Mainspring) -> _Defined:
+        job = await app.add_job(name, trigger, task=work.task or "", args=work.args, **options)
+        return await _look_ahead(app, job)
+
+    _show(Screen(session), with_app(session, create, create=True), "Added")
+
+
+@click.command(cls=Verb)
+@click.argument("name", shell_complete=complete_job)
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
+@trigger_options
+@definition_options
+@click.pass_obj
+def edit(session: Session, name: str, argv: Sequence[str], **words: Any) -> None:
+    """Change job NAME: what is not named stays. `none` takes a value away, as in --timeout none.
+
+    Runs that exist already keep what the job said when they were made.
+    """
+    about, given = _split(words)
+    work = read_work(given.pop("task", None), given.pop("command", None), argv, given.pop("pairs", ()))
+    given = _read_options(given, about["tz"])
+    if not given and not any(about.values()) and work == Work(None, None):
+        raise click.UsageError("Say what to change: `mainspring job edit --help` lists the options.")
+
+    async def change(app: Mainspring) -> _Defined:
+        store = await app.open()
+        job = await store.get_job(app.settings.namespace, name)
+        wanted = _revise(job, work, read_trigger(about, job.trigger) or job.trigger, given, app.settings.payload_limit)
+        return await _look_ahead(app, await store.edit_job(wanted, job.version))
+
+    defined = with_app(session, change)
+    screen = Screen(session)
+    _show(screen, defined, "Changed")
+    if defined.ahead.job.app != OWNER:
+        owner = defined.ahead.job.app
+        screen.hint(f"App {owner} declares this job: if it still does, its next `up` or `job sync` sets it back.")
+
+
+def _is_none(value: object) -> bool:
+    return value in (NONE, (NONE,))
+
+
+def _revise(job: Job, work: Work, trigger: Trigger, given: Words, payload_limit: int) -> Job:
+    """The job as it should be."""
+    cleared = {name: _EMPTY[name] for name, value in given.items() if name in _EMPTY and _is_none(value)}
+    kept = {name: value for name, value in given.items() if name not in cleared}
+    if "retries" in kept:
+        # Only the number changes: how long to wait, and after which errors, stays.
+        kept["retry"] = _with_retries(job.options.retry, kept.pop("retries"))
+    values = {**read_words(kept, JobWords, "a job"), **cleared}
+    policy = read_policy(msgspec.structs.asdict(job.policy) | values)
+    options = msgspec.structs.replace(job.options, **_of(RunOptions, values))
+    own = {name: values[name] for name in ("queue", "priority", "key", "limit") if name in values}
+    if work.task is not None:
+        own["task"] = work.task
+    if work.args is not None or work.task not in (None, job.task):
+        own["args"] = encode_args(work.args or {}, payload_limit)
+    return msgspec.structs.replace(job, trigger=trigger, policy=policy, options=options, **own)
+
+
+def _of(struct: type[msgspec.Struct], values: Words) -> Words:
+    return {name: values[name] for name in struct.__struct_fields__ if name in values}
+
+
+def _with_retries(retry: Retry, retries: int) -> Retry:
+    count = Retry(retries).retries
+    return msgspec.convert({**msgspec.to_builtins(retry), "retries": count}, Retry)
+
+
+class _Defined(NamedTuple):
+    """A job as it is stored now, and what can be said of its future."""
+
+    ahead: Forecast
+    trouble: str | None
+
+
+async def _look_ahead(app: Mainspring, job: Job) -> _Defined:
+    store = await app.open()
+    ahead = forecast(job, await store.list_calendars(job.namespace), store.now(), 3)
+    return _Defined(ahead, worker_trouble(job.queue, job.policy.regions[0], job.task, await look_around(app)))
+
+
+def _show(screen: Screen, defined: _Defined, verb: str) -> None:
+    ahead, job = defined.ahead, defined.ahead.job
+
+    def draw() -> None:
+        screen.line(f"{verb} job {job.name}: {describe(job.trigger)}, {describe_work(job)}")
+        if ahead.instants:
+            screen.line()
+            draw_forecast(screen, ahead)
+        if defined.trouble:
+            screen.hint(defined.trouble)
+
+    screen.answer({**job_view(job), "next_fire_times": forecast_view(ahead)}, draw)

@@ -1,0 +1,119 @@
+"""Questions that several commands ask of the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from mainspring.app import Mainspring
+from mainspring.core.ids import ALPHABET
+from mainspring.core.model import Firing, Job, Run
+from mainspring.core.states import BLOCKED, FINAL
+from mainspring.core.why import Crowd, GateUse, why_not_firing, why_not_running
+from mainspring.errors import InvalidInput, NotFound
+from mainspring.store import RunFilter
+
+PAGE = 500
+_SHOWN_MATCHES = 4
+_SHORT = 8
+
+
+def short_id(run_id: str) -> str:
+    """The end of an id: unlike its beginning, which is the time, it tells runs apart. It is understood in its place."""
+    return run_id[-_SHORT:]
+
+
+async def find_run(app: Mainspring, text: str) -> Run:
+    """The run whose id is, begins or ends with what somebody typed."""
+    namespace = app.settings.namespace
+    store = await app.open()
+    typed = text.strip().lower()
+    found = []
+    if typed and set(typed) <= set(ALPHABET):
+        found = await store.find_runs(namespace, typed, _SHOWN_MATCHES)
+    if not found:
+        raise NotFound(f"there is no run {text!r}: `mainspring run list` shows those that are kept")
+    if len(found) > 1:
+        several = f"fits several runs, among them {', '.join(found)}"
+        raise InvalidInput("run", text, several, "give more of its characters")
+    return await store.get_run(namespace, found[0])
+
+
+async def select_runs(app: Mainspring, where: RunFilter) -> list[Run]:
+    """All runs that a filter fits, newest first, whatever its limit."""
+    store = await app.open()
+    runs: list[Run] = []
+    page = await store.list_runs(_page(where, runs))
+    while page:
+        runs += page
+        page = await store.list_runs(_page(where, runs)) if len(page) == PAGE else []
+    return runs
+
+
+def _page(where: RunFilter, before: Sequence[Run]) -> RunFilter:
+    return RunFilter(
+        where.namespace, where.states, where.job, where.task, where.tag, before[-1].id if before else None, PAGE
+    )
+
+
+async def select_jobs(app: Mainspring, owner: str | None = None, tag: str | None = None) -> list[Job]:
+    """All jobs in order of name: those of one app, or with one tag."""
+    store = await app.open()
+    jobs: list[Job] = []
+    page = await store.list_jobs(app.settings.namespace, app=owner, limit=PAGE)
+    while page:
+        jobs += page
+        last = page[-1].name
+        more = len(page) == PAGE
+        page = await store.list_jobs(app.settings.namespace, app=owner, after=last, limit=PAGE) if more else []
+    return [job for job in jobs if tag is None or tag in job.options.tags]
+
+
+async def last_firings(app: Mainspring, jobs: Sequence[Job]) -> dict[str, Firing]:
+    """The newest row of the ledger of each job that has one, by job id."""
+    store = await app.open()
+    ledgers = await asyncio.gather(*(store.list_firings(job.id, limit=1) for job in jobs))
+    return {ledger[0].job_id: ledger[0] for ledger in ledgers if ledger}
+
+
+async def look_around(app: Mainspring) -> Crowd:
+    """The workers there are."""
+    store = await app.open()
+    return Crowd(await store.list_workers(app.settings.namespace), store.now(), app.settings.worker_dead_after)
+
+
+async def explain_run(app: Mainspring, run: Run) -> list[str]:
+    """Why a run is not running."""
+    store = await app.open()
+    upstream: list[Run] = []
+    gate, job = None, None
+    if run.state == BLOCKED:
+        waited_for = [await store.get_run(run.namespace, each) for each in await store.upstream_runs(run.id)]
+        upstream = [each for each in waited_for if each.state not in FINAL]  # One may have ended between two looks.
+        gate, job = await _gate_of(app, run), await job_of(app, run)
+    return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=await look_around(app))
+
+
+async def _gate_of(app: Mainspring, run: Run) -> GateUse | None:
+    if run.blocked_on is None:
+        return None
+    try:
+        return GateUse(*await (await app.open()).gate_holders(run.namespace, run.blocked_on))
+    except NotFound:
+        return None
+
+
+async def explain_job(app: Mainspring, job: Job) -> list[str]:
+    """Why a job does not fire."""
+    store = await app.open()
+    return why_not_firing(job, edges=await store.list_edges(job.id), crowd=await look_around(app))
+
+
+async def job_of(app: Mainspring, run: Run) -> Job | None:
+    """The job that a run belongs to, if it is still there."""
+    if run.job_id is None:
+        return None
+    try:
+        return await (await app.open()).get_job(run.namespace, run.job_id)
+    except NotFound:
+        return None

@@ -1,0 +1,156 @@
+"""Runs for people: the table of many, and the story of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.cli.arguments import COMMAND, show_command
+from mainspring.cli.lookup import short_id
+from mainspring.cli.screen import Cell, Screen, Value, state_cell
+from mainspring.cli.times import both, clock_time, length, moment, relative
+from mainspring.cli.views import run_options
+from mainspring.core.instants import Instant, format_duration
+from mainspring.core.model import Attempt, Failure, Run
+from mainspring.core.states import FINAL, RUNNING, SUCCEEDED
+
+_LONG = 2000
+
+
+class Story(NamedTuple):
+    """All that is known of a run."""
+
+    run: Run
+    attempts: list[Attempt]
+    why: list[str]
+    lines: int
+    now: Instant
+
+
+def draw_runs(screen: Screen, runs: Sequence[Run], now: Instant) -> None:
+    """Many runs, one line each."""
+    rows = [_row(run, now) for run in runs]
+    screen.table(("RUN", "STATE", "WHAT", "DUE", "WAITED", "TOOK", "TRIES", "REASON"), rows)
+
+
+def _row(run: Run, now: Instant) -> list[Value]:
+    waited, took = _waited(run, now), _took(run, now)
+    return [
+        short_id(run.id),
+        state_cell(run.state),
+        describe_run(run),
+        relative(run.due_at, now),
+        "" if waited is None else length(waited),
+        "" if took is None else length(took),
+        str(run.attempt) if run.attempt else "",
+        Cell(_remark(run), "dim"),
+    ]
+
+
+def describe_run(run: Run) -> str:
+    """What a run does: its job, its task, or its command as one would type it."""
+    return run.job or (show_command(run.args) if run.task == COMMAND else run.task)
+
+
+def _remark(run: Run) -> str:
+    if run.reason or run.state != RUNNING or run.progress is None:
+        return run.reason
+    return f"{run.progress:.0%} {run.progress_note}".rstrip()
+
+
+def _waited(run: Run, now: Instant) -> int | None:
+    """How long it stood in the queue: from when it was due until it started, or until now. None if it never queued."""
+    until = run.started_at or (now if run.state not in FINAL else None)
+    return None if until is None or until < run.due_at else until - max(run.due_at, run.created_at)
+
+
+def _took(run: Run, now: Instant) -> int | None:
+    """How long its last attempt ran, or has been running."""
+    if run.started_at is None:
+        return None
+    until = now if run.state == RUNNING else run.finished_at
+    return None if until is None else max(until - run.started_at, 0)
+
+
+def draw_story(screen: Screen, story: Story) -> None:
+    """One run: what it is, how it went, why it is where it is."""
+    run = story.run
+    screen.line(f"Run {run.id}", "bold")
+    screen.facts(_facts(story))
+    screen.items("Why it is not running" if run.state != RUNNING else "What holds it up", story.why)
+    if story.attempts or run.state == RUNNING:
+        screen.title("Attempts")
+        screen.table(("#", "STARTED", "TOOK", "OUTCOME", "WORKER", "REASON"), _attempt_rows(story), fold=("REASON",))
+    _draw_ending(screen, run)
+    _draw_hints(screen, story)
+
+
+def _facts(story: Story) -> list[tuple[str, Value]]:
+    run, now = story.run, story.now
+    options = run_options(run)
+    where = [f"queue {run.queue}", f"region {run.region}", f"priority {run.priority}"]
+    where += [] if run.key is None else [f"key {run.key}"]
+    limits = [f"{options.retry.retries} retries"]
+    limits += [] if options.timeout is None else [f"timeout {format_duration(options.timeout)}"]
+    waited, took = _waited(run, now), _took(run, now)
+    return [
+        ("state", state_cell(run.state)),
+        ("reason", run.reason),
+        ("task", show_command(run.args) if run.task == COMMAND else run.task),
+        ("arguments", None if run.args == "{}" or run.task == COMMAND else _cut(run.args)),
+        ("job", None if run.job is None else f"{run.job}, fired for {_fired_for(run)}"),
+        ("retry of", run.retry_of),
+        ("where", " · ".join(where)),
+        ("limits", " · ".join(limits)),
+        ("tags", ", ".join(options.tags)),
+        ("submitted", both(run.created_at, now)),
+        ("due", both(run.due_at, now)),
+        ("waited", None if waited is None else length(waited)),
+        ("ran", None if took is None else f"{length(took)} in its last attempt" if run.attempt > 1 else length(took)),
+        ("finished", None if run.finished_at is None else both(run.finished_at, now)),
+        ("progress", None if run.progress is None else f"{run.progress:.0%} {run.progress_note}".rstrip()),
+        ("losses", str(run.losses) if run.losses else None),
+        ("result", None if run.result in (None, "null") else _cut(run.result or "")),
+    ]
+
+
+def _fired_for(run: Run) -> str:
+    return "" if run.fire_at is None else moment(run.fire_at)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text)} characters; --json shows all)"
+
+
+def _attempt_rows(story: Story) -> list[list[Value]]:
+    rows: list[list[Value]] = [_attempt_row(attempt) for attempt in story.attempts]
+    run = story.run
+    if run.state == RUNNING and run.started_at is not None:
+        took = length(story.now - run.started_at)
+        rows.append([str(run.attempt + 1), clock_time(run.started_at), took, state_cell(RUNNING), run.worker, _remark(run)])
+    return rows
+
+
+def _attempt_row(attempt: Attempt) -> list[Value]:
+    began, took = "", ""
+    if attempt.started_at is not None:
+        began, took = clock_time(attempt.started_at), length(max(attempt.finished_at - attempt.started_at, 0))
+    return [str(attempt.attempt), began, took, state_cell(attempt.outcome), attempt.worker, attempt.reason]
+
+
+def _draw_ending(screen: Screen, run: Run) -> None:
+    if run.error is None:
+        return
+    failure = msgspec.json.decode(run.error, type=Failure)
+    screen.title("Last error")
+    screen.line(failure.traceback.rstrip() or f"{failure.type}: {failure.message}", "red")
+
+
+def _draw_hints(screen: Screen, story: Story) -> None:
+    run = story.run
+    if story.lines:
+        screen.hint(f"\nIt wrote output: mainspring run logs {short_id(run.id)}")
+    if run.state in FINAL and run.state != SUCCEEDED:
+        screen.hint(f"Run it again: mainspring run retry {short_id(run.id)}")

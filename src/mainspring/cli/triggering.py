@@ -1,0 +1,114 @@
+"""The options that say when: `--cron`, `--every`, `--at`, `--after`, `--manual`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypedDict, TypeVar, get_args
+
+import click
+
+from mainspring.core.instants import Instant, from_wall, parse_instant
+from mainspring.core.model import OnFailure, When
+from mainspring.core.triggers import AtTrigger, CronTrigger, Trigger, after, cron, every, manual
+from mainspring.errors import InvalidInput
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class TriggerWords(TypedDict):
+    """What the options gave."""
+
+    cron: str | None
+    every: str | None
+    at: str | None
+    after: Sequence[str]
+    manual: bool
+    tz: str | None
+    when: When | None
+    on_failure: OnFailure | None
+
+
+_CLOCK_OPTIONS = [
+    click.option("--cron", metavar="EXPRESSION", help="By the clock, e.g. '0 2 * * *' or '@daily'."),
+    click.option("--every", metavar="DURATION", help="Each time so much has passed, e.g. 30s or 1h30m."),
+    click.option("--at", metavar="INSTANT", help="Once, e.g. 2026-03-01T09:00+01:00 (or without offset, with --tz)."),
+    click.option("--tz", metavar="ZONE", help="The zone of --cron, --at, --start and --end; UTC unless given."),
+]
+_OTHER_OPTIONS = [
+    click.option("--after", multiple=True, metavar="JOB", help="When this job has ended; repeat for several."),
+    click.option("--when", type=click.Choice(get_args(When)), help="With --after: all of them, or any."),
+    click.option("--on-failure", type=click.Choice(get_args(OnFailure)), help="With --after: if one of them fails."),
+    click.option("--manual", is_flag=True, help="Only when somebody triggers it."),
+]
+
+
+def clock_options(command: Command) -> Command:
+    """Adds the options for triggers whose fire times can be told in advance."""
+    return _add(_CLOCK_OPTIONS, command)
+
+
+def trigger_options(command: Command) -> Command:
+    """Adds the options for every kind of trigger."""
+    return _add([*_CLOCK_OPTIONS, *_OTHER_OPTIONS], command)
+
+
+def _add(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_trigger(words: TriggerWords, current: Trigger | None = None) -> Trigger | None:
+    """The trigger that the options describe; `current`, perhaps in another zone, if they describe none."""
+    given = [name for name in ("cron", "every", "at", "after", "manual") if words.get(name)]
+    if len(given) > 1:
+        names = " and ".join(f"--{name}" for name in given)
+        raise click.UsageError(f"A job has one trigger: {names} cannot be combined.")
+    zone = words["tz"]
+    if not given:
+        if zone is not None and isinstance(current, CronTrigger):
+            return cron(current.expression, tz=zone, dialect=current.dialect)
+        return current
+    _check_companions(words, given[0])
+    match given[0]:
+        case "cron":
+            return cron(words["cron"] or "", tz=zone or _zone_of(current))
+        case "every":
+            return every(words["every"] or "")
+        case "at":
+            return AtTrigger(read_instant(words["at"] or "", "at", zone))
+        case "after":
+            return after(*words["after"], when=words["when"] or "all_succeeded", on_failure=words["on_failure"] or "skip")
+    return manual()
+
+
+def _zone_of(trigger: Trigger | None) -> str:
+    return trigger.tz if isinstance(trigger, CronTrigger) else "UTC"
+
+
+def _check_companions(words: TriggerWords, kind: str) -> None:
+    if kind == "every" and words["tz"] is not None:
+        raise InvalidInput("tz", words["tz"], "has no use with --every, which counts elapsed time", "leave it out")
+    for name, value in (("when", words.get("when")), ("on-failure", words.get("on_failure"))):
+        if value is not None and kind != "after":
+            raise InvalidInput(name, value, "has no use without --after", "leave it out, or name a job to run after")
+
+
+def read_instant(text: str, field: str, zone: str | None) -> Instant:
+    """An instant with its offset, or a reading of the clocks of `zone`."""
+    if zone is not None:
+        try:
+            wall = datetime.fromisoformat(text.strip())
+        except ValueError:
+            wall = None
+        if wall is not None and wall.tzinfo is None:
+            return from_wall(wall, zone)
+    try:
+        return parse_instant(text, field)
+    except InvalidInput as error:
+        if error.problem != "has no time zone":
+            raise
+        remedy = f"{error.remedy}, or say whose clocks with --tz"
+        raise InvalidInput(field, text, error.problem, remedy) from None
+

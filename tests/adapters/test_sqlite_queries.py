@@ -1,0 +1,57 @@
+"""The plans of hot queries: each finds its rows by an index, whatever the size of the tables."""
+
+import re
+import sqlite3
+
+import pytest
+
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.connection import connect, migrate
+
+HOT = {
+    "work": [
+        "candidates",
+        "earliest",
+        "look_closer",
+        "take",
+        "renew",
+        "cancels",
+        "running",
+        "was_reported",
+        "set_progress",
+    ],
+    "runs": ["known", "state_of", "gate_room", "granted_in_line", "recall", "get", "finished", "attempts", "logs"],
+    "endings": [
+        "unstarted",
+        "to_history",
+        "forget_run",
+        "back_to_pending",
+        "take_edges",
+        "leave_lines",
+        "next_in_line",
+    ],
+    "care": ["expired", "too_late", "beyond_limit"],
+    "events": ["unnumbered", "since"],
+    "jobs": ["due", "changed"],
+    "firings": ["move_on", "unfinished", "is_recorded"],
+}
+
+
+@pytest.fixture(scope="module")
+def database() -> sqlite3.Connection:
+    connection = connect(":memory:")
+    migrate(connection, 0)
+    return connection
+
+
+@pytest.mark.parametrize(("topic", "name"), [(topic, name) for topic, names in HOT.items() for name in names])
+def test_a_hot_query_scans_no_table(database: sqlite3.Connection, topic: str, name: str) -> None:
+    query = load_queries("sqlite", topic)[name]
+    numbered = [int(number) for number in re.findall(r"\?(\d)", query)]
+    values = [1] * (max(numbered) if numbered else query.count("?"))
+    steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {query}", values)]
+    scans = [
+        step for step in steps if step.startswith("SCAN") and "json_each" not in step and "USING INDEX" not in step
+    ]
+    assert [step for step in scans if not step.startswith(("SCAN (subquery", "SCAN CONSTANT"))] == []
+    assert not [step for step in steps if "TEMP B-TREE FOR ORDER BY" in step and name in ("candidates", "due")]

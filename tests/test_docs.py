@@ -1,0 +1,41 @@
+"""Every Python block of the documentation runs, in order, page by page."""
+
+import asyncio
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from mainspring.settings import describe_settings
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROMISE = "*exactly one record per due instant; at-least-once execution; at most one accepted result.*"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": f"docs_{page.stem}"}
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(block, page.name, "exec"), names)
+    for name, test in names.items():
+        if name.startswith("test_") and inspect.iscoroutinefunction(test):
+            asyncio.run(test())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_makes_the_promise_in_its_exact_words() -> None:
+    assert PROMISE in (ROOT / "README.md").read_text()
+
+
+def test_the_page_of_settings_is_the_table_of_settings() -> None:
+    rows = [f"| `{row.name}` | `{row.default}` | `{row.variable}` | {row.meaning} |" for row in describe_settings()]
+    page = (ROOT / "docs" / "settings.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows

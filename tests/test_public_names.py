@@ -1,0 +1,64 @@
+"""What `mainspring` offers, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import mainspring
+
+TRIGGERS = {"after", "at", "cron", "every", "manual"}
+CALENDARS = {"Calendar", "blackout", "business_hours", "holidays", "weekends"}
+RULES = {"CronRule", "DailyWindow", "Not", "Other", "Weekdays"}
+REST = {"Mainspring", "MainspringError", "Retry", "RunHandle", "Task", "current_run", "errors", "__version__"}
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_these_are_the_public_names() -> None:
+    assert set(mainspring.__all__) == TRIGGERS | CALENDARS | RULES | REST
+    assert mainspring.__all__ == sorted(mainspring.__all__)
+    assert dir(mainspring) == mainspring.__all__
+
+
+@pytest.mark.parametrize("name", mainspring.__all__)
+def test_each_of_them_is_there_and_says_what_it_is(name: str) -> None:
+    value = getattr(mainspring, name)
+    assert name == "__version__" or value.__doc__
+
+
+def test_other_names_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Mainsprung'"):
+        _ = mainspring.Mainsprung  # type: ignore[attr-defined]
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    heavy = "{'asyncio', 'msgspec', 'sqlite3', 'inspect', 'mainspring.app', 'mainspring.core'}"
+    assert run(f"import sys, mainspring; print({heavy} & set(sys.modules))") == "set()"
+
+
+def test_declaring_an_app_loads_no_store() -> None:
+    code = (
+        "import sys\nfrom mainspring import *\nMainspring()\nprint({'sqlite3', 'mainspring.stores'} & set(sys.modules))"
+    )
+    assert run(code) == "set()"
+
+
+def test_all_of_them_can_be_had_at_once() -> None:
+    assert run(
+        "from mainspring import *; print(Mainspring.__name__, cron('* * * * *').tz, errors.NotFound.__name__)"
+    ) == ("Mainspring UTC NotFound")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert mainspring.__version__ == version("mainspring")
+
+
+def test_type_checkers_are_told_that_there_are_types() -> None:
+    assert (Path(mainspring.__file__).parent / "py.typed").exists()
