@@ -122,10 +122,8 @@ class TestWhatIsRefused:
         assert "@app.task(priority=99)" in error.user_traceback
 
     def test_frames_of_an_earlier_error_are_the_users_too(self) -> None:
-        write(
-            "chained.py",
-            "import importlib\ntry:\n    importlib.import_module('gone_away')\nexcept ImportError as e:\n    raise ValueError('no plugin') from e\n",
-        )
+        attempt = "import importlib\ntry:\n    importlib.import_module('gone_away')\n"
+        write("chained.py", attempt + "except ImportError as error:\n    raise ValueError('no plugin') from error\n")
         told = self.refused("chained.py").user_traceback
         assert "gone_away" in told
         assert "importlib/__init__.py" not in told

@@ -37,7 +37,7 @@ def test_without_any_source_the_defaults_hold() -> None:
         10 * SECOND,
     )
     assert (settings.horizon, settings.flush, settings.flush_limit) == (MINUTE, 5 * MILLISECOND, 500)
-    assert (settings.drain_grace, settings.lock_ttl, settings.payload_limit) == (30 * SECOND, 30 * SECOND, 1 << 20)
+    assert (settings.drain_grace, settings.payload_limit) == (30 * SECOND, 1 << 20)
     assert (settings.keep_runs, settings.keep_firings, settings.keep_events) == (30 * DAY, 400 * DAY, 7 * DAY)
     assert (settings.durable, settings.ordering, settings.coordination) == (True, "strict", "leader")
     assert (settings.concurrency, settings.queues, settings.regions) == (10, ("default",), ("default",))

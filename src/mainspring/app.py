@@ -201,7 +201,7 @@ class Mainspring:
 
         A name that this app does not know is accepted, since another program's workers may; its arguments go unchecked.
         """
-        return await self._find_task(task).options(**options).submit(**(args or {}))
+        return await self._find_task(task).options(**options).submit_args({} if args is None else args)
 
     async def get_run(self, run_id: str) -> Run:
         """The run as it is now; NotFound if there is none, or if it is no longer kept."""

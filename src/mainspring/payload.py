@@ -60,7 +60,7 @@ class Signature:
             problem = "begins with two underscores" if name.startswith("__") else _REFUSED_KINDS.get(parameter.kind)
             if problem:
                 remedy = "arguments are stored by name: use named parameters, or **kwargs"
-                raise InvalidInput(f"task {task}", str(parameter), problem, remedy)
+                raise InvalidInput(f"task {task}", name, problem, remedy)
 
     def __str__(self) -> str:
         shape = self._shape
@@ -108,6 +108,8 @@ class Signature:
 
     def _arguments(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """What each parameter is given; InvalidInput names the one that is wrong."""
+        if not isinstance(kwargs, Mapping):
+            raise InvalidInput("args", kwargs, "is not a dict of arguments", "write {name: value, ...}")
         positional = [name for name, each in self._named.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
         if len(args) > len(positional):
             raise InvalidInput("args", tuple(args), f"has too many values for {self}", "leave some out")

@@ -124,7 +124,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "leader"
     lease_ttl: Annotated[Duration, _duration("how long a leader leads without renewing")] = 1_500 * MILLISECOND
     lease_renew: Annotated[Duration, _duration("how often a leader renews")] = 400 * MILLISECOND
-    lock_ttl: Annotated[Duration, _duration("how long a user's lock lasts without renewing")] = 30 * SECOND
     horizon: Annotated[Duration, _duration("how far ahead the planner keeps jobs in memory")] = MINUTE
 
     ordering: Annotated[

@@ -109,6 +109,12 @@ class BoundTask(Generic[P, R]):
         (handle,) = await self._accept([text])
         return handle
 
+    async def submit_args(self, arguments: Mapping[str, object]) -> RunHandle[R]:
+        """Submit one run, its arguments given as a dict."""
+        text = self.signature.encode((), arguments, self.app.settings.payload_limit)
+        (handle,) = await self._accept([text])
+        return handle
+
     async def submit_many(self, calls: Iterable[Mapping[str, object]]) -> list[RunHandle[R]]:
         """Submit a run for each dict of arguments, in one transaction: all or none."""
         encode, limit = self.signature.encode, self.app.settings.payload_limit

@@ -145,6 +145,9 @@ def build_runtime(
     """A runtime that schedules, works, or both, on the app's store."""
     from mainspring.runtime import Runtime
 
+    if settings.broker is not None:
+        raise InvalidInput("broker", settings.broker, "is not available in this version", "leave it out")
+
     async def build(crew_loop: asyncio.AbstractEventLoop) -> Node:
         from mainspring.services.node import Node
 

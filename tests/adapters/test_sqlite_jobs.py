@@ -175,6 +175,15 @@ class TestEditing:
         assert (await store.edit_job(replace(job, priority=1), 1)).name == "report"
         assert (await store.get_job("default", job.id)).name == job.id
 
+    async def test_a_time_that_has_passed_is_refused_unless_it_was_there_before(
+        self, store: SqliteStore, clock: ManualClock
+    ) -> None:
+        job = await create(store, clock, trigger=AtTrigger(START + 1))
+        clock.advance(HOUR)
+        with pytest.raises(InvalidInput, match="is not in the future"):
+            await store.edit_job(replace(job, trigger=AtTrigger(START + 2)), 1)
+        assert (await store.edit_job(replace(job, priority=1), 1)).next_fire_at == START + 1
+
     async def test_the_same_definition_changes_nothing(self, store: SqliteStore, clock: ManualClock) -> None:
         job = await create(store, clock)
         clock.advance(SECOND)

@@ -20,11 +20,10 @@ HOT = {
         "was_reported",
         "set_progress",
     ],
-    "runs": ["known", "state_of", "gate_room", "granted_in_line", "recall", "get", "finished", "attempts", "logs"],
+    "runs": ["known", "state_of", "gate_room", "recall", "get", "finished", "attempts", "logs"],
     "endings": [
         "unstarted",
-        "to_history",
-        "forget_run",
+        "forget_runs",
         "back_to_pending",
         "take_edges",
         "leave_lines",

@@ -97,6 +97,9 @@ DAY_RULE = [
     ("0 0 * * FRI", ["2026-01-02", "2026-01-09"]),
     # Mondays remain, although February never has a 30th.
     ("0 0 30 2 MON", ["2026-02-02", "2026-02-09"]),
+    # April 2026 has neither a 31st nor a fifth Friday; April 2027 has the latter.
+    ("0 0 31 4-5 FRI#5", ["2026-05-29", "2026-05-31", "2027-04-30", "2027-05-31"]),
+    ("0 0 31 4-5 MON#5", ["2026-05-31", "2027-05-31", "2028-05-29", "2028-05-31"]),
 ]
 
 
@@ -229,7 +232,7 @@ def test_a_wall_time_matches_only_if_every_field_does() -> None:
     assert not everything.matches_wall(datetime(2200, 1, 1))
 
 
-def test_an_expression_is_read_once_and_cannot_be_changed() -> None:
+def test_an_expression_is_remembered_and_cannot_be_changed() -> None:
     cron = parse_cron("0 0 * * *")
     assert parse_cron("0 0 * * *") is cron
     assert (cron.expression, cron.dialect) == ("0 0 * * *", "unix")

@@ -79,6 +79,7 @@ def test_in_a_repeated_hour_the_wall_clock_fires_the_first_time_and_elapsed_time
         ("45 2 * * *", "2026-10-25T02:50:00+02:00", "2026-10-26T02:45:00+01:00"),
         ("45 2 * * *", "2026-10-25T02:30:00+01:00", "2026-10-26T02:45:00+01:00"),
         ("0 2,3 * * *", "2026-10-25T02:30:00+01:00", "2026-10-25T03:00:00+01:00"),
+        ("0,30 2,3 * * *", "2026-10-25T02:15:00+01:00", "2026-10-25T03:00:00+01:00"),
     ],
 )
 def test_within_a_repeated_hour_the_pass_decides(expression: str, after: str, expected: str) -> None:

@@ -218,6 +218,11 @@ class TestMisfires:
         for now, planned in plans_of(job, wakes):
             assert all(now - row.fire_at <= deadline for row in planned.firings if row.outcome == "fired")
 
+    def test_once_runs_no_late_one_beside_one_on_time(self) -> None:
+        job = a_job(EveryTrigger(MINUTE), JobPolicy(misfire="once", grace=10 * SECOND))
+        fired = [row.fire_at for row in plan(job, START + 5 * MINUTE + SECOND, {}).firings if row.outcome == "fired"]
+        assert fired == [START + 5 * MINUTE]
+
     def test_each_missed_instant_says_why(self) -> None:
         job = a_job(EveryTrigger(HOUR), JobPolicy(misfire="all", catch_up_window=3 * HOUR, catch_up_limit=2))
         planned = plan(job, START + 5 * HOUR + MINUTE, {})
@@ -272,6 +277,12 @@ class TestCalendars:
         )
         assert job.next_fire_at == parse_instant("2026-03-30T10:00+02:00")
 
+    def test_instants_that_moved_together_keep_their_order(self) -> None:
+        policy = JobPolicy(calendars=("weekends",), on_excluded="next_day")
+        job = a_job(CronTrigger("0 9,15 * * sat"), policy)
+        found = [next_fire_at(job, parse_instant(f"2026-03-30T{clock}Z"), CALENDARS) for clock in ("08:59", "09:00")]
+        assert found == [parse_instant("2026-03-30T09:00Z"), parse_instant("2026-03-30T15:00Z")]
+
     def test_instants_that_move_to_one_instant_are_one(self) -> None:
         policy = JobPolicy(calendars=("weekends",), on_excluded="next_day", misfire="all", catch_up_window=30 * DAY)
         job = a_job(CronTrigger("0 10 * * *"), policy)
@@ -281,7 +292,7 @@ class TestCalendars:
     @pytest.mark.parametrize("on_excluded", ["skip", "next_day"])
     def test_a_calendar_that_allows_nothing_means_never(self, on_excluded: str) -> None:
         policy = JobPolicy(calendars=("always",), on_excluded="skip" if on_excluded == "skip" else "next_day")
-        assert a_job(EveryTrigger(MINUTE), policy).next_fire_at is None
+        assert a_job(EveryTrigger(HOUR), policy).next_fire_at is None
 
     def test_a_time_of_day_that_is_never_allowed_does_not_hide_one_that_is(self) -> None:
         policy = JobPolicy(calendars=("nights",), on_excluded="next_day")

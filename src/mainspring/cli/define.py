@@ -18,7 +18,7 @@ from mainspring.cli.opening import OWNER, with_app
 from mainspring.cli.preview import Forecast, draw_forecast, forecast, forecast_view
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
-from mainspring.cli.triggering import read_instant, read_trigger, trigger_options
+from mainspring.cli.triggering import TriggerWords, read_instant, read_trigger, trigger_options
 from mainspring.cli.views import job_view
 from mainspring.core.instants import to_datetime
 from mainspring.core.model import Job, Misfire, OnExcluded, OnKeyFailure, Overlap, RunOptions
@@ -34,24 +34,21 @@ NONE = "none"
 """Typed instead of a value, it takes the value away."""
 
 
-class Count(click.ParamType):
-    """A whole number, or `none`."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """The number; its range is for the word to judge."""
-        if value == NONE or isinstance(value, int):
-            return value
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a whole number.", param, ctx)
+def _read_count(ctx: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
+    """A whole number, or `none`; its range is for the word to judge."""
+    if value is None or value == NONE:
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f"'{value}' is not a whole number.", ctx, param) from None
 
 
 _OPTIONS = [
     click.option("--task", metavar="TASK", help="The task to run."),
-    click.option("--command", metavar="TEXT", help="Or a command, split into words as a shell would; no shell runs it."),
+    click.option(
+        "--command", metavar="TEXT", help="Or a command, split into words as a shell would; no shell runs it."
+    ),
     click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument: JSON, or else text."),
     click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer."),
     click.option("--retries", type=int, help="How often to try again after a failure."),
@@ -59,7 +56,7 @@ _OPTIONS = [
     click.option("--queue", help="The queue whose workers run it."),
     click.option("--region", "regions", multiple=True, help="Where it must run; repeat for several."),
     click.option("--key", help="Runs of one key run one after the other."),
-    click.option("--limit", type=Count(), help="How many runs of the task may run at once."),
+    click.option("--limit", callback=_read_count, metavar="NUMBER", help="How many runs of the task may run at once."),
     click.option("--overlap", type=click.Choice(get_args(Overlap)), help="If the last firing has not ended."),
     click.option("--misfire", type=click.Choice(get_args(Misfire)), help="What to do about missed instants."),
     click.option("--grace", metavar="DURATION", help="Later than this is a misfire."),
@@ -71,13 +68,15 @@ _OPTIONS = [
     click.option("--on-excluded", type=click.Choice(get_args(OnExcluded)), help="Skip, or move to the next day."),
     click.option("--start", "start_at", metavar="INSTANT", help="Not before this."),
     click.option("--end", "end_at", metavar="INSTANT", help="Not after this."),
-    click.option("--max-firings", type=Count(), help="End after so many firings."),
+    click.option("--max-firings", callback=_read_count, metavar="NUMBER", help="End after so many firings."),
     click.option("--completions", type=int, help="How many runs each firing has."),
-    click.option("--parallelism", type=Count(), help="How many of those may run at once."),
+    click.option("--parallelism", callback=_read_count, metavar="NUMBER", help="How many of those may run at once."),
     click.option("--max-losses", type=int, help="How often its worker may be lost before it is failed."),
-    click.option("--on-key-failure", type=click.Choice(get_args(OnKeyFailure)), help="Whether a failure stops its key."),
-    click.option("--keep-succeeded", type=Count(), help="How many succeeded runs to keep."),
-    click.option("--keep-failed", type=Count(), help="How many failed runs to keep."),
+    click.option(
+        "--on-key-failure", type=click.Choice(get_args(OnKeyFailure)), help="Whether a failure stops its key."
+    ),
+    click.option("--keep-succeeded", callback=_read_count, metavar="NUMBER", help="How many succeeded runs to keep."),
+    click.option("--keep-failed", callback=_read_count, metavar="NUMBER", help="How many failed runs to keep."),
     click.option("--tag", "tags", multiple=True, help="A tag, to select by; repeat for several."),
 ]
 
@@ -95,13 +94,15 @@ _EMPTY: Words = {
     **dict.fromkeys(("tags", "calendars"), ()),
 }
 """What `none` makes of each option that can be taken away."""
-_TRIGGER_WORDS = ("cron", "every", "at", "after", "manual", "tz", "when", "on_failure")
 
 
-def _split(words: Words) -> tuple[Words, Words]:
+def _split(words: Words) -> tuple[TriggerWords, Words]:
     """The words about the trigger, and the others that were given."""
-    trigger = {name: words.pop(name) for name in _TRIGGER_WORDS}
-    return trigger, {name: value for name, value in words.items() if value is not None and value != ()}
+    given = {name: value for name, value in words.items() if value is not None and value != ()}
+    about = msgspec.convert(
+        {name: given.pop(name) for name in TriggerWords.__annotations__ if name in given}, TriggerWords
+    )
+    return about, given
 
 
 def _read_options(given: Words, zone: str | None) -> Words:
@@ -119,7 +120,7 @@ def _read_options(given: Words, zone: str | None) -> Words:
 @trigger_options
 @definition_options
 @click.pass_obj
-def add(session: Session, name: str, argv: Sequence[str], **words: Any) -> None:
+def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> None:
     """Add job NAME: a trigger, a task or a command, and policies.
 
     \b
@@ -134,7 +135,7 @@ def add(session: Session, name: str, argv: Sequence[str], **words: Any) -> None:
         raise click.UsageError("Say when: --cron, --every, --at, --after or --manual.")
     if work.task is None:
         raise click.UsageError("Say what: --task, --command, or a command after --.")
-    options = {name: value for name, value in _read_options(given, about["tz"]).items() if not _is_none(value)}
+    options = {name: value for name, value in _read_options(given, about.get("tz")).items() if not _is_none(value)}
     if "retries" in options:
         options["retry"] = Retry(options.pop("retries"))
 
@@ -151,14 +152,14 @@ def add(session: Session, name: str, argv: Sequence[str], **words: Any) -> None:
 @trigger_options
 @definition_options
 @click.pass_obj
-def edit(session: Session, name: str, argv: Sequence[str], **words: Any) -> None:
+def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> None:
     """Change job NAME: what is not named stays. `none` takes a value away, as in --timeout none.
 
     Runs that exist already keep what the job said when they were made.
     """
     about, given = _split(words)
     work = read_work(given.pop("task", None), given.pop("command", None), argv, given.pop("pairs", ()))
-    given = _read_options(given, about["tz"])
+    given = _read_options(given, about.get("tz"))
     if not given and not any(about.values()) and work == Work(None, None):
         raise click.UsageError("Say what to change: `mainspring job edit --help` lists the options.")
 
@@ -190,7 +191,7 @@ def _revise(job: Job, work: Work, trigger: Trigger, given: Words, payload_limit:
     values = {**read_words(kept, JobWords, "a job"), **cleared}
     policy = read_policy(msgspec.structs.asdict(job.policy) | values)
     options = msgspec.structs.replace(job.options, **_of(RunOptions, values))
-    own = {name: values[name] for name in ("queue", "priority", "key", "limit") if name in values}
+    own: Words = {name: values[name] for name in ("queue", "priority", "key", "limit") if name in values}
     if work.task is not None:
         own["task"] = work.task
     if work.args is not None or work.task not in (None, job.task):

@@ -65,3 +65,8 @@ def confirm(question: str, *, yes: bool) -> None:
     if not is_attended():
         raise click.UsageError(f"{question} There is nobody to ask: say --yes, or look first with --dry-run.")
     click.confirm(question, abort=True, err=True)
+
+
+def count_of(things: Sequence[object], word: str) -> str:
+    """`1 run`, `12 runs`."""
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"

@@ -44,8 +44,11 @@ def _draw_list(screen: Screen, jobs: list[Job], ledgers: dict[str, Firing], now:
     if not jobs:
         screen.hint("There are no jobs. Add one: mainspring job add hello --every 10s --command 'echo hello'")
         return
-    rows = [[job.name, describe(job.trigger), describe_work(job), _next(job, now), *_last(ledgers.get(job.id), now)] for job in jobs]
-    screen.table(("NAME", "SCHEDULE", "TASK", "NEXT", "LAST", ""), rows)
+    rows = [
+        [job.name, describe(job.trigger), describe_work(job), _next(job, now), *_last(ledgers.get(job.id), now)]
+        for job in jobs
+    ]
+    screen.table(("NAME", "SCHEDULE", "TASK", "NEXT", "LAST", "WHEN"), rows, cut=("SCHEDULE", "TASK"))
 
 
 def describe_work(job: Job) -> str:
@@ -57,8 +60,7 @@ def _next(job: Job, now: Instant) -> Value:
     if job.paused_at is not None:
         return Cell("paused", "yellow")
     if job.next_fire_at is None:
-        waits = isinstance(job.trigger, ManualTrigger | AfterTrigger)
-        return Cell("when triggered" if isinstance(job.trigger, ManualTrigger) else "after those" if waits else "done", "dim")
+        return Cell("—" if isinstance(job.trigger, ManualTrigger | AfterTrigger) else "done", "dim")
     if job.next_fire_at < now - OVERDUE:
         return Cell(f"overdue, {relative(job.next_fire_at, now)}", "red")
     return relative(job.next_fire_at, now)
@@ -81,7 +83,9 @@ class _Story(NamedTuple):
 
 @click.command(cls=Verb)
 @click.argument("name", shell_complete=complete_job)
-@click.option("-n", "--firings", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many past ones.")
+@click.option(
+    "-n", "--firings", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many past ones."
+)
 @click.pass_obj
 def show(session: Session, name: str, firings: int) -> None:
     """Show job NAME: its definition, its next fire times, what became of the last ones, and why it does not fire."""
@@ -120,9 +124,9 @@ def _draw_story(screen: Screen, story: _Story) -> None:
     job, now = story.job, story.ahead.now
     screen.line(job.name, "bold")
     screen.facts(_facts(job, now))
-    screen.items("Why it does not fire" if story.why else "", story.why)
+    screen.items("What is in its way", story.why)
     if story.ahead.instants:
-        screen.title("Next fire times")
+        screen.title("Next fire times" if job.paused_at is None else "Next fire times, if it were resumed")
         draw_forecast(screen, story.ahead)
     screen.title("Last firings")
     if not story.ledger:
@@ -130,7 +134,7 @@ def _draw_story(screen: Screen, story: _Story) -> None:
         return
     zone = job.trigger.tz if isinstance(job.trigger, CronTrigger) else "UTC"
     rows = [_ledger_row(firing, story.states, zone, now) for firing in story.ledger]
-    screen.table((f"DUE ({zone})", "", "OUTCOME", "TOOK", "RUN", "REASON"), rows, fold=("REASON",))
+    screen.table((f"DUE ({zone})", "WHEN", "OUTCOME", "ENDED", "RUN", "REASON"), rows, fold=("REASON",))
 
 
 def _facts(job: Job, now: Instant) -> list[tuple[str, Value]]:
@@ -180,7 +184,11 @@ def _ledger_row(firing: Firing, states: dict[str, str], zone: str, now: Instant)
     if firing.last_at is not None:
         count = f"{firing.count} instants" if firing.count else "many instants"
         due = f"{due}, {count} until {moment(firing.last_at, zone)}"
-    took = "" if firing.finished_at is None or firing.run_id is None else length(max(firing.finished_at - firing.fire_at, 0))
+    took = (
+        ""
+        if firing.finished_at is None or firing.run_id is None
+        else length(max(firing.finished_at - firing.fire_at, 0))
+    )
     kind = "" if firing.kind == "scheduled" else f" ({firing.kind})"
     state = states.get(firing.run_id or "", firing.outcome)
     run = "" if firing.run_id is None else short_id(firing.run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -64,18 +64,20 @@ def _summary(entry: Entry | LazyGroup) -> str:
 class Verb(click.Command):
     """A command with what every command takes: where the store is, how to write the answer, how to show trouble."""
 
-    def __init__(self, *args: Any, params: Sequence[click.Parameter] | None = None, **words: Any) -> None:
+    def __init__(self, name: str | None, **words: Any) -> None:
         words.setdefault("context_settings", dict(CONTEXT))
-        super().__init__(*args, params=[*(params or ()), *_shared()], **words)
+        words["params"] = [*(words.get("params") or ()), *_shared()]
+        super().__init__(name, **words)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    if value is not None and param.name is not None:
+        setattr(ctx.obj, param.name, value)
 
 
 def _shared() -> list[click.Parameter]:
-    def keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
-        if value is not None and param.name is not None:
-            setattr(ctx.obj, param.name, value)
-
     # Eager: an error in another option must already be told in the way that was asked for.
-    common = {"expose_value": False, "is_eager": True, "callback": keep, "default": None}
+    common: dict[str, Any] = {"expose_value": False, "is_eager": True, "callback": _keep, "default": None}
     return [
         click.Option(["--store"], metavar="URL", help="The database, e.g. sqlite:///mainspring.db.", **common),
         click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON.", **common),

@@ -15,7 +15,7 @@ from mainspring.wiring import database_status
 T = TypeVar("T")
 
 OWNER = "cli"
-"""The app that jobs added by hand belong to: never one that code declares, so that a sync does not call them undeclared."""
+"""The app that jobs added by hand belong to: not one of code, whose sync would call them undeclared."""
 
 
 def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:
@@ -32,7 +32,7 @@ def with_app(
     app: Mainspring | None = None,
     create: bool = False,
 ) -> T:
-    """Do something with the store, and let go of it. A database that does not exist is made only if `create` says so."""
+    """Do something with the store, and let go of it. A missing database is made only if `create` says so."""
     chosen = app or open_app(session)
     if not create:
         check_exists(chosen)
@@ -51,6 +51,6 @@ def check_exists(app: Mainspring) -> None:
     url = app.settings.store
     if not database_status(app.settings).exists:
         raise NotFound(
-            f"there is no database at {url} yet. `mainspring up`, `mainspring job add` or `mainspring db migrate` makes one; "
-            "if there should be one already, name it with --store URL or MAINSPRING_STORE"
+            f"there is no database at {url} yet. `mainspring db migrate` makes one, and so do `up`, `job add` and "
+            "`run submit`; if there is one elsewhere, name it with --store URL or MAINSPRING_STORE"
         )

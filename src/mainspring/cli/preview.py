@@ -40,7 +40,9 @@ class Forecast(NamedTuple):
         return [note if note != before else "" for before, note in zip(["", *notes], notes, strict=False)]
 
 
-def forecast(job: Job, calendars: Mapping[str, Calendar], now: Instant, count: int, zone: str | None = None) -> Forecast:
+def forecast(
+    job: Job, calendars: Mapping[str, Calendar], now: Instant, count: int, zone: str | None = None
+) -> Forecast:
     """The next `count` fire times of a job, from its own next one on."""
     shown = zone or (job.trigger.tz if isinstance(job.trigger, CronTrigger) else "UTC")
     instants: list[Instant] = []
@@ -57,7 +59,12 @@ def forecast(job: Job, calendars: Mapping[str, Calendar], now: Instant, count: i
 def forecast_view(seen: Forecast) -> list[View]:
     """For programs."""
     return [
-        {"fire_at": format_instant(instant), "local": format_instant(instant, seen.zone), "zone": seen.zone, "note": note}
+        {
+            "fire_at": format_instant(instant),
+            "local": format_instant(instant, seen.zone),
+            "zone": seen.zone,
+            "note": note,
+        }
         for instant, note in zip(seen.instants, seen.notes(), strict=True)
     ]
 
@@ -94,14 +101,13 @@ def _of_words(words: TriggerWords, count: int) -> Forecast:
         raise click.UsageError("Name a job, or say when with --cron, --every or --at.")
     now = SystemClock().now()
     check_not_past(trigger, now)
-    zone = words["tz"] if words["tz"] else None
-    return forecast(Job("", "a job", "", trigger, created_at=now), {}, now, count, zone)
+    return forecast(Job("", "a job", "", trigger, created_at=now), {}, now, count, words.get("tz"))
 
 
 def _of_job(session: Session, name: str, words: TriggerWords, count: int) -> Forecast:
-    if words["cron"] or words["every"] or words["at"]:
+    if words.get("cron") or words.get("every") or words.get("at"):
         raise click.UsageError(f"Name a job or say when, not both: leave out '{name}' to preview a new trigger.")
-    zone = words["tz"]
+    zone = words.get("tz")
     if zone is not None:
         load_zone(zone)
 
@@ -119,7 +125,9 @@ def _draw(screen: Screen, seen: Forecast) -> None:
         screen.hint(f"{job.name} ({describe(job.trigger)}) fires at no instant that is known in advance.")
         return
     due = seen.instants[0]
-    screen.line(f"{job.name}: {describe(job.trigger)}. It fires next on {moment(due, seen.zone)}, {relative(due, seen.now)}.")
+    screen.line(
+        f"{job.name}: {describe(job.trigger)}. It fires next on {moment(due, seen.zone)}, {relative(due, seen.now)}."
+    )
     if job.policy.jitter:
         screen.line(f"Its runs start {about(jitter_of(job))} after each instant (jitter).", "dim")
     if job.paused_at is not None:

@@ -65,8 +65,9 @@ async def _lines(app: Mainspring, run: Run, *, follow: bool) -> AsyncIterator[Lo
         # Before the lines: what a run wrote is stored by the time that its end is.
         ended = not follow or (await store.get_run(run.namespace, run.id)).state in FINAL
         page = await store.list_logs(run.id, after=position, limit=PAGE)
-        for position, line in page:
+        for _, line in page:
             yield line
+        position = page[-1][0] if page else position
         if len(page) < PAGE:
             if ended:
                 return
@@ -75,7 +76,7 @@ async def _lines(app: Mainspring, run: Run, *, follow: bool) -> AsyncIterator[Lo
 
 def _print_line(screen: Screen, line: LogLine) -> None:
     if screen.session.as_json:
-        screen.json_line(log_view(line))
+        click.echo(screen.encode(log_view(line)))
         return
     colored = screen.session.colored()
     time = f"{clock_time(line.at)} "
@@ -88,7 +89,10 @@ def _print_line(screen: Screen, line: LogLine) -> None:
 @click.option("--timeout", metavar="DURATION", help="Give up after this long; the run goes on.")
 @click.pass_obj
 def wait(session: Session, run_id: str, timeout: str | None) -> int:
-    """Wait for RUN to end. Exits 0 if it succeeded, 3 if it failed, was cancelled or was skipped, 1 if it has not ended."""
+    """Wait for RUN to end.
+
+    Exits 0 if it succeeded, 3 if it failed, was cancelled or was skipped, and 1 if it has not ended in time.
+    """
     seconds = None if timeout is None else parse_duration(timeout, "timeout") / SECOND
     screen = Screen(session)
 
@@ -112,7 +116,8 @@ async def _until_ended(app: Mainspring, run: Run, seconds: float | None, tell: T
                 run = await store.get_run(run.namespace, run.id)
     except TimeoutError:
         raise WaitTimeout(
-            f"run {run.id} is still {run.state} after {seconds:g} s; it goes on. `mainspring run show {run.id}` says why"
+            f"run {run.id} is still {run.state} after {seconds:g} s, and goes on. "
+            f"`mainspring run show {run.id}` says why"
         ) from None
     return run
 
@@ -144,7 +149,9 @@ def _bar(session: Session, run: Run) -> Iterator[Tell]:
 
 
 def _tell_end(screen: Screen, run: Run) -> None:
-    took = "" if run.started_at is None or run.finished_at is None else f" in {length(run.finished_at - run.started_at)}"
+    took = (
+        "" if run.started_at is None or run.finished_at is None else f" in {length(run.finished_at - run.started_at)}"
+    )
     screen.hint(f"{describe_run(run)} {run.state}{took}{f': {run.reason}' if run.reason else ''}")
     if run.result not in (None, "null"):
         click.echo(run.result)

@@ -32,7 +32,7 @@ class Story(NamedTuple):
 def draw_runs(screen: Screen, runs: Sequence[Run], now: Instant) -> None:
     """Many runs, one line each."""
     rows = [_row(run, now) for run in runs]
-    screen.table(("RUN", "STATE", "WHAT", "DUE", "WAITED", "TOOK", "TRIES", "REASON"), rows)
+    screen.table(("RUN", "STATE", "WHAT", "DUE", "WAITED", "TOOK", "TRIES", "REASON"), rows, cut=("WHAT", "REASON"))
 
 
 def _row(run: Run, now: Instant) -> list[Value]:
@@ -55,7 +55,9 @@ def describe_run(run: Run) -> str:
 
 
 def _remark(run: Run) -> str:
-    if run.reason or run.state != RUNNING or run.progress is None:
+    if not run.reason and run.waits_for:
+        return f"waits for {run.waits_for} run{'' if run.waits_for == 1 else 's'}"
+    if run.reason or run.progress is None or run.state != RUNNING:
         return run.reason
     return f"{run.progress:.0%} {run.progress_note}".rstrip()
 
@@ -129,7 +131,9 @@ def _attempt_rows(story: Story) -> list[list[Value]]:
     run = story.run
     if run.state == RUNNING and run.started_at is not None:
         took = length(story.now - run.started_at)
-        rows.append([str(run.attempt + 1), clock_time(run.started_at), took, state_cell(RUNNING), run.worker, _remark(run)])
+        rows.append(
+            [str(run.attempt + 1), clock_time(run.started_at), took, state_cell(RUNNING), run.worker, _remark(run)]
+        )
     return rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ import msgspec
 from mainspring.cli.session import Session
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -22,8 +22,12 @@ T = TypeVar("T")
 
 PIPED_WIDTH = 160
 """Where no terminal says how wide it is: wide enough that little is cut."""
+_GAP = 2
+_NARROWEST = 8
 FEW = 20
 """So many steps need no progress bar."""
+
+_HARMLESS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 STATE_STYLES = {
     "succeeded": "green",
@@ -70,19 +74,23 @@ class Screen:
         """One JSON value."""
         click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
-    def json_line(self, value: object) -> None:
-        """One JSON value of a stream of them."""
-        click.echo(msgspec.json.encode(value).decode())
+    def encode(self, value: object) -> str:
+        """One JSON value of a stream of them: a line each."""
+        return msgspec.json.encode(value).decode()
+
+    def warn(self, text: str) -> None:
+        """Something that deserves attention, whatever is read by programs."""
+        colored = self.session.colored(sys.stderr)
+        click.echo(click.style(f"Warning: {text}", fg="yellow"), err=True, color=colored)
 
     def hint(self, text: str) -> None:
         """A word to the person who watches; programs that read stdout never see it, nor do those that read JSON."""
         if not self.session.as_json:
-            styled = click.style(text, dim=True) if self.session.colored(sys.stderr) else text
-            click.echo(styled, err=True, color=self.session.colored(sys.stderr))
+            click.echo(click.style(text, dim=True), err=True, color=self.session.colored(sys.stderr))
 
     def line(self, text: str = "", style: str = "") -> None:
         """A line of prose, wrapped at words."""
-        self.console.print(_text(Cell(text, style)))
+        self._print(_text(Cell(text, style)))
 
     def items(self, title: str, lines: Iterable[str]) -> None:
         """A titled list; nothing if it is empty."""
@@ -94,8 +102,8 @@ class Screen:
 
     def title(self, text: str) -> None:
         """What the following is about."""
-        self.console.print()
-        self.console.print(_text(Cell(text, "bold")))
+        self._print("")
+        self._print(_text(Cell(text, "bold")))
 
     def facts(self, pairs: Iterable[tuple[str, Value]], width: int = 12) -> None:
         """Names and values, one below the other; those without a value are left out."""
@@ -105,23 +113,42 @@ class Screen:
         for name, value in pairs:
             if value is not None and value != "":
                 grid.add_row(f"{name}", _text(value))
-        self.console.print(_indented(grid))
+        self._print(_indented(grid))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Value]], *, fold: Sequence[str] = ()) -> None:
-        """A table. Columns in `fold` may take several lines; the others are cut where the terminal is too narrow."""
-        table: Table = _table_class()(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-        for column in columns:
-            table.add_column(column, no_wrap=column not in fold, overflow="fold" if column in fold else "ellipsis")
-        for row in rows:
-            table.add_row(*(_text(value) for value in row))
-        self.console.print(table)
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Value]],
+        *,
+        cut: Collection[str] = (),
+        fold: Collection[str] = (),
+    ) -> None:
+        """A table. In a narrow terminal, columns in `cut` lose their ends and those in `fold` take more lines."""
+        table: Table = _table_class()(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
+        texts = [[_text(value) for value in row] for row in rows]
+        widths = [max(len(name), *(row[index].cell_len for row in texts)) for index, name in enumerate(columns)]
+        soft = [index for index, name in enumerate(columns) if name in cut or name in fold]
+        for name, width in zip(columns, _fit(widths, soft, self.console.width), strict=True):
+            table.add_column(
+                name, width=width, no_wrap=name not in fold, overflow="fold" if name in fold else "ellipsis"
+            )
+        for row in texts:
+            table.add_row(*row)
+        self._print(table)
 
     @property
     def console(self) -> Console:
-        """rich on stdout, loaded when the first table is drawn."""
+        """rich, loaded when the first table is drawn."""
         if self._console is None:
             self._console = _new_console(self.session)
         return self._console
+
+    def _print(self, content: RenderableType) -> None:
+        """Through click, which survives redirection; without the blanks that tables end their lines with."""
+        with self.console.capture() as captured:
+            self.console.print(content)
+        for line in captured.get().splitlines():
+            click.echo(line.rstrip(), color=self.session.colored())
 
     def track(self, items: Sequence[T], label: str) -> Iterator[T]:
         """The items one by one, with a progress bar on stderr if there are many and somebody watches."""
@@ -139,6 +166,16 @@ class Screen:
             self.json(value)
         else:
             draw()
+
+
+def _fit(widths: Sequence[int], soft: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into a line: the soft columns share what the others leave, and none takes more than it needs."""
+    fitted = list(widths)
+    left = room - sum(widths) + sum(widths[index] for index in soft) - _GAP * (len(widths) - 1)
+    for done, index in enumerate(sorted(soft, key=lambda index: widths[index])):
+        fitted[index] = max(min(widths[index], left // (len(soft) - done)), _NARROWEST)
+        left -= fitted[index]
+    return fitted
 
 
 def _new_console(session: Session) -> Console:
@@ -160,12 +197,13 @@ def _table_class() -> type[Table]:
     return kind
 
 
-def _indented(content: object) -> object:
-    return import_module("rich.padding").Padding(content, (0, 0, 0, 2))
+def _indented(content: RenderableType) -> RenderableType:
+    padded: RenderableType = import_module("rich.padding").Padding(content, (0, 0, 0, 2))
+    return padded
 
 
 def _text(value: Value) -> Text:
-    """Never markup: a job may be called `[red]`."""
+    """Never markup, for a job may be called `[red]`; nor what would steer the terminal."""
     cell = value if isinstance(value, Cell) else Cell(value or "")
-    made: Text = import_module("rich.text").Text(cell.text, style=cell.style)
-    return made
+    made: Text = import_module("rich.text").Text()
+    return made.append(cell.text.translate(_HARMLESS), style=cell.style)

@@ -12,7 +12,7 @@ def iso(instant: Instant | None) -> str | None:
 
 
 def moment(instant: Instant, zone: str | None = None) -> str:
-    """Weekday, date, time and offset, e.g. `Mon 2026-03-02 02:00:00 +01:00`; in the machine's own zone without another."""
+    """Weekday, date, time and offset, e.g. `Mon 2026-03-02 02:00:00 +01:00`; in the machine's zone unless told."""
     local = to_datetime(instant).astimezone() if zone is None else to_datetime(instant, zone)
     offset = local.strftime("%z")
     return f"{local:%a %Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:5]}"
@@ -37,7 +37,7 @@ def both(instant: Instant, now: Instant, zone: str | None = None) -> str:
 
 
 def length(duration: Duration) -> str:
-    """How long something took: `1.24s`, `12ms`, `4m30s`."""
+    """How long something took: `1.24s`, `12ms`, `0.3ms`, `4m30s`."""
     if duration < SECOND:
-        return f"{duration / 1000:.3g}ms"
+        return f"{duration / 1000:.1f}ms" if duration < 10_000 else f"{duration // 1000}ms"
     return f"{duration / SECOND:.3g}s" if duration < 60 * SECOND else about(duration)

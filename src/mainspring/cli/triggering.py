@@ -9,14 +9,23 @@ from typing import Any, TypedDict, TypeVar, get_args
 import click
 
 from mainspring.core.instants import Instant, from_wall, parse_instant
-from mainspring.core.model import OnFailure, When
-from mainspring.core.triggers import AtTrigger, CronTrigger, Trigger, after, cron, every, manual
+from mainspring.core.triggers import (
+    AtTrigger,
+    CronTrigger,
+    OnFailure,
+    Trigger,
+    When,
+    after,
+    cron,
+    every,
+    manual,
+)
 from mainspring.errors import InvalidInput
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class TriggerWords(TypedDict):
+class TriggerWords(TypedDict, total=False):
     """What the options gave."""
 
     cron: str | None
@@ -65,31 +74,32 @@ def read_trigger(words: TriggerWords, current: Trigger | None = None) -> Trigger
     if len(given) > 1:
         names = " and ".join(f"--{name}" for name in given)
         raise click.UsageError(f"A job has one trigger: {names} cannot be combined.")
-    zone = words["tz"]
-    if not given:
-        if zone is not None and isinstance(current, CronTrigger):
-            return cron(current.expression, tz=zone, dialect=current.dialect)
-        return current
-    _check_companions(words, given[0])
-    match given[0]:
+    zone = words.get("tz")
+    if given:
+        _check_companions(words, given[0])
+        return _make_trigger(words, given[0], zone or (current.tz if isinstance(current, CronTrigger) else "UTC"))
+    if zone is not None and isinstance(current, CronTrigger):
+        return cron(current.expression, tz=zone, dialect=current.dialect)
+    return current
+
+
+def _make_trigger(words: TriggerWords, kind: str, zone: str) -> Trigger:
+    match kind:
         case "cron":
-            return cron(words["cron"] or "", tz=zone or _zone_of(current))
+            return cron(words["cron"] or "", tz=zone)
         case "every":
             return every(words["every"] or "")
         case "at":
-            return AtTrigger(read_instant(words["at"] or "", "at", zone))
+            return AtTrigger(read_instant(words["at"] or "", "at", words.get("tz")))
         case "after":
-            return after(*words["after"], when=words["when"] or "all_succeeded", on_failure=words["on_failure"] or "skip")
+            when, on_failure = words.get("when") or "all_succeeded", words.get("on_failure") or "skip"
+            return after(*words["after"], when=when, on_failure=on_failure)
     return manual()
 
 
-def _zone_of(trigger: Trigger | None) -> str:
-    return trigger.tz if isinstance(trigger, CronTrigger) else "UTC"
-
-
 def _check_companions(words: TriggerWords, kind: str) -> None:
-    if kind == "every" and words["tz"] is not None:
-        raise InvalidInput("tz", words["tz"], "has no use with --every, which counts elapsed time", "leave it out")
+    if kind == "every" and words.get("tz") is not None:
+        raise InvalidInput("tz", words.get("tz"), "has no use with --every, which counts elapsed time", "leave it out")
     for name, value in (("when", words.get("when")), ("on-failure", words.get("on_failure"))):
         if value is not None and kind != "after":
             raise InvalidInput(name, value, "has no use without --after", "leave it out, or name a job to run after")
@@ -111,4 +121,3 @@ def read_instant(text: str, field: str, zone: str | None) -> Instant:
             raise
         remedy = f"{error.remedy}, or say whose clocks with --tz"
         raise InvalidInput(field, text, error.problem, remedy) from None
-

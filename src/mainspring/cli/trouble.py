@@ -1,4 +1,4 @@
-"""Errors as people and scripts get them: what, why, what to do next, and an exit code. No traceback unless asked for."""
+"""Errors as people and scripts get them: what, why, what to do next, an exit code; no traceback unless asked for."""
 
 from __future__ import annotations
 

@@ -6,8 +6,16 @@ import msgspec
 
 from mainspring.cli.times import iso
 from mainspring.core.instants import format_duration
-from mainspring.core.model import Attempt, Firing, Job, LogLine, Run, RunOptions, Worker
-from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger, describe
+from mainspring.core.model import Attempt, Event, Firing, Job, LogLine, Run, RunOptions, Worker
+from mainspring.core.triggers import (
+    AfterTrigger,
+    AtTrigger,
+    CronTrigger,
+    EveryTrigger,
+    ManualTrigger,
+    Trigger,
+    describe,
+)
 
 View = dict[str, object]
 
@@ -170,4 +178,24 @@ def worker_view(worker: Worker, state: str) -> View:
         "concurrency": worker.concurrency,
         "started_at": iso(worker.started_at),
         "heartbeat_at": iso(worker.heartbeat_at),
+    }
+
+
+def event_view(position: int, event: Event) -> View:
+    """Something that happened."""
+    return {
+        "position": position,
+        "kind": event.kind,
+        "at": iso(event.at),
+        "namespace": event.namespace,
+        "run_id": event.run_id,
+        "job": event.job,
+        "job_id": event.job_id,
+        "task": event.task,
+        "worker": event.worker,
+        "fire_at": iso(event.fire_at),
+        "attempt": event.attempt,
+        "reason": event.reason,
+        "duration": None if event.duration is None else format_duration(event.duration),
+        "count": event.count,
     }

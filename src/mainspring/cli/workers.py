@@ -28,9 +28,7 @@ def workers(session: Session, everyone: bool) -> None:
     listed = list(crowd.workers) if everyone else living
     states = {each.id: each.state if each in living else _ended(each) for each in crowd.workers}
     screen = Screen(session)
-    screen.answer(
-        [worker_view(each, states[each.id]) for each in listed], lambda: _draw(screen, listed, states, crowd)
-    )
+    screen.answer([worker_view(each, states[each.id]) for each in listed], lambda: _draw(screen, listed, states, crowd))
 
 
 def _ended(worker: Worker) -> str:

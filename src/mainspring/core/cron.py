@@ -10,7 +10,7 @@ or `*`, since Quartz knows no rule for both.
 Both know `*`, lists, ranges, steps (`*/5`, `1-10/2`, and `5/15` for "from 5 to the end by 15"), names in any case, and
 
     L, L-3      the last day of the month, the third before it
-    15W, LW     the weekday (Monday to Friday) nearest to the 15th, to the last day; never in another month
+    15W, LW     the Monday-to-Friday day nearest to the 15th, to the last day (L-3W too); never in another month
     5L, FRI#2   in day of week: the last such day of the month, the second one
 
 A day that a month does not have (31, 31W, L-30, #5) is left out in that month. Ranges of weekdays may wrap (FRI-MON);
@@ -188,7 +188,7 @@ def _change_between(low: int, high: int, zone: ZoneInfo) -> int:
 
 
 def parse_cron(expression: str, dialect: str | None = None) -> Cron:
-    """Read an expression, once: the same text gives the same Cron.
+    """Read an expression; those read lately are remembered.
 
     Raises InvalidCron, in well under a millisecond, for everything that cannot be read or can never fire.
     """

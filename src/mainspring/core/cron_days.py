@@ -96,7 +96,8 @@ def compile_days(days: Field, months: Field, weekdays: Field, years: Field | Non
     for shape in range(_SHAPES):
         length, first_weekday = 28 + shape // 7, shape % 7
         in_month, in_week = month_days.mask(first_weekday, length), week_days.mask(first_weekday, length)
-        by_shape.append(in_month & in_week if both else in_month | in_week)
+        matching = in_month & in_week if both else in_month | in_week
+        by_shape.append(matching & (2 << length) - 2)
     holding = (months.mask() >> 1) * _EVERY_JANUARY
     if years is not None:
         holding &= _months_of_years(years)
@@ -139,25 +140,26 @@ class _RelativeDay(msgspec.Struct, frozen=True):
 
 
 class _MonthDays(msgspec.Struct, frozen=True):
+    """The day-of-month field. Its mask may hold days that the month does not have."""
+
     fixed: int
     relative: tuple[_RelativeDay, ...]
 
     def mask(self, first_weekday: int, length: int) -> int:
-        bits = self.fixed & (2 << length) - 2
+        bits = self.fixed
         for day in self.relative:
             bits |= day.mask(first_weekday, length)
         return bits
 
 
 class _WeekDays(msgspec.Struct, frozen=True):
-    """Weekdays are numbered from Sunday, which is 0."""
+    """The day-of-week field, numbered from Sunday, which is 0. Its mask may hold days that the month does not have."""
 
     every: int
     of_month: tuple[tuple[int, int], ...]
     """Pairs of a weekday and which one in the month it is, `_LAST_WEEK` for the last."""
 
     def mask(self, first_weekday: int, length: int) -> int:
-        in_month = (2 << length) - 2
         bits = 0
         for weekday in range(7):
             if self.every >> weekday & 1:
@@ -165,7 +167,7 @@ class _WeekDays(msgspec.Struct, frozen=True):
         for weekday, week in self.of_month:
             first = 1 + (weekday - first_weekday) % 7
             bits |= 1 << first + 7 * ((length - first) // 7 if week == _LAST_WEEK else week - 1)
-        return bits & in_month
+        return bits
 
 
 def _read_month_days(field: Field) -> _MonthDays:

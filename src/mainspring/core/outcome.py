@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mainspring.core.ids import fraction_of
-from mainspring.core.instants import Duration, format_duration
+from mainspring.core.instants import Duration, Instant, format_duration, format_instant
 from mainspring.core.model import AttemptOutcome, RunOptions
 from mainspring.core.retry import Again, decide
-from mainspring.core.states import CANCELLED, FAILED, PENDING, State
+from mainspring.core.states import CANCELLED, FAILED, PENDING, SKIPPED, State
 
 
 class Next(NamedTuple):
@@ -51,6 +51,11 @@ def after_loss(losses: int, options: RunOptions, worker: str, cancel_reason: str
     return Next(PENDING, f"worker {worker} was lost; loss {losses} of at most {options.max_losses}")
 
 
+def too_late(expires_at: Instant) -> Next:
+    """Nobody started the run before its starting deadline."""
+    return Next(SKIPPED, f"not started by {format_instant(expires_at)}")
+
+
 def settle(proposed: Next, cancel_reason: str | None) -> Next:
     """The last word, in the transaction: a failure after somebody asked to cancel ends cancelled, never retried; a
     success stands."""
@@ -61,4 +66,4 @@ def settle(proposed: Next, cancel_reason: str | None) -> Next:
 
 def attempt_outcome(state: State, outcome: AttemptOutcome) -> AttemptOutcome:
     """How the attempt itself is remembered once the run's state is settled."""
-    return "cancelled" if state == CANCELLED and outcome != "succeeded" else outcome
+    return "cancelled" if state == CANCELLED and outcome not in ("succeeded", "lost") else outcome

@@ -19,6 +19,8 @@ from mainspring.store import Store
 
 LONGEST_WAIT_S = 1.0
 """New work is told by a hint that may be lost, so look for it at least this often."""
+SHORTEST_WAIT_S = 0.001
+"""What is due but was not given (it must run alone, say) must not make the loop spin."""
 FULL_WAIT_S = 5.0
 
 
@@ -63,4 +65,4 @@ class Claimer(Loop):
         due_at = await self._store.next_due(self._worker)
         if due_at is None:
             return LONGEST_WAIT_S
-        return min(max((due_at - self._store.now()) / SECOND, 0.0), LONGEST_WAIT_S)
+        return min(max((due_at - self._store.now()) / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mainspring.core.instants import DAY, Duration, format_instant
+from mainspring.core.instants import DAY, Duration
 from mainspring.core.model import Event, Report, RunOptions
-from mainspring.core.outcome import Next, after_loss
-from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED
+from mainspring.core.outcome import after_loss, too_late
+from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.store import Reaped
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database, Transaction
@@ -49,9 +49,8 @@ def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
 
 def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     lost = _recover_lost(tx, limit)
-    too_late = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
-    endings = [(run_id, Next(SKIPPED, f"not started by {format_instant(expiry)}")) for run_id, expiry in too_late]
-    expired = end_unstarted(tx, endings)
+    overdue = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
+    expired = end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
     dead = tx.execute(_Q["silent"], (tx.now - dead_after,)).fetchall()
     tx.events.extend([Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in dead])
     for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():

@@ -9,7 +9,9 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -26,6 +28,8 @@ T = TypeVar("T")
 WATCH_S = 0.025
 """How often to look whether another process has written: 40 looks of about 10 µs a second."""
 GROUP_LIMIT = 256
+BULK_ROWS = 250
+"""SQLite takes 32,766 parameters in a statement; beyond a few hundred rows nothing is gained."""
 
 _encode_events = msgspec.json.Encoder().encode
 
@@ -43,6 +47,21 @@ class Transaction:
         self.events: list[Event] = []
         self.changed = False
         """Whether planners or workers may now have something to do."""
+
+    def bulk(self, query: str, rows: Sequence[tuple[object, ...]], constants: tuple[object, ...] = ()) -> None:
+        """Execute a query over many rows at once: its `:rows` becomes a list of VALUES, and constants follow them.
+
+        A statement opens a cursor on the table and on each of its indexes: once per chunk instead of once per row makes
+        an insert into a table with many indexes two to four times as fast.
+        """
+        for start in range(0, len(rows), BULK_ROWS):
+            chunk = rows[start : start + BULK_ROWS]
+            self.execute(_expand(query, len(chunk), len(chunk[0])), [*chain.from_iterable(chunk), *constants])
+
+
+@lru_cache(maxsize=256)
+def _expand(query: str, rows: int, width: int) -> str:
+    return query.replace(":rows", ", ".join(["(" + ", ".join("?" * width) + ")"] * rows))
 
 
 class _Job(Generic[T]):

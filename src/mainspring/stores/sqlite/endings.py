@@ -22,9 +22,14 @@ from mainspring.stores.sqlite.database import Transaction
 
 _Q = load_queries("sqlite", "endings")
 _RUNS = load_queries("sqlite", "runs")
+_encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(list[str])
 _options = msgspec.json.Decoder(RunOptions)
 _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
+
+
+EndedRow = tuple[int, State, str | None, str, Instant | None, Instant, str | None, str | None, int, int]
+"""Seq, state, the attempt's outcome, reason, started, finished, result, error, attempts and losses to add."""
 
 
 class Ended(NamedTuple):
@@ -44,21 +49,18 @@ class Ended(NamedTuple):
     ran: bool
     options: str
 
-    @property
-    def matters(self) -> bool:
-        """Whether anything else hangs on it."""
-        return bool(self.job_id or self.dependants or self.lines or self.gates)
-
 
 def cancel_run(tx: Transaction, run_id: str, reason: str) -> State | None:
     """Cancel a run that has not started, or ask for the end of one that runs; None if it has ended or is unknown."""
     if end_unstarted(tx, [(run_id, Next(CANCELLED, reason))]):
         return CANCELLED
-    if tx.execute(_Q["request_cancel"], (tx.now, reason, run_id)).rowcount:
-        tx.events.append(Event("run.cancelling", tx.now, run_id=run_id, reason=reason))
-        tx.changed = True
-        return RUNNING
-    return None
+    running = tx.execute(_Q["request_cancel"], (tx.now, reason, run_id)).fetchone()
+    if running is None:
+        return None
+    namespace, job_id, job, task, worker = running
+    tx.events.append(Event("run.cancelling", tx.now, namespace, run_id, job_id, job, task, worker, reason=reason))
+    tx.changed = True
+    return RUNNING
 
 
 def end_unstarted(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> int:
@@ -74,8 +76,7 @@ def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> Iterable[Ende
         if row is None:
             continue
         seq, _, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options = row
-        tx.execute(_Q["to_history"], (verdict.state, verdict.reason, 0, 0, None, tx.now, None, None, seq))
-        tx.execute(_Q["forget_run"], (seq,))
+        move_to_history(tx, [unattempted(tx, seq, verdict)])
         if state == BLOCKED:
             tx.execute(_Q["drop_edges"], (run_id,))
         kind = f"run.{verdict.state}"
@@ -99,10 +100,21 @@ def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> Iterable[Ende
         )
 
 
+def unattempted(tx: Transaction, seq: int, verdict: Next) -> EndedRow:
+    """The end of a run that comes without the end of an attempt."""
+    return (seq, verdict.state, None, verdict.reason, None, tx.now, None, None, 0, 0)
+
+
+def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
+    """Runs that have ended leave the hot table."""
+    tx.bulk(_Q["to_history"], rows)
+    tx.execute(_Q["forget_runs"], (_encode([row[0] for row in rows]).decode(),))
+
+
 def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
     """Work off everything that these endings set off."""
     firings: dict[tuple[str, Instant], None] = {}
-    work = [run for run in ended if run.matters]
+    work = list(ended)
     while work:
         run = work.pop()
         more: list[tuple[str, Next]] = []
@@ -115,7 +127,7 @@ def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
             more += _leave_lines(tx, run)
         if run.dependants:
             more += _judge_dependants(tx, run)
-        work += [next_run for next_run in _move(tx, more) if next_run.matters]
+        work += _move(tx, more)
         tx.changed = True
     if firings:
         _tell_downstream(tx, firings)
@@ -133,16 +145,22 @@ def leave_gates(tx: Transaction, namespace: str, gates: str, *, held: bool) -> N
 def _leave_lines(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
     stopped: list[tuple[str, Next]] = []
     places = tx.execute(_Q["leave_lines"], (run.id,)).fetchall()
-    for namespace, name, _, granted in places:
+    for namespace, name in places:
         if run.state == FAILED and name.startswith("key:") and _options.decode(run.options).on_key_failure == "stop":
             verdict = Next(SKIPPED, f"run {run.id} before it in line {name} failed")
             stopped += [(row[0], verdict) for row in tx.execute(_Q["waiting_in_line"], (namespace, name))]
-        elif granted:
-            following = tx.execute(_Q["next_in_line"], (namespace, name)).fetchone()
-            if following is not None:
-                tx.execute(_Q["grant_line"], (namespace, name, following[0]))
-                tx.execute(_Q["wait_less"], (1, following[1]))
+        grant_line(tx, namespace, name)
     return stopped
+
+
+def grant_line(tx: Transaction, namespace: str, name: str) -> None:
+    """Let in as many of those who wait in a line as it has places for, in order."""
+    while following := tx.execute(_Q["next_in_line"], (namespace, name)).fetchone():
+        seq, run_id, capacity = following
+        if tx.execute(_Q["granted_in_line"], (namespace, name, capacity)).fetchone()[0] >= capacity:
+            return
+        tx.execute(_Q["grant_line"], (namespace, name, seq))
+        tx.execute(_Q["wait_less"], (1, run_id))
 
 
 def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,13 @@ from mainspring.stores.sqlite.intake import insert_runs
 _Q = load_queries("sqlite", "firings")
 
 
+class Recorded(NamedTuple):
+    """What became of a job's firings: how many of those that should run are new to the ledger, and how many runs."""
+
+    instants: int
+    runs: int
+
+
 class Recorder:
     """Writes the firings of one transaction: their rows at once, their runs together at the end.
 
@@ -30,15 +38,21 @@ class Recorder:
         self._tx = tx
         self._runs: list[NewRun] = []
         self._collected: set[str] = set()
+        self._rows = 0
 
     def record(
         self, job: Job, firings: Sequence[PlannedFiring], kind: FiringKind, request_id: str | None = None
-    ) -> int:
-        """Write a job's firings in order; how many runs they have."""
-        idle = [firing for firing in firings if firing.outcome != "fired"]
-        if idle:
+    ) -> Recorded:
+        """Write a job's firings, those without runs first."""
+        instants = runs = 0
+        if idle := [firing for firing in firings if firing.outcome != "fired"]:
             self._record_idle(job, idle, kind)
-        return sum(self._fire(job, firing, kind, request_id) for firing in firings if firing.outcome == "fired")
+        for firing in firings:
+            if firing.outcome == "fired":
+                rows = self._rows
+                runs += self._fire(job, firing, kind, request_id)
+                instants += self._rows > rows
+        return Recorded(instants, runs)
 
     def flush(self) -> None:
         """Insert the runs collected so far."""
@@ -53,11 +67,11 @@ class Recorder:
             (job.id, it.fire_at, region, 0, kind, it.outcome, it.reason, None, None, it.last_at, it.count, now, now)
             for it in firings
         ]
-        self._tx.executemany(_Q["record"], rows)
-        first = firings[0]
-        # 0 stands for uncounted, as in the ledger.
-        count = 0 if any(firing.count == 0 for firing in firings) else sum(firing.count for firing in firings)
-        self._tell(first.outcome, job, first.fire_at, first.reason, count)
+        if self._tx.executemany(_Q["record"], rows).rowcount:
+            first = firings[0]
+            # 0 stands for uncounted, as in the ledger.
+            count = 0 if any(firing.count == 0 for firing in firings) else sum(firing.count for firing in firings)
+            self._tell(first.outcome, job, first.fire_at, first.reason, count)
 
     def _tell(self, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> None:
         self._tx.events.append(
@@ -105,6 +119,7 @@ class Recorder:
                    None if refusal is None else now)  # fmt: skip
             if execute(record, row).rowcount:
                 fresh.append(run)
+        self._rows += len(fresh)
         return fresh
 
     def _replace(self, verdict: Replace, runs: Sequence[NewRun]) -> list[NewRun]:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 
 from mainspring.core.dependency import End, Free, after_upstream
-from mainspring.core.model import Event, Gate, NewRun
+from mainspring.core.model import Event, NewRun
 from mainspring.core.outcome import Next
 from mainspring.core.states import BLOCKED, FINAL, PENDING, State
 from mainspring.errors import InvalidInput
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Transaction
-from mainspring.stores.sqlite.endings import end_unstarted
+from mainspring.stores.sqlite.endings import end_unstarted, grant_line
 
 _Q = load_queries("sqlite", "runs")
+_FEW = 20
+"""Fewer runs than this are inserted one by one."""
 _encode = msgspec.json.Encoder().encode
 
 
 def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> None:
     """Accept runs in this order. One whose id exists already is left alone."""
-    known = {row[0] for row in tx.execute(_Q["known"], (_encode([run.id for run in runs]).decode(),))}
-    fresh = [run for run in runs if run.id not in known] if known else runs
+    fresh = {run.id: run for run in runs}
+    for (run_id,) in tx.execute(_Q["known"], (_encode(list(fresh)).decode(),)).fetchall():
+        del fresh[run_id]
     plain: list[NewRun] = []
-    for run in fresh:
+    for run in fresh.values():
         if run.after or run.lines or run.gates:
             # The order of commits is the order in lines: what came before must be in the table first.
             _insert_plain(tx, plain)
@@ -37,10 +41,34 @@ def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> None:
 
 
 def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:
-    if not runs:
-        return
-    tx.executemany(_Q["insert"], [_row(run, PENDING) for run in runs])
+    for common, alike in groupby(runs, _common):
+        group = list(alike)
+        if len(group) < _FEW:
+            tx.executemany(_Q["insert"], [_row(run, PENDING) for run in group])
+        else:
+            tx.bulk(_Q["insert_alike"], [(run.id, run.args) for run in group], common)
     tx.events.extend([_submitted(run) for run in runs])
+
+
+def _common(run: NewRun) -> tuple[object, ...]:
+    """What the runs of one bulk submission share: bound once for all of them."""
+    return (
+        run.namespace,
+        run.queue,
+        run.region,
+        run.task,
+        run.options,
+        run.priority,
+        run.due_at,
+        run.expires_at,
+        run.job_id,
+        run.job,
+        run.fire_at,
+        run.idx,
+        run.key,
+        run.retry_of,
+        run.created_at,
+    )
 
 
 def _submitted(run: NewRun) -> Event:
@@ -72,7 +100,7 @@ def _row(
         blocked_on,
         len(run.lines),
         waits_for,
-        1 if gates else 0,
+        1 if gates or run.expires_at is not None else 0,
         run.retry_of,
         run.created_at,
     )
@@ -80,18 +108,19 @@ def _row(
 
 def _insert_waiting(tx: Transaction, run: NewRun) -> None:
     upstreams, ending = _unmet_dependencies(tx, run)
-    grants = [_has_room(tx, run, line) for line in run.lines]
-    waits_for = len(upstreams) + grants.count(False)
-    blocked_on = _full_gate(tx, run) if not waits_for else None
+    blocked_on = _full_gate(tx, run)
+    waits_for = len(upstreams) + len(run.lines)
     gates = _encode([gate.name for gate in run.gates]).decode() if run.gates else None
+    if waits_for:
+        blocked_on = None  # It will find out at the gate, when it is free to go there.
     state: State = BLOCKED if waits_for or blocked_on else PENDING
     cursor = tx.execute(_Q["insert"], _row(run, state, waits_for=waits_for, blocked_on=blocked_on, gates=gates))
-    seq = cursor.lastrowid
-    for line, granted in zip(run.lines, grants, strict=True):
-        tx.execute(_Q["join_line"], (run.namespace, line.name, seq, run.id, line.capacity, granted))
     for upstream in upstreams:
         tx.execute(_Q["add_edge"], (upstream, run.id, run.when, run.on_failure))
         tx.execute(_Q["mark_upstream"], (upstream,))
+    for line in run.lines:
+        tx.execute(_Q["join_line"], (run.namespace, line.name, cursor.lastrowid, run.id, line.capacity))
+        grant_line(tx, run.namespace, line.name)
     tx.events.append(_submitted(run))
     if ending is not None:
         end_unstarted(tx, [(run.id, ending)])
@@ -101,7 +130,7 @@ def _unmet_dependencies(tx: Transaction, run: NewRun) -> tuple[list[str], Next |
     """The runs that it must still wait for; and its end, if one that has already ended decides it."""
     waiting = []
     for upstream in dict.fromkeys(run.after):
-        row = tx.execute(_Q["state_of"], (upstream,)).fetchone()
+        row = tx.execute(_Q["state_of"], (upstream, run.namespace)).fetchone()
         if row is None:
             raise InvalidInput("after", upstream, "is not a run", "name a run that was submitted before")
         if row[0] not in FINAL:
@@ -113,11 +142,6 @@ def _unmet_dependencies(tx: Transaction, run: NewRun) -> tuple[list[str], Next |
         if isinstance(verdict, End):
             return [], Next(verdict.state, verdict.reason)
     return waiting, None
-
-
-def _has_room(tx: Transaction, run: NewRun, line: Gate) -> bool:
-    row = tx.execute(_Q["granted_in_line"], (run.namespace, line.name, line.capacity)).fetchone()
-    return bool(row[0] < line.capacity)
 
 
 def _full_gate(tx: Transaction, run: NewRun) -> str | None:

@@ -235,7 +235,7 @@ def _trigger(tx: Transaction, job: Job, request_id: str, runs: Callable[[Job, In
     fire_at = free_instant(tx, job.id, tx.now)
     recorder = Recorder(tx)
     planned = PlannedFiring(fire_at, "fired", runs=earlier(runs(job, fire_at), fire_at - tx.now))
-    if recorder.record(job, [planned], "manual", request_id):
+    if recorder.record(job, [planned], "manual", request_id).runs:
         recorder.flush()
         tx.execute(_FIRINGS["fired_by_hand"], (fire_at, job.id))
     return read_firing(tx.execute(_FIRINGS["by_request"], (job.id, request_id)).fetchone())
@@ -250,7 +250,7 @@ def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
     tx.execute(_Q["save_calendar"], (namespace, calendar.name, to_json(calendar), tx.now))
     ids = [row[0] for row in tx.execute(_Q["with_calendars"], (namespace,))]
     if ids:
-        # All that obey any calendar, since calendars refer to each other. Planners read calendars anew when jobs change.
+        # All that obey any calendar, since calendars refer to each other; planners read calendars when jobs change.
         jobs = [reconsider(job, tx.now, calendars) for job in read_jobs(tx.execute(_Q["by_id"], (to_json(ids),)))]
         change = _next_change(tx)
         tx.executemany(_Q["revise"], [job_values(job, change) for job in jobs])

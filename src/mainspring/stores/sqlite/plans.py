@@ -74,14 +74,18 @@ def _apply(tx: Transaction, recorder: Recorder, plan: Plan) -> Fired:
     change = (plan.next_fire_at, len(instants), instants[-1] if instants else None)
     if not tx.execute(_Q["move_on"], (*change, job.id, job.version, job.next_fire_at)).rowcount:
         return Fired(job.id, False, None)
-    runs = recorder.record(job, plan.firings, plan.kind)
+    recorded = recorder.record(job, plan.firings, plan.kind)
+    if recorded.instants < len(instants):
+        tx.execute(_Q["fired_before"], (len(instants) - recorded.instants, job.id))
     if consumed:
         _consume(tx, plan, consumed)
-    last_fire_at = max(instants, default=job.last_fire_at)
     moved = msgspec.structs.replace(
-        job, next_fire_at=plan.next_fire_at, fired=job.fired + len(instants), last_fire_at=last_fire_at
+        job,
+        next_fire_at=plan.next_fire_at,
+        fired=job.fired + recorded.instants,
+        last_fire_at=max(instants, default=job.last_fire_at),
     )
-    return Fired(job.id, True, moved, runs)
+    return Fired(job.id, True, moved, recorded.runs)
 
 
 def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:

@@ -14,7 +14,7 @@ from mainspring.core.states import CANCELLED, PENDING, State
 from mainspring.store import Verdict
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database, Transaction
-from mainspring.stores.sqlite.endings import Ended, follow, leave_gates
+from mainspring.stores.sqlite.endings import Ended, EndedRow, follow, leave_gates, move_to_history, unattempted
 from mainspring.stores.sqlite.text import clean
 
 _Q = load_queries("sqlite", "work")
@@ -47,6 +47,11 @@ class Held(NamedTuple):
     started_at: Instant | None
 
     @property
+    def matters(self) -> bool:
+        """Whether anything else hangs on its end."""
+        return bool(self.job_id or self.dependants or self.lines or self.gates)
+
+    @property
     def cancel(self) -> str | None:
         """Why somebody wants it to end, if so."""
         return None if self.cancel_requested_at is None else self.cancel_reason or "cancelled"
@@ -73,14 +78,14 @@ def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
 def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:
     held = load_held(tx, [report.run_id for report in reports])
     verdicts: list[Verdict] = []
-    endings = Endings(tx)
+    endings, accepted = Endings(tx), set()
     for report in reports:
-        run = held.get(report.run_id)
-        if run is None or run.token != report.token:
-            repeated = tx.execute(_Q["was_reported"], (report.run_id, report.token)).fetchone()
+        run, claim = held.get(report.run_id), (report.run_id, report.token)
+        if run is None or run.token != report.token or claim in accepted:
+            repeated = claim in accepted or tx.execute(_Q["was_reported"], claim).fetchone()
             verdicts.append("repeated" if repeated else "stale")
             continue
-        del held[report.run_id]
+        accepted.add(claim)
         endings.add(run, settle(Next(report.state, report.reason, report.delay), run.cancel), report)
         verdicts.append("accepted")
     endings.apply()
@@ -92,32 +97,31 @@ class Endings:
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
-        self._history: list[tuple[object, ...]] = []
-        self._attempts: list[tuple[object, ...]] = []
-        self._pending: list[tuple[object, ...]] = []
+        self._finished: list[EndedRow] = []
+        self._pending: list[EndedRow] = []
+        self._delays: list[tuple[object, ...]] = []
         self._ended: list[Ended] = []
         self._freed: list[tuple[str, str]] = []
 
     def add(self, run: Held, verdict: Next, report: Report, *, losses: int = 0) -> None:
         """The attempt ended as `report` says, and the run goes where `verdict` says."""
         tx = self._tx
-        reason, error = clean(verdict.reason), clean(report.error)
+        state, reason = verdict.state, clean(verdict.reason)
         started_at, finished_at = report.started_at or run.started_at, report.finished_at or tx.now
-        outcome = attempt_outcome(verdict.state, report.outcome)
-        self._attempts.append(
-            (run.id, run.attempt + 1, run.token, run.worker, outcome, started_at, finished_at, reason, error)
-        )
-        if verdict.state == PENDING:
-            self._pending.append((reason, tx.now + verdict.delay, 1, losses, run.seq))
+        outcome = attempt_outcome(state, report.outcome)
+        result, error = clean(report.result), clean(report.error)
+        row = (run.seq, state, outcome, reason, started_at, finished_at, result, error, 1, losses)
+        if state == PENDING:
+            self._pending.append(row)
+            self._delays.append((reason, tx.now + verdict.delay, 1, losses, run.seq))
             if run.gates:
                 self._freed.append((run.namespace, run.gates))
             kind = "run.lost" if losses else "run.retrying"
         else:
-            result = clean(report.result)
-            row = (verdict.state, reason, 1, losses, started_at, finished_at, result, error, run.seq)
-            self._history.append(row)
-            self._ended.append(_ended(run, verdict.state, reason))
-            kind = "run." + verdict.state
+            self._finished.append(row)
+            if run.matters:
+                self._ended.append(_ended(run, state, reason))
+            kind = "run." + state
         duration = None if started_at is None else finished_at - started_at
         tx.events.append(
             Event(kind, tx.now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker, run.fire_at,
@@ -127,13 +131,12 @@ class Endings:
     def apply(self) -> None:
         """Write it all."""
         tx = self._tx
-        if self._history:
-            tx.executemany(_END["to_history"], self._history)
-            tx.executemany(_END["forget_run"], [row[-1:] for row in self._history])
-        if self._pending:
-            tx.executemany(_END["back_to_pending"], self._pending)
+        tx.bulk(_END["add_attempts"], self._finished + self._pending)
+        if self._finished:
+            move_to_history(tx, self._finished)
+        if self._delays:
+            tx.executemany(_END["back_to_pending"], self._delays)
             tx.changed = True
-        tx.executemany(_END["add_attempt"], self._attempts)
         for namespace, gates in self._freed:
             leave_gates(tx, namespace, gates, held=True)
         follow(tx, self._ended)
@@ -159,14 +162,14 @@ def _ended(run: Held, state: State, reason: str) -> Ended:
 
 def _hand_back(tx: Transaction, claims: Sequence[tuple[str, int]]) -> int:
     held = load_held(tx, [run_id for run_id, _ in claims])
-    ended = []
-    for run_id, token in claims:
+    ended, count = [], 0
+    for run_id, token in dict.fromkeys(claims):
         run = held.get(run_id)
         if run is None or run.token != token:
             continue
+        count += 1
         if run.cancel is not None:
-            tx.execute(_END["to_history"], (CANCELLED, run.cancel, 0, 0, None, tx.now, None, None, run.seq))
-            tx.execute(_END["forget_run"], (run.seq,))
+            move_to_history(tx, [unattempted(tx, run.seq, Next(CANCELLED, run.cancel))])
             ended.append(_ended(run, CANCELLED, run.cancel))
         else:
             tx.execute(_END["back_to_pending"], (f"handed back by {run.worker}", tx.now, 0, 0, run.seq))
@@ -176,4 +179,4 @@ def _hand_back(tx: Transaction, claims: Sequence[tuple[str, int]]) -> int:
         tx.events.append(Event(kind, tx.now, run.namespace, run_id, run.job_id, run.job, run.task, run.worker))
         tx.changed = True
     follow(tx, ended)
-    return sum(1 for run_id, token in claims if run_id in held and held[run_id].token == token)
+    return count

@@ -38,6 +38,8 @@ class Runs:
 
     async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
         def work(tx: Transaction) -> list[str]:
+            if not prefix:
+                return []
             values = {"namespace": namespace, "prefix": prefix, "limit": limit}
             rows = tx.execute(_Q["find_prefix"], values).fetchall() or tx.execute(_Q["find_suffix"], values).fetchall()
             return [row[0] for row in rows]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import product
 
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, Worker
+from mainspring.core.outcome import too_late
 from mainspring.core.priority import Ordering, rank
 from mainspring.store import Renewal
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.endings import end_unstarted
 from mainspring.stores.sqlite.text import clean
 
 _Q = load_queries("sqlite", "work")
@@ -19,7 +22,8 @@ _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...])
 _PRIORITIES = range(1, 11)
 _ROUNDS = 50
-"""So often a claim looks again after some of what it found had to wait at gates."""
+_WINDOW = 500
+"""After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
 
 Candidate = tuple[int, int, int]
 """Rank, seq, and whether it needs care."""
@@ -47,12 +51,9 @@ class Work:
 
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
-            found = [
-                tx.execute(_Q["earliest"], (queue, region, priority, tx.now)).fetchone()[0]
-                for queue in worker.queues
-                for region in worker.regions
-                for priority in _PRIORITIES
-            ]
+            tasks = frozenset(worker.tasks)
+            places = product(worker.queues, worker.regions, _PRIORITIES)
+            found = (_earliest_known(tx.execute(_Q["earliest"], place), tasks) for place in places)
             return min((instant for instant in found if instant is not None), default=None)
 
         return await self._db.read(work)
@@ -60,9 +61,9 @@ class Work:
     async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
         def work(tx: Transaction) -> Renewal:
             tx.execute(_Q["heartbeat"], (tx.now, len(claims), worker.id))
-            ids = _encode([run_id for run_id, _ in claims]).decode()
-            rows = tx.execute(_Q["renew"], (tx.now + ttl, ids, worker.id)).fetchall() if claims else []
-            held = frozenset((run_id, token) for run_id, token, _, _ in rows) & frozenset(claims)
+            pairs = _encode(list(claims)).decode()
+            rows = tx.execute(_Q["renew"], (tx.now + ttl, pairs, worker.id)).fetchall() if claims else []
+            held = frozenset((run_id, token) for run_id, token, _, _ in rows)
             return Renewal(held, {run_id: reason for run_id, _, requested, reason in rows if requested is not None})
 
         return await self._db.write(work)
@@ -83,16 +84,21 @@ class Work:
         await self._db.write(work)
 
 
+def _earliest_known(rows: Iterable[tuple[Instant, str]], tasks: frozenset[str]) -> Instant | None:
+    return next((due_at for due_at, task in rows if task in tasks), None)
+
+
 def _claim(tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
     """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
     claims: list[Claim] = []
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         wanted = limit - len(claims)
-        found = _candidates(tx, worker, wanted, ordering)
-        chosen, done = _look_closer(tx, found, first=not claims)
+        window = wanted if number == 0 else max(wanted, _WINDOW)
+        found = _candidates(tx, worker, window, ordering)
+        chosen, done = _look_closer(tx, found, wanted, first=not claims)
         if chosen:
             claims += _take(tx, worker, chosen, tx.now + ttl)
-        if done or len(found) < wanted or len(claims) >= limit:
+        if done or len(found) < window or len(claims) >= limit:
             break
     return claims
 
@@ -128,15 +134,20 @@ def _first_known(
     return found
 
 
-def _look_closer(tx: Transaction, found: Sequence[Candidate], *, first: bool) -> tuple[list[int], bool]:
+def _look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, first: bool) -> tuple[list[int], bool]:
     """Who of the candidates may be claimed now; and whether the claim ends here, because a run that was lost before
     is given alone."""
     chosen: list[int] = []
     for _, seq, care in found:
+        if len(chosen) >= wanted:
+            break
         if not care:
             chosen.append(seq)
             continue
-        namespace, gates, losses = tx.execute(_Q["look_closer"], (seq,)).fetchone()
+        run_id, namespace, gates, losses, expires_at = tx.execute(_Q["look_closer"], (seq,)).fetchone()
+        if expires_at is not None and expires_at < tx.now:
+            end_unstarted(tx, [(run_id, too_late(expires_at))])
+            continue
         if losses and (chosen or not first):
             return chosen, True
         if gates is None or _enter_gates(tx, namespace, _names.decode(gates), seq):
@@ -158,7 +169,8 @@ def _enter_gates(tx: Transaction, namespace: str, names: Sequence[str], seq: int
 
 def _take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant) -> list[Claim]:
     ids = _encode(chosen).decode()
-    taken = {row[0]: row for row in tx.execute(_Q["take"], (worker.id, until, tx.now, ids))}
+    tx.execute(_Q["take"], (worker.id, until, tx.now, ids))
+    taken = {row[0]: row for row in tx.execute(_Q["taken"], (ids,))}
     claims = []
     for seq in chosen:
         (

@@ -2,7 +2,7 @@
 SELECT id FROM runs WHERE state = 'running' AND claimed_until < ? ORDER BY claimed_until LIMIT ?;
 
 -- too_late: runs that were not started in time
-SELECT id, expires_at FROM runs WHERE expires_at < ? AND expires_at IS NOT NULL AND state <> 'running' ORDER BY expires_at LIMIT ?;
+SELECT id, expires_at FROM runs WHERE expires_at < ? AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0 ORDER BY expires_at LIMIT ?;
 
 -- silent: workers that have not been heard of
 UPDATE workers SET state = 'dead', running = 0 WHERE state IN ('active', 'draining') AND heartbeat_at < ? RETURNING id, namespace;

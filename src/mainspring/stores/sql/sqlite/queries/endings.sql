@@ -2,20 +2,24 @@
 SELECT seq, id, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options
 FROM runs WHERE id = ? AND state IN ('blocked', 'pending');
 
--- to_history: move a run to history, first half
+-- to_history: move runs to history, first half
+WITH ended (seq, state, outcome, reason, started_at, finished_at, result, error, attempts, losses) AS (VALUES :rows)
 INSERT INTO history (id, namespace, queue, region, task, args, options, state, reason, priority, due_at, expires_at, job_id, job, fire_at,
                      idx, key, token, attempt, losses, worker, started_at, finished_at, cancel_requested_at, cancel_reason, progress,
                      progress_note, result, error, retry_of, created_at)
-SELECT id, namespace, queue, region, task, args, options, ?1, ?2, priority, due_at, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt + ?3, losses + ?4, worker, ?5, ?6, cancel_requested_at, cancel_reason, progress,
-       progress_note, ?7, ?8, retry_of, created_at
-FROM runs WHERE seq = ?9;
+SELECT id, namespace, queue, region, task, args, options, e.state, e.reason, priority, due_at, expires_at, job_id, job, fire_at,
+       idx, key, token, r.attempt + e.attempts, r.losses + e.losses, worker, e.started_at, e.finished_at, cancel_requested_at,
+       cancel_reason, progress, progress_note, e.result, e.error, retry_of, created_at
+FROM ended AS e CROSS JOIN runs AS r ON r.seq = e.seq;
 
--- forget_run: move a run to history, second half
-DELETE FROM runs WHERE seq = ?;
+-- add_attempts: remember attempts that ended, before their runs leave
+WITH ended (seq, state, outcome, reason, started_at, finished_at, result, error, attempts, losses) AS (VALUES :rows)
+INSERT INTO attempts (run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error)
+SELECT r.id, r.attempt + 1, r.token, r.worker, e.outcome, e.started_at, e.finished_at, e.reason, e.error
+FROM ended AS e CROSS JOIN runs AS r ON r.seq = e.seq;
 
--- add_attempt: remember an attempt that ended
-INSERT INTO attempts (run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- forget_runs: move runs to history, second half
+DELETE FROM runs WHERE seq IN (SELECT value FROM json_each(?));
 
 -- back_to_pending: give a running run back to the queue
 UPDATE runs SET state = 'pending', reason = ?1, due_at = ?2, attempt = attempt + ?3, losses = losses + ?4, care = max(care, ?4),
@@ -24,7 +28,7 @@ WHERE seq = ?5 AND state = 'running';
 
 -- request_cancel: ask for the end of a running run
 UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, ?1), cancel_reason = CASE WHEN cancel_requested_at IS NULL THEN ?2 ELSE cancel_reason END
-WHERE id = ?3 AND state = 'running';
+WHERE id = ?3 AND state = 'running' RETURNING namespace, job_id, job, task, worker;
 
 -- take_edges: the runs that waited for a run
 DELETE FROM edges WHERE upstream_id = ? RETURNING run_id, "when", on_failure;
@@ -37,10 +41,13 @@ UPDATE runs SET waits_for = waits_for - ?1, state = CASE WHEN waits_for <= ?1 TH
 WHERE id = ?2 AND state = 'blocked' AND waits_for > 0;
 
 -- leave_lines: a run gives up its places in all lines
-DELETE FROM lines WHERE run_id = ? RETURNING namespace, name, capacity, granted;
+DELETE FROM lines WHERE run_id = ? RETURNING namespace, name;
 
 -- next_in_line: who has waited longest in a line
-SELECT seq, run_id FROM lines WHERE namespace = ? AND name = ? AND granted = 0 ORDER BY seq LIMIT 1;
+SELECT seq, run_id, capacity FROM lines WHERE namespace = ? AND name = ? AND granted = 0 ORDER BY seq LIMIT 1;
+
+-- granted_in_line: how many of a line's places are taken, counting no further than its capacity
+SELECT count(*) FROM (SELECT 1 FROM lines WHERE namespace = ? AND name = ? AND granted = 1 LIMIT ?);
 
 -- grant_line: let one enter
 UPDATE lines SET granted = 1 WHERE namespace = ? AND name = ? AND seq = ?;

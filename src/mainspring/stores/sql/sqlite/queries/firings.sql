@@ -5,6 +5,9 @@ SELECT number FROM terms WHERE name = ?;
 UPDATE jobs SET next_fire_at = ?1, fired = fired + ?2, last_fire_at = coalesce(max(?3, coalesce(last_fire_at, ?3)), last_fire_at)
 WHERE id = ?4 AND version = ?5 AND next_fire_at IS ?6 AND paused_at IS NULL;
 
+-- fired_before: do not count instants that were in the ledger already
+UPDATE jobs SET fired = fired - ?1 WHERE id = ?2;
+
 -- fired_by_hand: remember when a job fired last
 UPDATE jobs SET last_fire_at = max(?1, coalesce(last_fire_at, 0)) WHERE id = ?2;
 

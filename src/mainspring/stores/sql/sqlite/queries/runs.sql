@@ -8,8 +8,14 @@ INSERT INTO runs (id, namespace, queue, region, task, args, options, state, reas
                   fire_at, idx, key, gates, blocked_on, lines, waits_for, care, retry_of, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- insert_alike: accept runs that differ only in id and arguments
+WITH new (id, args) AS (VALUES :rows)
+INSERT INTO runs (state, id, args, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
+                  retry_of, created_at)
+SELECT 'pending', id, args, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM new;
+
 -- state_of: the state of a run, unfinished or finished
-SELECT state FROM runs WHERE id = ?1 UNION ALL SELECT state FROM history WHERE id = ?1;
+SELECT state FROM runs WHERE id = ?1 AND namespace = ?2 UNION ALL SELECT state FROM history WHERE id = ?1 AND namespace = ?2;
 
 -- add_edge: let a run wait for another
 INSERT INTO edges (upstream_id, run_id, "when", on_failure) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
@@ -24,11 +30,8 @@ ON CONFLICT (namespace, name) DO UPDATE SET capacity = excluded.capacity WHERE c
 -- gate_room: how much of a gate is free, and whether runs wait at it
 SELECT capacity - used, EXISTS (SELECT 1 FROM runs WHERE blocked_on = ?2 AND namespace = ?1) FROM gates WHERE namespace = ?1 AND name = ?2;
 
--- granted_in_line: how many of a line's places are taken, counting no further than its capacity
-SELECT count(*) FROM (SELECT 1 FROM lines WHERE namespace = ? AND name = ? AND granted = 1 LIMIT ?);
-
 -- join_line: stand in a line
-INSERT INTO lines (namespace, name, seq, run_id, capacity, granted) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO lines (namespace, name, seq, run_id, capacity, granted) VALUES (?, ?, ?, ?, ?, 0);
 
 -- recall: the answer to an idempotency key that has not expired
 SELECT fingerprint, answer FROM submissions WHERE namespace = ? AND key = ? AND expires_at > ?;
@@ -81,9 +84,9 @@ SELECT id FROM history WHERE namespace = :namespace AND id >= :prefix AND id < :
 LIMIT :limit;
 
 -- find_suffix: recent ids that end with a text
-SELECT id FROM (SELECT id FROM runs WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE id LIKE '%' || :prefix
+SELECT id FROM (SELECT id FROM runs WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE substr(id, -length(:prefix)) = :prefix
 UNION ALL
-SELECT id FROM (SELECT id FROM history WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE id LIKE '%' || :prefix
+SELECT id FROM (SELECT id FROM history WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE substr(id, -length(:prefix)) = :prefix
 LIMIT :limit;
 
 -- count_states: how many runs are in each state

@@ -2,16 +2,19 @@
 SELECT due_at, seq, task, care FROM runs
 WHERE state = 'pending' AND queue = ? AND region = ? AND priority = ? AND due_at <= ? ORDER BY due_at, seq;
 
--- earliest: when the next run of one queue, region and priority is due
-SELECT min(due_at) FROM runs WHERE state = 'pending' AND queue = ? AND region = ? AND priority = ? AND due_at > ?;
+-- earliest: the pending runs of one queue, region and priority, by when they are due; read from the index alone
+SELECT due_at, task FROM runs WHERE state = 'pending' AND queue = ? AND region = ? AND priority = ? ORDER BY due_at;
 
 -- look_closer: what a claim must know of a run that needs care
-SELECT namespace, gates, losses FROM runs WHERE seq = ?;
+SELECT id, namespace, gates, losses, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;
 
 -- take: claim runs
 UPDATE runs SET state = 'running', token = token + 1, worker = ?1, claimed_until = ?2, started_at = ?3, reason = ''
-WHERE seq IN (SELECT value FROM json_each(?4)) AND state = 'pending'
-RETURNING seq, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id;
+WHERE seq IN (SELECT value FROM json_each(?4)) AND state = 'pending';
+
+-- taken: what a worker is given of the runs that it has claimed (faster than RETURNING)
+SELECT seq, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id
+FROM runs WHERE seq IN (SELECT value FROM json_each(?));
 
 -- gate_free: how many more may enter a gate
 SELECT capacity - used FROM gates WHERE namespace = ? AND name = ?;
@@ -23,7 +26,8 @@ UPDATE gates SET used = used + 1 WHERE namespace = ? AND name = ?;
 UPDATE runs SET state = 'blocked', blocked_on = ?1, reason = 'gate ' || ?1 || ' is full' WHERE seq = ?2 AND state = 'pending';
 
 -- renew: keep claims
-UPDATE runs SET claimed_until = ?1 WHERE id IN (SELECT value FROM json_each(?2)) AND state = 'running' AND worker = ?3
+UPDATE runs SET claimed_until = ?1
+WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?2)) AND state = 'running' AND worker = ?3
 RETURNING id, token, cancel_requested_at, cancel_reason;
 
 -- heartbeat: a worker is alive

@@ -1,0 +1,21 @@
+"""`python -m bench.ours MEASURE PARAMS`."""
+
+from bench.ours import drain, idle, latency, lateness, submit
+from bench.script import serve
+
+if __name__ == "__main__":
+    serve(
+        {
+            "submit": submit.single,
+            "submit_together": submit.together,
+            "bulk": submit.bulk,
+            "drain": drain.drain,
+            "flow": drain.flow,
+            "latency": latency.within,
+            "latency_across": latency.across,
+            "send": latency.send,
+            "lateness": lateness.lateness,
+            "store_idle": idle.store,
+            "idle": idle.stay,
+        }
+    )

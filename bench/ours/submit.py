@@ -1,0 +1,116 @@
+"""Submissions: one after another beside a bare committed insert, many at a time, and in bulk."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+
+from bench.ours.opening import measure, new_app, path_of
+from bench.script import Answer, Params, spend
+
+SLICES = 5
+"""The bare insert and ours take turns this often, so that a slow moment of the disk hits both."""
+TOGETHER = 100
+BATCH = 10_000
+
+
+class Bare:
+    """The least that a durable submission can cost: one row of the same size, inserted and committed."""
+
+    def __init__(self, path: str, *, durable: bool) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        self._connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        self._connection.execute("CREATE TABLE runs (seq INTEGER PRIMARY KEY, body TEXT NOT NULL)")
+
+    def rate(self, body: str, seconds: float) -> float:
+        """Committed inserts a second."""
+        began, count = time.perf_counter(), 0
+        for count in spend(seconds):
+            self._connection.execute("INSERT INTO runs (body) VALUES (?)", (body,))
+        return (count + 1) / (time.perf_counter() - began)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+def _stored_row(path: str) -> str:
+    """The bytes of one run as Mainspring keeps it."""
+    with sqlite3.connect(path) as connection:
+        row = connection.execute("SELECT * FROM runs LIMIT 1").fetchone()
+    connection.close()
+    return "".join("" if value is None else str(value) for value in row)
+
+
+async def _rate(submit: Callable[[], Awaitable[object]], seconds: float) -> float:
+    began, count = time.perf_counter(), 0
+    for count in spend(seconds):
+        await submit()
+    return (count + 1) / (time.perf_counter() - began)
+
+
+@measure
+async def single(params: Params) -> Answer:
+    """`await task.submit()` one after another, alternating with the bare insert."""
+    app = new_app(params)
+
+    @app.task
+    async def noop() -> None:
+        """Nothing."""
+
+    seconds = params["seconds"] / SLICES
+    ours, bare = [], []
+    async with app:
+        await noop.submit()
+        rival = Bare(f"{path_of(params)}.bare", durable=app.settings.durable)
+        body = _stored_row(str(path_of(params)))
+        for _ in range(SLICES):
+            bare.append(rival.rate(body, seconds))
+            ours.append(await _rate(noop.submit, seconds))
+        rival.close()
+    return {"rates": ours, "bare": bare}
+
+
+@measure
+async def together(params: Params) -> Answer:
+    """As `single`, but a hundred callers at a time, as in a web server: they share commits."""
+    app = new_app(params)
+
+    @app.task
+    async def noop() -> None:
+        """Nothing."""
+
+    async with app:
+        await noop.submit()
+        began, counts = time.perf_counter(), [0] * TOGETHER
+
+        async def call(caller: int) -> None:
+            for count in spend(params["seconds"]):
+                await noop.submit()
+                counts[caller] = count + 1
+
+        await asyncio.gather(*map(call, range(TOGETHER)))
+        return {"rates": [sum(counts) / (time.perf_counter() - began)]}
+
+
+@measure
+async def bulk(params: Params) -> Answer:
+    """`submit_many`, ten thousand at a time."""
+    app = new_app(params)
+
+    @app.task
+    async def noop() -> None:
+        """Nothing."""
+
+    rates = []
+    async with app:
+        await noop.submit()
+        for _ in range(params["batches"]):
+            began = time.perf_counter()
+            await noop.submit_many([{} for _ in range(BATCH)])
+            rates.append(BATCH / (time.perf_counter() - began))
+    return {"rates": rates}

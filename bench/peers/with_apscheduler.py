@@ -1,0 +1,189 @@
+"""APScheduler 3, in memory or on SQLite: `python -m bench.peers.with_apscheduler MEASURE PARAMS`.
+
+Its settings: AsyncIOScheduler with coroutine jobs on uvloop, the fastest of its combinations here; UTC; no misfire grace,
+since it would drop work that waits longer than a second; on SQLite write-ahead logging and `synchronous = FULL`, set as
+SQLAlchemy documents it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from apscheduler.jobstores.base import BaseJobStore
+from apscheduler.jobstores.memory import MemoryJobStore
+from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from sqlalchemy import create_engine, event
+
+from bench.script import (
+    Answer,
+    Measure,
+    Params,
+    check_all_ran,
+    first_boundary,
+    lateness_ms,
+    pace,
+    serve,
+    spend,
+    stay_until_told,
+    wait_async,
+)
+
+PATIENCE_S = 60.0
+YIELD_EVERY = 100
+
+ran: list[None] = []
+samples_ms: list[float] = []
+
+
+async def noop() -> None:
+    """A job in a database is stored by its name, so it has to be at the top of a module."""
+    ran.append(None)
+
+
+async def probe(sent_at: float) -> None:
+    """Notes how long it took to get here."""
+    samples_ms.append((time.monotonic() - sent_at) * 1000)
+
+
+async def tick(period_s: float, ends: float) -> None:
+    """Notes how late it is."""
+    late = lateness_ms(time.time(), period_s)
+    if time.time() < ends:
+        samples_ms.append(late)
+
+
+def _store(params: Params) -> BaseJobStore:
+    if params["store"] == "memory":
+        return MemoryJobStore()
+    engine = create_engine(f"sqlite:///{Path(params['folder']) / 'apscheduler.db'}")
+
+    @event.listens_for(engine, "connect")
+    def set_pragmas(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {params.get('synchronous', 'FULL')}")
+
+    return SQLAlchemyJobStore(engine=engine)
+
+
+def _start(params: Params, *, paused: bool) -> AsyncIOScheduler:
+    scheduler = AsyncIOScheduler(
+        jobstores={"default": _store(params)}, job_defaults={"misfire_grace_time": None}, timezone=UTC
+    )
+    scheduler.start(paused=paused)
+    return scheduler
+
+
+def _measure(work: Callable[[Params], Awaitable[Answer]]) -> Measure:
+    def run(params: Params) -> Answer:
+        async def begin() -> Answer:
+            return await work(params)
+
+        return uvloop.run(begin())
+
+    return run
+
+
+@_measure
+async def submit(params: Params) -> Answer:
+    """One after another, while nothing runs."""
+    scheduler = _start(params, paused=True)
+    began, count = time.perf_counter(), 0
+    for count in spend(params["seconds"]):
+        scheduler.add_job(noop)
+    rate = (count + 1) / (time.perf_counter() - began)
+    scheduler.shutdown(wait=False)
+    return {"rates": [rate]}
+
+
+@_measure
+async def drain(params: Params) -> Answer:
+    """A backlog waits in a paused scheduler; it resumes; until the last has run."""
+    scheduler, count = _start(params, paused=True), params["count"]
+    for _ in range(count):
+        scheduler.add_job(noop)
+    began = time.perf_counter()
+    scheduler.resume()
+    await wait_async(lambda: len(ran) >= count, PATIENCE_S)
+    seconds = time.perf_counter() - began
+    scheduler.shutdown(wait=False)
+    check_all_ran(len(ran), count)
+    return {"rates": [count / seconds]}
+
+
+@_measure
+async def flow(params: Params) -> Answer:
+    """Submitted to a running scheduler; from the first submission until the last has run."""
+    scheduler, count = _start(params, paused=False), params["count"]
+    began = time.perf_counter()
+    for number in range(count):
+        scheduler.add_job(noop)
+        if number % YIELD_EVERY == 0:
+            await asyncio.sleep(0)
+    await wait_async(lambda: len(ran) >= count, PATIENCE_S)
+    seconds = time.perf_counter() - began
+    scheduler.shutdown(wait=False)
+    check_all_ran(len(ran), count)
+    return {"rates": [count / seconds]}
+
+
+@_measure
+async def latency(params: Params) -> Answer:
+    """From the call to the first line of the function."""
+    scheduler, expected = _start(params, paused=False), int(params["per_second"] * params["seconds"])
+    scheduler.add_job(probe, args=(0.0,))
+    await wait_async(lambda: bool(samples_ms), PATIENCE_S)
+    samples_ms.clear()
+    for pause in pace(params["per_second"], params["seconds"]):
+        await asyncio.sleep(pause)
+        scheduler.add_job(probe, args=(time.monotonic(),))
+    await wait_async(lambda: len(samples_ms) >= expected, PATIENCE_S)
+    scheduler.shutdown(wait=False)
+    check_all_ran(len(samples_ms), expected)
+    return {"samples_ms": samples_ms}
+
+
+@_measure
+async def lateness(params: Params) -> Answer:
+    """Interval jobs that start on the same boundary."""
+    period, boundaries, jobs = params["period_s"], params["boundaries"], params["jobs"]
+    scheduler = _start(params, paused=True)
+    began = first_boundary(period, jobs / 300 + 1 if params["store"] == "sqlite" else 1.5)
+    ends = began + period * boundaries - 0.1
+    for _ in range(jobs):
+        scheduler.add_job(
+            tick, "interval", args=(period, ends), seconds=period, start_date=datetime.fromtimestamp(began, UTC)
+        )
+    scheduler.resume()
+    await asyncio.sleep(max(ends - period - time.time(), 0))
+    await wait_async(lambda: len(samples_ms) >= jobs * boundaries or time.time() > ends, PATIENCE_S)
+    scheduler.shutdown(wait=False)
+    check_all_ran(len(samples_ms), jobs * boundaries)
+    return {"samples_ms": samples_ms}
+
+
+@_measure
+async def idle(params: Params) -> Answer:
+    """Many jobs that are due tomorrow."""
+    scheduler = _start(params | {"synchronous": "OFF"}, paused=True)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    for _ in range(params["jobs"]):
+        scheduler.add_job(noop, "date", run_date=tomorrow)
+    scheduler.resume()
+    await asyncio.to_thread(stay_until_told)
+    scheduler.shutdown(wait=False)
+    return {}
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    serve(
+        {"submit": submit, "drain": drain, "flow": flow, "latency": latency, "lateness": lateness, "idle": idle}
+    )

@@ -1,0 +1,59 @@
+"""Live lines: printed by a thread of their own, since a reader that does not read must not stop a node."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, Full, Queue
+
+import click
+
+KEPT = 10_000
+"""So many lines wait for a slow reader; what comes then is dropped."""
+CLOSING_S = 1.0
+
+_COLORS = {
+    "run.succeeded": "green",
+    "run.failed": "red",
+    "run.retrying": "yellow",
+    "run.lost": "yellow",
+    "firing.missed": "yellow",
+    "worker.dead": "yellow",
+}
+
+
+class Lines:
+    """A queue to stdout. `on_closed` is called once nobody reads any more."""
+
+    def __init__(self, *, colored: bool, on_closed: Callable[[], None]) -> None:
+        self._colored = colored
+        self._on_closed = on_closed
+        self._queue: Queue[tuple[str, str]] = Queue(KEPT)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._print, name="mainspring-lines", daemon=True)
+        self._thread.start()
+
+    def put(self, line: str, kind: str) -> None:
+        """Print a line, in the colour of the kind of event that it tells. From any thread; never blocks."""
+        with suppress(Full):
+            self._queue.put_nowait((line, kind))
+
+    def close(self) -> None:
+        """Print what is left, unless it takes too long."""
+        self._closing.set()
+        self._thread.join(CLOSING_S)
+
+    def _print(self) -> None:
+        try:
+            while not (self._closing.is_set() and self._queue.empty()):
+                with suppress(Empty):
+                    click.echo(self._styled(*self._queue.get(timeout=0.05)), color=self._colored)
+        except OSError:
+            self._on_closed()
+
+    def _styled(self, line: str, kind: str) -> str:
+        if not self._colored:
+            return line
+        color = _COLORS.get(kind)
+        return click.style(line, fg=color) if color else click.style(line, dim=True)

@@ -1,0 +1,125 @@
+"""`mainspring up` and `mainspring worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar, Unpack, get_args
+
+import click
+
+from mainspring import __version__
+from mainspring.app import Mainspring
+from mainspring.cli.lazy import Verb
+from mainspring.cli.live import Service, serve
+from mainspring.cli.opening import open_app
+from mainspring.cli.screen import Screen
+from mainspring.cli.session import Session
+from mainspring.cli.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
+from mainspring.cli.times import moment, relative
+from mainspring.core.instants import LATEST, SECOND, parse_duration
+from mainspring.core.triggers import CronTrigger
+from mainspring.settings import Coordination
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class WorkerWords(TypedDict):
+    """What the options of a worker gave."""
+
+    concurrency: int | None
+    queues: tuple[str, ...]
+    regions: tuple[str, ...]
+    duration: str | None
+    quiet: bool
+
+
+def worker_options(command: Command) -> Command:
+    """Adds the options that `up` and `worker` share."""
+    for option in reversed(
+        [
+            click.option("--concurrency", type=int, help="How many runs to execute at once."),
+            click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
+            click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
+            click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
+            click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(cls=Verb)
+@click.argument("ref", metavar="[APP]", required=False)
+@worker_options
+@undeclared_option
+@click.option("--coordination", type=click.Choice(get_args(Coordination)), help="Who plans: one leader, or all nodes.")
+@click.pass_obj
+def up(
+    session: Session, ref: str | None, undeclared: Undeclared, coordination: str | None, **words: Unpack[WorkerWords]
+) -> int:
+    """Run the scheduler and a worker in one process.
+
+    APP is `module:app` or `file.py`; its jobs are stored first. Without one, only commands are run. The first Ctrl-C
+    lets running work finish, the second stops at once.
+    """
+    app = open_app(session, ref, coordination=coordination, **_flags(words))
+    screen = Screen(session)
+
+    async def prepare() -> None:
+        saved = None if ref is None else await sync_jobs(app, undeclared)
+        if not words["quiet"]:
+            _introduce(screen, app, ref)
+            if saved is not None:
+                screen.hint(f"jobs   {describe_saved(saved, undeclared)}")
+            screen.hint(f"next   {await _next_firing(app)}")
+
+    return serve(_service(app, screen, prepare, schedule=True, words=words))
+
+
+@click.command(cls=Verb)
+@click.argument("ref", metavar="[APP]", required=False)
+@worker_options
+@click.pass_obj
+def worker(session: Session, ref: str | None, **words: Unpack[WorkerWords]) -> int:
+    """Run a worker: it executes runs of the tasks of APP (`module:app` or `file.py`), and commands.
+
+    It schedules nothing, and stores no jobs: where those that APP declares differ from the stored ones, it warns.
+    """
+    app = open_app(session, ref, **_flags(words))
+    screen = Screen(session)
+
+    async def prepare() -> None:
+        if not words["quiet"]:
+            _introduce(screen, app, ref)
+        for difference in await compare_jobs(app):
+            screen.warn(f"{difference}: `mainspring job sync {ref}` stores what is declared.")
+
+    return serve(_service(app, screen, prepare, schedule=False, words=words))
+
+
+def _flags(words: WorkerWords) -> dict[str, object]:
+    return {"concurrency": words["concurrency"], "queues": words["queues"] or None, "regions": words["regions"] or None}
+
+
+def _service(app: Mainspring, screen: Screen, prepare: Any, *, schedule: bool, words: WorkerWords) -> Service:
+    seconds = None if words["duration"] is None else parse_duration(words["duration"], "for") / SECOND
+    return Service(app, screen, prepare, schedule, seconds, words["quiet"])
+
+
+def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
+    settings = app.settings
+    what = f"app {app.name} ({ref}), {len(app.tasks)} tasks" if ref else "no app: commands only"
+    screen.hint(f"mainspring {__version__}")
+    screen.hint(f"store  {settings.store}")
+    serves = f"queue {', '.join(settings.queues)} · region {', '.join(settings.regions)}"
+    screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once")
+
+
+async def _next_firing(app: Mainspring) -> str:
+    store = await app.open()
+    due = await store.due_jobs(LATEST, 1)
+    if not due or due[0].next_fire_at is None:
+        return "no job is due; add one with `mainspring job add`"
+    job, at = due[0], due[0].next_fire_at
+    zone = job.trigger.tz if isinstance(job.trigger, CronTrigger) else None
+    return f"{job.name}, {relative(at, store.now())} ({moment(at, zone)})"
