@@ -159,7 +159,9 @@ class TestJobs:
         @app.task
         def send() -> None: ...
 
-        with pytest.raises(InvalidInput, match=r"'send' names two jobs: .*test_sdk_jobs\.py:\d+ and .*test_sdk_jobs\.py"):
+        with pytest.raises(
+            InvalidInput, match=r"'send' names two jobs: .*test_sdk_jobs\.py:\d+ and .*test_sdk_jobs\.py"
+        ):
             app.job(every("1h"))(send)
 
     def test_a_limit_belongs_to_the_task(self, app: Mainspring) -> None:

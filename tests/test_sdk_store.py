@@ -162,12 +162,13 @@ class TestBlocking:
 
     def test_a_forked_process_opens_a_store_of_its_own(self, tmp_path: Path) -> None:
         code = f"""
-            import os
+            import os, signal
             from mainspring import Mainspring
             app = Mainspring("sqlite:///{tmp_path}/fork.db")
             first = app.sync.submit("t")
             child = os.fork()
             if not child:
+                signal.alarm(20)  # So that it never outlives the test, whatever it hangs on.
                 os._exit(0 if app.sync.submit("t").status().state == "pending" else 1)
             assert os.waitpid(child, 0)[1] == 0
             assert first.status().state == "pending"

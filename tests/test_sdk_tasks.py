@@ -202,6 +202,10 @@ class TestArguments:
         with pytest.raises(InvalidInput, match="times"):
             task.decode_args('{"film": 1, "times": "2"}')
 
+    def test_stored_arguments_that_the_task_no_longer_takes_are_refused(self, encode: Task[..., str]) -> None:
+        with pytest.raises(InvalidInput, match=r"unknown field `colour`.*submit the run anew"):
+            encode.decode_args('{"video":"v1","size":{"width":3,"height":2},"colour":"red"}')
+
     def test_a_task_may_take_arguments_of_any_name(self, app: Mainspring) -> None:
         @app.task
         def tag(film: str, **tags: int) -> None: ...

@@ -52,7 +52,9 @@ class Up:
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        code = self.process.wait(timeout=60)
+        self._output.close()
+        return code
 
 
 async def submit_all_along(app: Mainspring, accepted: list[str], stop: asyncio.Event) -> None:
@@ -95,10 +97,9 @@ async def crash_and_restart(folder: Path) -> list[str]:
 
 
 async def wait_until_quiet(app: Mainspring, accepted: list[str]) -> None:
-    store = await app.store()
     async with asyncio.timeout(90):
-        while len(await store.finished(accepted)) < len(accepted):
-            await asyncio.sleep(0.2)
+        for run_id in accepted:
+            await app.waiting.until_ended(run_id)
 
 
 def read_ledger(folder: Path) -> dict[str, list[tuple[str, int, int]]]:
@@ -111,7 +112,7 @@ def read_ledger(folder: Path) -> dict[str, list[tuple[str, int, int]]]:
 
 async def load_jobs(folder: Path) -> list[Job]:
     app = Mainspring(f"sqlite:///{folder / 'crash.db'}")
-    jobs = await (await app.store()).list_jobs("default")
+    jobs = await (await app.open()).list_jobs("default")
     await app.close()
     return jobs
 
@@ -138,14 +139,14 @@ class TestAfterTwentyKills:
             if job.name == "downstream":
                 continue
             rows = database.execute(
-                "SELECT fire_at, coalesce(last_at, fire_at), run_id FROM firings WHERE job_id = ? AND kind = 'scheduled'",
+                "SELECT fire_at, coalesce(last_at, fire_at) FROM firings WHERE job_id = ? AND kind = 'scheduled'",
                 (job.id,),
             ).fetchall()
             instants = due_instants(job)
-            assert len(instants) > KILLS, job.name
-            covered = Counter(i for i in instants for first, last, _ in rows if first <= i <= last)
+            assert len(instants) > KILLS / 2, job.name
+            covered = Counter(i for i in instants for first, last in rows if first <= i <= last)
             assert {i for i in instants if covered[i] != 1} == set(), job.name
-            assert {first for first, _, _ in rows} <= set(instants), f"{job.name}: a firing that was never due"
+            assert {first for first, _ in rows} <= set(instants), f"{job.name}: a firing that was never due"
 
     def test_every_accepted_submission_has_ended_well(self, aftermath) -> None:
         folder, accepted = aftermath

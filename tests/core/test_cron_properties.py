@@ -271,7 +271,7 @@ def readable(expression: Expression) -> bool:
     return True
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(expressions(), st.sampled_from(CHANGES))
 def test_around_a_change_of_offset_an_expression_fires_as_brute_force_by_the_minute_says(
     expression: Expression, change: tuple[str, str]
@@ -282,7 +282,7 @@ def test_around_a_change_of_offset_an_expression_fires_as_brute_force_by_the_min
     assert found == brute_force(expression, window)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(expressions(seconds=True), st.sampled_from([change for change in CHANGES if change[0] != "Pacific/Apia"]))
 def test_around_a_change_of_offset_an_expression_fires_as_brute_force_by_the_second_says(
     expression: Expression, change: tuple[str, str]
@@ -328,7 +328,7 @@ def test_a_wall_time_matches_as_the_fields_say(expression: Expression, wall: dat
 # --- cronsim ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.booleans().flatmap(lambda seconds: expressions(seconds, special=False)),
     st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1)),

@@ -12,19 +12,18 @@ from mainspring.app import Mainspring
 from mainspring.cli.arguments import Work, encode_args, read_work
 from mainspring.cli.job import describe_work
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import look_around
+from mainspring.cli.lookup import explain_job
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import OWNER, with_app
 from mainspring.cli.preview import Forecast, draw_forecast, forecast, forecast_view
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
-from mainspring.cli.triggering import TriggerWords, read_instant, read_trigger, trigger_options
+from mainspring.cli.triggering import TriggerWords, check_to_come, read_instant, read_trigger, trigger_options
 from mainspring.cli.views import job_view
 from mainspring.core.instants import to_datetime
 from mainspring.core.model import Job, Misfire, OnExcluded, OnKeyFailure, Overlap, RunOptions
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import Trigger, describe
-from mainspring.core.why import worker_trouble
 from mainspring.options import JobWords, read_policy, read_words
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -110,7 +109,10 @@ def _read_options(given: Words, zone: str | None) -> Words:
     words = dict(given)
     for name, field in (("start_at", "start"), ("end_at", "end")):
         if words.get(name, NONE) != NONE:
-            words[name] = to_datetime(read_instant(words[name], field, zone))
+            instant = read_instant(words[name], field, zone)
+            if name == "end_at":
+                check_to_come(words[name], field, instant, "choose a later end, or leave it out")
+            words[name] = to_datetime(instant)
     return words
 
 
@@ -212,13 +214,14 @@ class _Defined(NamedTuple):
     """A job as it is stored now, and what can be said of its future."""
 
     ahead: Forecast
-    trouble: str | None
+    why: list[str]
+    """What keeps it from firing, or its runs from starting."""
 
 
 async def _look_ahead(app: Mainspring, job: Job) -> _Defined:
     store = await app.open()
     ahead = forecast(job, await store.list_calendars(job.namespace), store.now(), 3)
-    return _Defined(ahead, worker_trouble(job.queue, job.policy.regions[0], job.task, await look_around(app)))
+    return _Defined(ahead, await explain_job(app, job))
 
 
 def _show(screen: Screen, defined: _Defined, verb: str) -> None:
@@ -229,7 +232,7 @@ def _show(screen: Screen, defined: _Defined, verb: str) -> None:
         if ahead.instants:
             screen.line()
             draw_forecast(screen, ahead)
-        if defined.trouble:
-            screen.hint(defined.trouble)
+        for sentence in defined.why:
+            screen.hint(sentence)
 
     screen.answer({**job_view(job), "next_fire_times": forecast_view(ahead)}, draw)

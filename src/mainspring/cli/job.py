@@ -184,12 +184,9 @@ def _ledger_row(firing: Firing, states: dict[str, str], zone: str, now: Instant)
     if firing.last_at is not None:
         count = f"{firing.count} instants" if firing.count else "many instants"
         due = f"{due}, {count} until {moment(firing.last_at, zone)}"
-    took = (
-        ""
-        if firing.finished_at is None or firing.run_id is None
-        else length(max(firing.finished_at - firing.fire_at, 0))
-    )
+    ended = firing.run_id is not None and firing.finished_at is not None
+    after = f"+{length(max((firing.finished_at or 0) - firing.fire_at, 0))}" if ended else ""
     kind = "" if firing.kind == "scheduled" else f" ({firing.kind})"
     state = states.get(firing.run_id or "", firing.outcome)
     run = "" if firing.run_id is None else short_id(firing.run_id)
-    return [due, relative(firing.fire_at, now), state_cell(state), took, run, f"{firing.reason}{kind}".strip()]
+    return [due, relative(firing.fire_at, now), state_cell(state), after, run, f"{firing.reason}{kind}".strip()]

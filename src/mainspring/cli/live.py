@@ -26,7 +26,8 @@ from mainspring.wiring import build_runtime, open_sinks
 FOLLOW_S = 0.1
 FOLLOW_LIMIT = 200
 LAST_RESORT_S = 10.0
-"""So long after it should have ended, a process in which something hangs is ended all the same."""
+"""So long after it should have stopped, a process in which something hangs ends all the same."""
+LEFTOVERS_S = 1.0
 
 Deliver = Callable[[Sequence[EventBatch]], Awaitable[None]]
 
@@ -41,16 +42,26 @@ class Service(NamedTuple):
     stop_after_s: float | None
     quiet: bool
 
+    @property
+    def tells_by_relay(self) -> bool:
+        """Whether the scheduler's relay shows what happens; otherwise, if at all, it is read from the store."""
+        return self.schedule and not self.quiet and not self.screen.session.as_json
+
 
 class Stopping:
-    """Requests to stop: the first drains, the second stops at once, the third ends the process here and now."""
+    """Requests to stop: the first drains, the second stops at once, the third ends the process here and now.
 
-    def __init__(self) -> None:
+    A task may block the loop or ignore its cancellation for ever; so every request is heard outside of the loop, and
+    sets a time by which the process ends all the same.
+    """
+
+    def __init__(self, drain_s: float) -> None:
         self._loop = asyncio.get_running_loop()
+        self._patience_s = (drain_s + LAST_RESORT_S, LAST_RESORT_S)
         self._count = 0
+        self._over = threading.Event()
         self.first = asyncio.Event()
         self.second = asyncio.Event()
-        # Not the loop's own handlers: a task that blocks the loop must not keep the third request from being heard.
         self._before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
@@ -60,24 +71,60 @@ class Stopping:
         """One more request. From any thread."""
         self._count += 1
         if self._count > 2:
-            os._exit(INTERRUPTED)
+            _end(INTERRUPTED)
+        self.end_after(self._patience_s[self._count - 1], INTERRUPTED)
         with suppress(RuntimeError):  # The loop has ended, and so has what was to be stopped.
             self._loop.call_soon_threadsafe((self.first if self._count == 1 else self.second).set)
 
-    def restore(self) -> None:
-        """Signals mean again what they meant before."""
+    def request_after(self, seconds: float) -> None:
+        """A request that comes by itself, unless all is over before."""
+        self._in_thread(seconds, self.request)
+
+    def end_after(self, seconds: float, code: int) -> None:
+        """End the process, unless all is over before."""
+        self._in_thread(seconds, lambda: _end(code))
+
+    def _in_thread(self, seconds: float, act: Callable[[], None]) -> None:
+        def watch() -> None:
+            if not self._over.wait(seconds):
+                act()
+
+        threading.Thread(target=watch, name="mainspring-stopping", daemon=True).start()
+
+    def all_over(self) -> None:
+        """Nothing is left to stop: signals mean again what they meant before."""
+        self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+def _end(code: int) -> None:
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def serve(service: Service) -> int:
     """Run until a signal comes or the time is up; the exit code."""
     _set_up_logging(service)
-    deadline = threading.Event()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        code = runner.run(_serve(service, deadline))
-    deadline.set()
+        stopping = runner.run(_prepare_to_stop(service))
+        try:
+            code = runner.run(_serve(service, stopping))
+            # All work is reported or handed back. What a task may still do on this loop is not waited for.
+            stopping.end_after(LEFTOVERS_S, code)
+            runner.close()
+        finally:
+            stopping.all_over()
     return code
+
+
+async def _prepare_to_stop(service: Service) -> Stopping:
+    stopping = Stopping(service.app.settings.drain_grace / SECOND)
+    if service.stop_after_s is not None:
+        stopping.request_after(service.stop_after_s)
+    return stopping
 
 
 def _set_up_logging(service: Service) -> None:
@@ -86,47 +133,24 @@ def _set_up_logging(service: Service) -> None:
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(message)s")
 
 
-async def _serve(service: Service, ended: threading.Event) -> int:
+async def _serve(service: Service, stopping: Stopping) -> int:
     app, session = service.app, service.screen.session
-    stopping = Stopping()
     lines = Lines(colored=session.colored() and not session.as_json, on_closed=stopping.request)
     try:
         await service.prepare()
-        by_relay = service.schedule and not session.as_json and not service.quiet
-        show = lines.put if by_relay else None
+        show = lines.put if service.tells_by_relay else None
         runtime = build_runtime(app, app.settings, schedule=service.schedule, work=True, show=show)
-        node = await runtime.start()
-        followed = asyncio.Event()
-        name = node.worker.row.id if node.worker is not None else ""
-        deliver = None if by_relay or service.quiet else _to_lines(service, lines, name)
-        follower = asyncio.create_task(_follow(app, deliver, followed)) if deliver is not None else None
-        await _until(stopping.first, service.stop_after_s)
-        _end_at_last(app.settings.drain_grace / SECOND + LAST_RESORT_S, ended)
+        await runtime.start()
+        told = asyncio.Event()
+        follower = asyncio.create_task(_follow(app, _to_lines(service, lines, runtime), told))
+        await stopping.first.wait()
         code = await _stop(runtime, stopping, service.screen)
-        followed.set()
-        if follower is not None:
-            await follower
+        told.set()
+        await follower
         return code
     finally:
         await app.close()
         lines.close()
-        stopping.restore()
-
-
-async def _until(event: asyncio.Event, seconds: float | None) -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
-
-
-def _end_at_last(seconds: float, ended: threading.Event) -> None:
-    """The last resort against a task that blocks the loop or ignores its cancellation for ever."""
-
-    def watch() -> None:
-        if not ended.wait(seconds):
-            print("Error: something does not end: the process ends without it.", file=sys.stderr, flush=True)
-            os._exit(INTERRUPTED)
-
-    threading.Thread(target=watch, name="mainspring-last-resort", daemon=True).start()
 
 
 async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:
@@ -151,8 +175,12 @@ async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:
     return INTERRUPTED
 
 
-def _to_lines(service: Service, lines: Lines, worker: str) -> Deliver:
-    """Events as JSON, or as the readable lines of those that are about this worker."""
+def _to_lines(service: Service, lines: Lines, runtime: Runtime) -> Deliver | None:
+    """Events as JSON, or as the readable lines of those that are about this worker; None if the relay tells them."""
+    if service.quiet or service.tells_by_relay:
+        return None
+    node = runtime.node
+    own = node.worker.row.id if node is not None and node.worker is not None else ""
     sinks = open_sinks(None, lines.put)
 
     async def as_json(batches: Sequence[EventBatch]) -> None:
@@ -161,17 +189,17 @@ def _to_lines(service: Service, lines: Lines, worker: str) -> Deliver:
                 lines.put(service.screen.encode(event_view(batch.position + offset, event)), "")
 
     async def as_text(batches: Sequence[EventBatch]) -> None:
-        own = [
-            EventBatch(batch.position, [each for each in batch.events if each.worker == worker]) for batch in batches
-        ]
+        about = [EventBatch(each.position, [event for event in each.events if event.worker == own]) for each in batches]
         for sink in sinks:
-            await sink.deliver(own)
+            await sink.deliver(about)
 
     return as_json if service.screen.session.as_json else as_text
 
 
-async def _follow(app: Mainspring, deliver: Deliver, ended: asyncio.Event) -> None:
+async def _follow(app: Mainspring, deliver: Deliver | None, ended: asyncio.Event) -> None:
     """Deliver all events from now on, until told to end and none is left."""
+    if deliver is None:
+        return
     store = await app.open()
     position = await store.next_position()
     while True:
@@ -183,4 +211,5 @@ async def _follow(app: Mainspring, deliver: Deliver, ended: asyncio.Event) -> No
         elif last:
             return
         else:
-            await _until(ended, FOLLOW_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), FOLLOW_S)

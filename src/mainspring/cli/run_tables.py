@@ -16,7 +16,7 @@ from mainspring.core.instants import Instant, format_duration
 from mainspring.core.model import Attempt, Failure, Run
 from mainspring.core.states import FINAL, RUNNING, SUCCEEDED
 
-_LONG = 2000
+_LONG = 300
 
 
 class Story(NamedTuple):

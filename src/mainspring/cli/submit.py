@@ -16,7 +16,7 @@ from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.run_tables import describe_run
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
-from mainspring.cli.triggering import read_instant
+from mainspring.cli.triggering import check_to_come, read_instant
 from mainspring.cli.views import run_view
 from mainspring.core.instants import to_datetime
 from mainspring.core.model import Run
@@ -82,7 +82,9 @@ def _read(words: dict[str, Any]) -> dict[str, Any]:
     zone = words.pop("tz")
     options = {name: value for name, value in words.items() if value is not None and value != ()}
     if "at" in options:
-        options["at"] = to_datetime(read_instant(options["at"], "at", zone))
+        instant = read_instant(options["at"], "at", zone)
+        check_to_come(options["at"], "at", instant, "choose a later instant, or leave it out to run it now")
+        options["at"] = to_datetime(instant)
     if "retries" in options:
         options["retry"] = Retry(options.pop("retries"))
     return options

@@ -11,6 +11,16 @@ import click
 from mainspring.cli.session import Session
 from mainspring.errors import AppLoadError, InvalidInput, MainspringError, RunFailed, StoreReadOnly
 
+_OPTIONS = {
+    "period": "every",
+    "jobs": "after",
+    "calendars": "calendar",
+    "start_at": "start",
+    "end_at": "end",
+    "regions": "region",
+    "tags": "tag",
+}
+"""Options that are called otherwise than what they set."""
 FAILED, USAGE, RUN_FAILED, NOT_ALLOWED, INTERRUPTED = 1, 2, 3, 4, 130
 
 
@@ -57,10 +67,10 @@ def _tell(error: Exception, session: Session) -> None:
 
 def _parts(error: Exception) -> tuple[str, dict[str, str]]:
     if isinstance(error, InvalidInput):
-        shown = str(error)
-        if error.remedy:
-            shown = shown.removesuffix(f"; {error.remedy}")
-        return shown, {"field": error.field, "value": str(error.value), "remedy": error.remedy}
+        name, bracket, rest = error.field.partition("[")
+        field = f"{_OPTIONS.get(name, name)}{bracket}{rest}"
+        shown = str(error).removeprefix(error.field).removesuffix(f"; {error.remedy}" if error.remedy else "")
+        return field + shown, {"field": field, "value": str(error.value), "remedy": error.remedy}
     if isinstance(error, MainspringError):
         return str(error), {}
     remedy = "run it again with --debug, and report what it shows"

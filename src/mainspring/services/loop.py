@@ -5,16 +5,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from mainspring.clock import Clock
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreError, StoreUnavailable
 
 log = logging.getLogger("mainspring")
 
+T = TypeVar("T")
+
 FIRST_BACKOFF_S = 0.05
 LONGEST_BACKOFF_S = 5.0
+
+
+async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
+    """The answer of a call, if it comes in time; StoreUnavailable otherwise, and the call is cancelled."""
+    answer, timer = asyncio.ensure_future(call), asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((answer, timer), return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise StoreUnavailable(f"no answer within {seconds:.1f} s")
+    finally:
+        answer.cancel()
+        timer.cancel()
 
 
 class Loop:
@@ -32,21 +48,32 @@ class Loop:
         self._stopping = False
         self._woken = False
         self._waiter: asyncio.Future[None] | None = None
+        self._turning = asyncio.Lock()
 
     async def turn(self) -> float:
         """One pass; the answer is in how many seconds to look again at the latest."""
         raise NotImplementedError(self.name)
 
     def wake(self) -> None:
-        """Look again now. To be called on the loop's own thread."""
+        """Look again now; but not where the last turn failed, since that would make trouble worse. To be called on
+        the loop's own thread."""
         self._woken = True
-        if self._waiter is not None and not self._waiter.done():
+        if self._waiter is not None and not self._waiter.done() and self._may_go_on():
             self._waiter.set_result(None)
+
+    def _may_go_on(self) -> bool:
+        return self._stopping or (self._woken and not self._failures)
 
     def stop(self) -> None:
         """End after the current turn."""
         self._stopping = True
         self.wake()
+
+    async def halt(self) -> None:
+        """Stop, and return when no turn is under way any more."""
+        self.stop()
+        async with self._turning:
+            return
 
     @property
     def stopping(self) -> bool:
@@ -57,9 +84,12 @@ class Loop:
         """Turn until stopped."""
         while not self._stopping:
             self._woken = False
-            delay = await self._turn_safely()
+            async with self._turning:
+                delay = await self._turn_safely()
             if delay > 0:
                 await self._wait(delay)
+            else:
+                await self.clock.sleep(0)  # A store that answers at once must not let one loop keep all others waiting.
 
     async def _turn_safely(self) -> float:
         try:
@@ -77,12 +107,12 @@ class Loop:
         self._failures += 1
         pause = min(FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 10), LONGEST_BACKOFF_S)
         pause *= 0.5 + 0.5 * self._random.random()
-        expected = isinstance(error, StoreUnavailable)
+        expected = isinstance(error, StoreError)
         log.warning("%s: %s; trying again in %.2f s", self.name, error, pause, exc_info=None if expected else error)
         return pause
 
     async def _wait(self, seconds: float) -> None:
-        if self._woken or self._stopping:
+        if self._may_go_on():
             return
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         timer = asyncio.ensure_future(self.clock.sleep(seconds))

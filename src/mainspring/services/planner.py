@@ -1,8 +1,7 @@
 """Turns due instants into firings and runs.
 
-Jobs due within the horizon wait in the wheel; the rest wait in the store. Every planner keeps its wheel warm; only
-one that leads (or, in `cluster` coordination, every one) fires. The store applies a plan only if the job is still as
-it was planned from.
+Jobs due within the horizon wait in the wheel; the rest wait in the store. Only the planner that leads (or, in `cluster`
+coordination, every one) reads and fires. The store applies a plan only if the job is still as it was planned from.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from mainspring.core.instants import SECOND, Instant
 from mainspring.core.model import Job, Term
 from mainspring.core.planning import Plan, plan
 from mainspring.core.wheel import Wheel
-from mainspring.errors import MainspringError, TermPassed
+from mainspring.errors import TermPassed
 from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
 from mainspring.store import Fired, Store
@@ -25,6 +24,8 @@ BATCH = 1_000
 LOAD_LIMIT = 50_000
 LONGEST_WAIT_S = 1.0
 """Edits are told by a hint that may be lost, so look for them at least this often."""
+_FROM_NOW_ON = 2**62
+"""Asked for changes after this number, the store has none, and says how far it has numbered them."""
 
 Leads = Callable[[], Term | None]
 
@@ -41,20 +42,22 @@ class Planner(Loop):
         self._horizon = settings.horizon
         self._wheel: Wheel[str] = Wheel(store.now(), self._horizon)
         self._jobs: dict[str, Job] = {}
-        self._loaded_until: Instant = 0
-        self._change = 0
+        self._loaded_at: Instant = 0
+        self._reload_at: Instant = 0
+        self._change = _FROM_NOW_ON
         self._calendars: dict[str, dict[str, Calendar]] = {}
         self._began: Term | None = None
+        self.on_overtaken: list[Callable[[], None]] = []
 
     async def turn(self) -> float:
         term = self._leads() if self._leads else None
-        if term is not None and term != self._began:
+        if self._leads is not None and term is None:
+            return LONGEST_WAIT_S
+        if term != self._began:
             # What others fired meanwhile is unknown to this wheel: read it anew, once per term.
-            self._forget()
-            self._began = term
+            self._change, self._reload_at, self._began = _FROM_NOW_ON, 0, term
         await self._refresh()
-        if self._leads is None or term is not None:
-            await self._fire_due(term)
+        await self._fire_due(term)
         return self._next_look()
 
     @property
@@ -62,27 +65,27 @@ class Planner(Loop):
         """When the wheel turns next."""
         return self._wheel.next_at()
 
-    def _forget(self) -> None:
-        self._wheel = Wheel(self._store.now(), self._horizon)
-        self._jobs.clear()
-        self._loaded_until = 0
-
     async def _refresh(self) -> None:
         """Take over edits, and load what has come within the horizon."""
         self._change, changed = await self._store.changed_jobs(self._change)
         if changed:
             self._calendars.clear()
+        now = self._store.now()
+        if now < self._loaded_at or now >= self._reload_at:  # The clock may have been set back.
+            await self._load(now)
+            return
         for job in changed:
             self._put(job)
-        now = self._store.now()
-        if now + self._horizon // 2 < self._loaded_until:
-            return
-        until = now + self._horizon
-        due = await self._store.due_jobs(until, LOAD_LIMIT)
+
+    async def _load(self, now: Instant) -> None:
+        """Into a new wheel, since the old one may think it is earlier or later than it is."""
+        due = await self._store.due_jobs(now + self._horizon, LOAD_LIMIT)
+        self._wheel = Wheel(now, self._horizon)
+        self._jobs.clear()
         for job in due:
-            if job.id not in self._jobs or self._jobs[job.id].version <= job.version:
-                self._put(job)
-        self._loaded_until = until if len(due) < LOAD_LIMIT else due[-1].next_fire_at or until
+            self._put(job)
+        until = now + self._horizon if len(due) < LOAD_LIMIT else due[-1].next_fire_at or now
+        self._loaded_at, self._reload_at = now, now + (until - now) // 2
 
     def _put(self, job: Job) -> None:
         if job.next_fire_at is None or job.paused_at is not None or not self._wheel.insert(job.id, job.next_fire_at):
@@ -97,27 +100,25 @@ class Planner(Loop):
     async def _fire_due(self, term: Term | None) -> None:
         now = self._store.now()
         due = [self._jobs[job_id] for _, job_id in self._wheel.advance(now) if job_id in self._jobs]
-        for start in range(0, len(due), BATCH):
-            batch = due[start : start + BATCH]
-            try:
+        try:
+            for start in range(0, len(due), BATCH):
+                batch = due[start : start + BATCH]
                 await self._load_calendars(batch)
                 await self._fire([made for job in batch if (made := self._plan(job, now))], term)
-            except TermPassed:
-                log.warning("planner: another node leads; its term has begun")
-                self._forget()
-                return
-            except Exception:
-                # Nothing of this batch is known to be written: put the rest back, and let the store say what was.
-                self._loaded_until = 0
-                for job in due[start:]:
-                    self._put(job)
-                raise
+        except TermPassed as error:
+            self._reload_at = 0
+            log.warning("planner: %s", error)
+            for callback in self.on_overtaken:
+                callback()
+        except Exception:
+            self._reload_at = 0  # What was written is unknown: let the store say.
+            raise
 
     def _plan(self, job: Job, now: Instant) -> Plan | None:
         """One job that cannot be planned (its calendar is gone, say) must not keep the others from firing."""
         try:
             return plan(job, now, self._calendars.get(job.namespace, {}))
-        except MainspringError as error:
+        except Exception as error:
             log.error("job %s cannot be planned and waits: %s", job.name, error)
             self._drop(job.id)
             return None
@@ -137,7 +138,5 @@ class Planner(Loop):
             self._put(fired.job)
 
     def _next_look(self) -> float:
-        now = self._store.now()
-        reload_at = self._loaded_until - self._horizon // 2
-        next_at = min(self._wheel.next_at() or reload_at, reload_at)
-        return min(max((next_at - now) / SECOND, 0.0), LONGEST_WAIT_S)
+        next_at = min(self._wheel.next_at() or self._reload_at, self._reload_at)
+        return min(max((next_at - self._store.now()) / SECOND, 0.0), LONGEST_WAIT_S)
