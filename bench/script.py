@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 Params = dict[str, Any]
@@ -31,12 +31,22 @@ def stay_until_told() -> None:
     sys.stdin.read()
 
 
-def spend(seconds: float) -> Iterator[int]:
-    """Count from 0 until this much time has passed."""
-    ends_at, number = time.perf_counter() + seconds, 0
-    while time.perf_counter() < ends_at:
-        yield number
-        number += 1
+def rate_of(call: Callable[[], object], seconds: float) -> float:
+    """How often a second something can be called, one call after another."""
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        call()
+        count += 1
+    return count / (time.perf_counter() - began)
+
+
+async def rate_of_async(call: Callable[[], Awaitable[object]], seconds: float) -> float:
+    """The same on an event loop."""
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        await call()
+        count += 1
+    return count / (time.perf_counter() - began)
 
 
 def pace(per_second: int, seconds: float) -> Iterator[float]:

@@ -267,6 +267,18 @@ class TestRetry:
         await work(app)
         assert await again.result(timeout=10) == "v1"
 
+    async def test_a_repetition_is_bound_by_the_limit_of_its_task(self, app: Mainspring) -> None:
+        @app.task(limit=1)
+        def upload() -> None:
+            raise ConnectionError
+
+        failed = await upload.submit_many([{}, {}])
+        while await work(app):
+            pass
+        for run in failed:
+            await app.retry(run)
+        assert len(await claim(app)) == 1
+
     async def test_only_what_has_ended_without_success_is_repeated(self, app: Mainspring) -> None:
         @app.task
         def nothing() -> None: ...

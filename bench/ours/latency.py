@@ -34,7 +34,7 @@ async def _collect(samples: list[float], params: Params) -> Answer:
     expected = int(params["per_second"] * params["seconds"])
     await wait_async(lambda: len(samples) >= expected, PATIENCE_S)
     check_all_ran(len(samples), expected)
-    return {"samples_ms": samples}
+    return {"samples_ms": samples, "expected": expected}
 
 
 @measure

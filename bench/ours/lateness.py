@@ -36,4 +36,4 @@ async def lateness(params: Params) -> Answer:
             await asyncio.sleep(ends - period - time.time())
             await wait_async(lambda: len(samples) >= jobs * boundaries, period)
     check_all_ran(len(samples), jobs * boundaries)
-    return {"samples_ms": samples}
+    return {"samples_ms": samples, "expected": jobs * boundaries}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
 
 from bench.ours.opening import measure, new_app, path_of
-from bench.script import Answer, Params, spend
+from bench.script import Answer, Params, rate_of, rate_of_async
 
 SLICES = 5
 """The bare insert and ours take turns this often, so that a slow moment of the disk hits both."""
@@ -28,10 +27,8 @@ class Bare:
 
     def rate(self, body: str, seconds: float) -> float:
         """Committed inserts a second."""
-        began, count = time.perf_counter(), 0
-        for count in spend(seconds):
-            self._connection.execute("INSERT INTO runs (body) VALUES (?)", (body,))
-        return (count + 1) / (time.perf_counter() - began)
+        insert = self._connection.execute
+        return rate_of(lambda: insert("INSERT INTO runs (body) VALUES (?)", (body,)), seconds)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -44,13 +41,6 @@ def _stored_row(path: str) -> str:
         row = connection.execute("SELECT * FROM runs LIMIT 1").fetchone()
     connection.close()
     return "".join("" if value is None else str(value) for value in row)
-
-
-async def _rate(submit: Callable[[], Awaitable[object]], seconds: float) -> float:
-    began, count = time.perf_counter(), 0
-    for count in spend(seconds):
-        await submit()
-    return (count + 1) / (time.perf_counter() - began)
 
 
 @measure
@@ -70,7 +60,7 @@ async def single(params: Params) -> Answer:
         body = _stored_row(str(path_of(params)))
         for _ in range(SLICES):
             bare.append(rival.rate(body, seconds))
-            ours.append(await _rate(noop.submit, seconds))
+            ours.append(await rate_of_async(noop.submit, seconds))
         rival.close()
     return {"rates": ours, "bare": bare}
 
@@ -86,15 +76,8 @@ async def together(params: Params) -> Answer:
 
     async with app:
         await noop.submit()
-        began, counts = time.perf_counter(), [0] * TOGETHER
-
-        async def call(caller: int) -> None:
-            for count in spend(params["seconds"]):
-                await noop.submit()
-                counts[caller] = count + 1
-
-        await asyncio.gather(*map(call, range(TOGETHER)))
-        return {"rates": [sum(counts) / (time.perf_counter() - began)]}
+        callers = [rate_of_async(noop.submit, params["seconds"]) for _ in range(TOGETHER)]
+        return {"rates": [sum(await asyncio.gather(*callers))]}
 
 
 @measure

@@ -17,7 +17,7 @@ from mainspring.blocking import Blocking
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.calendars import Calendar, check_calendar
 from mainspring.core.instants import Instant
-from mainspring.core.model import Firing, Job, JobPolicy, NewRun, Run
+from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Run
 from mainspring.core.planning import make_runs
 from mainspring.core.states import FINAL, SUCCEEDED, State
 from mainspring.core.triggers import Trigger, check_trigger
@@ -42,9 +42,6 @@ from mainspring.wiring import open_store
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-RESERVED = ("command", "http", "container")
-"""Names of tasks that Mainspring itself provides."""
 
 
 class _Declaration(NamedTuple):
@@ -297,7 +294,7 @@ class Mainspring:
         name = getattr(function, "__name__", "<lambda>") if name is None else check_name("name", name)
         if name == "<lambda>":
             raise InvalidInput("name", function, "has no name of its own", 'give it one: app.task(name="...")')
-        if name in RESERVED:
+        if name in PROVIDED_TASKS:
             raise InvalidInput("name", name, "is a task that Mainspring provides", "choose another name")
         if name in self.tasks:
             places = f"{place_of(self.tasks[name].function)} and {place_of(function)}"

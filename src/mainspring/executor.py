@@ -2,7 +2,7 @@
 
 An executor gets an attempt and answers how it ended; it never raises for what the task did. When its coroutine is
 cancelled it ends the work (asking for `grace_s`, then killing) and only then lets the cancellation through; one that
-cannot says so by `unstoppable`.
+cannot says so by `unstoppable`. The texts of an outcome are `plain`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ class Outcome(msgspec.Struct, frozen=True):
     """Qualified names of the exception's class and its bases, most special first."""
     asked: Duration | None = None
     """A delay that the failure itself asked for."""
+    final: bool = False
+    """Whether the same would happen again, so that a retry is pointless."""
+
+
+def plain(text: str) -> str:
+    """Text that JSON can carry: what strangers' exceptions and programs say may hold half characters."""
+    return text.encode("utf-8", "replace").decode()
 
 
 StopKind = Literal["timed_out", "cancelled", "fenced", "handed_back"]
@@ -38,6 +45,7 @@ class AttemptContext:
     """One attempt under way: what to run, until when, and why it is being stopped if it is."""
 
     __slots__ = (
+        "behind",
         "claim",
         "context",
         "grace_s",
@@ -56,6 +64,8 @@ class AttemptContext:
         self.context: RunContext | None = None
         self.write: Callable[[str, str], None] = _nowhere
         """Takes a stream and a line that the work wrote."""
+        self.behind: Callable[[], bool] = _never
+        """Whether so many lines wait to be stored that whoever can should write no more for now."""
         self.stop_kind: StopKind | None = None
         self.stop_reason = ""
         self.grace_s = 2.0
@@ -71,6 +81,10 @@ class AttemptContext:
 
 def _nowhere(_stream: str, _text: str) -> None:
     return None
+
+
+def _never() -> bool:
+    return False
 
 
 class Executor(Protocol):

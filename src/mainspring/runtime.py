@@ -45,14 +45,21 @@ class Runtime:
             await node.start()
             return node
 
-        self.node = await self._there(begin)
+        try:
+            self.node = await self._there(begin)
+        except BaseException:
+            await self._end()
+            raise
         return self.node
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Stop the node, bounded by the grace, and end the thread."""
+        """Stop the node, bounded by the grace, and end the thread. Cancelled, it may be asked again with less grace."""
         node = self.node
         if node is not None:
             await self._there(lambda: node.stop(grace_s))
+        await self._end()
+
+    async def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()

@@ -153,6 +153,10 @@ class PlanStore(Protocol):
     async def changed_jobs(self, since: int) -> tuple[int, list[Job]]:
         """Jobs edited, paused or resumed after change number `since`, and the newest change number."""
 
+    async def adopt_zones(self, version: str) -> int:
+        """Note which zone data fire times are computed with; where it is other data than before, recompute those of cron
+        jobs that are not yet due. How many jobs were recomputed."""
+
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
         """Apply plans: move each job's next fire time, record its firings, insert their runs. A plan whose job moved
         meanwhile is not applied. TermPassed, and nothing written, if `term` is given and is no longer the newest."""

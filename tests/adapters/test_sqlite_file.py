@@ -85,9 +85,9 @@ class TestOpening:
         with pytest.raises(StoreUnavailable, match=r"nowhere does not exist; create it first"):
             SqliteStore(str(tmp_path / "nowhere" / "x.db"), CLOCK)
 
-    async def test_a_file_that_cannot_be_written_is_refused(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_written_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "x.db"
-        await SqliteStore(str(path), CLOCK).close()
+        asyncio.run(SqliteStore(str(path), CLOCK).close())
         tmp_path.chmod(0o755)
         path.chmod(0o444)
         for folder in (tmp_path.parent, tmp_path.parent.parent):
@@ -143,7 +143,7 @@ class TestAFullDisk:
         (used,) = await store._db.read(lambda tx: tx.execute("PRAGMA page_count").fetchone())
         store._db._writer.execute(f"PRAGMA max_page_count = {used + 4}")
         big = [new_run(args='"' + "x" * 100_000 + '"') for _ in range(5)]
-        with pytest.raises(StoreFull, match="nothing was written. Free some space"):
+        with pytest.raises(StoreFull, match=r"nothing was written\. Free some space"):
             await store.submit(big)
         store._db._writer.execute("PRAGMA max_page_count = 1000000")
         assert [run.id for run in await store.list_runs(RunFilter())] == [kept.id]

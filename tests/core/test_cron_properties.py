@@ -271,7 +271,7 @@ def readable(expression: Expression) -> bool:
     return True
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(expressions(), st.sampled_from(CHANGES))
 def test_around_a_change_of_offset_an_expression_fires_as_brute_force_by_the_minute_says(
     expression: Expression, change: tuple[str, str]

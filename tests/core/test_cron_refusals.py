@@ -208,7 +208,8 @@ def test_hostile_expressions_are_judged_in_milliseconds(expression: str) -> None
     for dialect in (None, "unix", "quartz"):
         with pytest.raises(InvalidCron):
             parse_cron(expression + "\n", dialect)
-    # In time of the processor, so that a busy machine does not count. One takes about a tenth of a millisecond, a search over centuries takes seconds.
+    # Of the processor's time, whatever else the machine does. Three readings take about half a millisecond; a search
+    # over centuries would take seconds.
     assert time.thread_time() - started < 0.1
 
 

@@ -22,10 +22,11 @@ from mainspring.core.dependency import (
     judge_edges,
 )
 from mainspring.core.instants import SECOND
-from mainspring.core.model import AttemptOutcome, Edge, FiringOutcome, OnFailure, RunOptions, When
+from mainspring.core.model import AttemptOutcome, Edge, FiringOutcome, RunOptions
 from mainspring.core.outcome import Next, after_failure, after_loss, attempt_outcome, settle
 from mainspring.core.retry import Retry
 from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED, State, may_become
+from mainspring.core.triggers import OnFailure, When
 
 UNSUCCESSFUL: list[State] = [FAILED, CANCELLED, SKIPPED]
 ENDED: list[FiringOutcome] = ["succeeded", "failed", "cancelled", "skipped", "missed"]
@@ -190,6 +191,9 @@ class TestTheLastWord:
         assert may_become(RUNNING, settle(Next(state, "x"), cancel_reason).state)
 
     @pytest.mark.parametrize("outcome", get_args(AttemptOutcome))
-    def test_an_attempt_of_a_cancelled_run_was_cancelled_unless_it_succeeded(self, outcome: AttemptOutcome) -> None:
-        assert attempt_outcome(CANCELLED, outcome) == ("succeeded" if outcome == "succeeded" else "cancelled")
+    def test_an_attempt_of_a_cancelled_run_was_cancelled_unless_it_succeeded_or_was_lost(
+        self, outcome: AttemptOutcome
+    ) -> None:
+        kept = outcome in ("succeeded", "lost")
+        assert attempt_outcome(CANCELLED, outcome) == (outcome if kept else "cancelled")
         assert attempt_outcome(FAILED, outcome) == outcome

@@ -14,17 +14,11 @@ from msgspec.structs import replace
 from mainspring.core.calendar_rules import Blackout, CronRule, DailyWindow, Weekdays, holidays
 from mainspring.core.calendars import Calendar, excluded, next_allowed_day
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
-from mainspring.core.model import Gate, Job, JobPolicy
+from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import (
     LISTED_MISSES,
-    Admit,
     Plan,
     PlannedFiring,
-    Refuse,
-    Replace,
-    admit,
-    jitter_of,
-    make_runs,
     next_fire_at,
     pass_over,
     plan,
@@ -266,6 +260,11 @@ class TestLongOutages:
 
 
 class TestCalendars:
+    def test_holidays_are_left_out(self) -> None:
+        calendars = {"public": Calendar("public", (holidays("2026-03-27"),))}
+        job = replace(a_job(CronTrigger("0 8 * * *")), policy=JobPolicy(calendars=("public",)))
+        assert next_fire_at(job, START, calendars) == parse_instant("2026-03-28T08:00Z")
+
     def test_an_exclusion_of_months_is_crossed_even_by_a_job_of_every_second(self) -> None:
         closed = {"closed": Calendar("closed", (Blackout("2026-03-27", "2026-06-01T06:00"),))}
         job = replace(a_job(EveryTrigger(SECOND)), policy=JobPolicy(calendars=("closed",)))
@@ -356,58 +355,3 @@ class TestPlans:
         planned = plan(a_job(AtTrigger(START + HOUR)), START + HOUR, {})
         assert [row.fire_at for row in planned.firings] == [START + HOUR]
         assert planned.next_fire_at is None
-
-
-class TestRuns:
-    def test_there_is_one_for_each_region_and_index_with_ids_of_their_own(self) -> None:
-        job = a_job(EveryTrigger(HOUR), JobPolicy(regions=("eu", "us"), completions=3, parallelism=2))
-        runs = make_runs(job, START, START + 1)
-        assert [(run.region, run.idx) for run in runs] == [(region, idx) for region in ("eu", "us") for idx in range(3)]
-        assert len({run.id for run in runs}) == 6
-        assert {run.gates for run in runs} == {(Gate(f"firing:{job.id}:{START}", 2),)}
-
-    def test_jitter_is_bounded_stable_and_differs_between_jobs(self) -> None:
-        jobs = [replace(a_job(EveryTrigger(HOUR), JobPolicy(jitter=MINUTE)), id=f"job{n}") for n in range(100)]
-        delays = [jitter_of(job) for job in jobs]
-        assert all(0 <= delay < MINUTE for delay in delays)
-        assert len(set(delays)) > 90
-        assert [make_runs(job, START, START)[0].due_at - START for job in jobs] == delays
-
-    def test_a_starting_deadline_goes_with_the_run(self) -> None:
-        job = a_job(EveryTrigger(HOUR), JobPolicy(start_deadline=5 * MINUTE))
-        assert make_runs(job, START, START)[0].expires_at == START + 5 * MINUTE
-
-    def test_a_limit_is_a_gate_and_a_key_or_a_queue_is_a_line(self) -> None:
-        job = replace(a_job(EveryTrigger(HOUR), JobPolicy(overlap="queue")), limit=4, key="v1")
-        (run,) = make_runs(job, START, START)
-        assert run.gates == (Gate("task:report", 4),)
-        assert run.lines == (Gate("key:v1", 1), Gate(f"job:{job.id}:default", 1))
-
-
-class TestOverlap:
-    @pytest.mark.parametrize("overlap", ["allow", "queue", "forbid", "replace"])
-    def test_without_unfinished_runs_every_policy_admits(self, overlap: str) -> None:
-        assert isinstance(admit(overlapping(overlap), []), Admit)
-
-    def test_with_unfinished_runs_the_policy_decides(self) -> None:
-        unfinished = ["old", "older"]
-        assert isinstance(admit(overlapping("allow"), unfinished), Admit)
-        assert isinstance(admit(overlapping("queue"), unfinished), Admit)
-        assert admit(overlapping("forbid"), unfinished) == Refuse("overlap=forbid: run old had not ended")
-        assert admit(overlapping("replace"), unfinished) == Replace(("old", "older"))
-
-
-def overlapping(overlap: str) -> Job:
-    policy = {
-        "allow": JobPolicy(overlap="allow"),
-        "queue": JobPolicy(overlap="queue"),
-        "forbid": JobPolicy(overlap="forbid"),
-        "replace": JobPolicy(overlap="replace"),
-    }
-    return a_job(EveryTrigger(HOUR), policy[overlap])
-
-
-def test_holidays_are_left_out() -> None:
-    calendars = {"public": Calendar("public", (holidays("2026-03-27"),))}
-    job = replace(a_job(CronTrigger("0 8 * * *")), policy=JobPolicy(calendars=("public",)))
-    assert next_fire_at(job, START, calendars) == parse_instant("2026-03-28T08:00Z")

@@ -156,9 +156,10 @@ class CareSuite:
         assert known["silent"] == "active"
 
     async def test_a_worker_that_said_goodbye_is_not_dead(self, store: Store, clock: ManualClock) -> None:
-        await register(store, clock, "worker-1", state="stopped")
+        await register(store, clock, "polite", state="stopped")
+        await register(store, clock, "silent")
         clock.advance(HOUR)
-        assert (await store.recover(DEAD_AFTER, 100)).dead_workers == ()
+        assert (await store.recover(DEAD_AFTER, 100)).dead_workers == ("silent",)
 
     async def test_history_is_forgotten_when_it_is_old_enough(self, store: Store, clock: ManualClock) -> None:
         old, new = a_run(clock), a_run(clock)

@@ -11,7 +11,7 @@ from mainspring.conformance.store_after import AfterSuite
 from mainspring.conformance.store_overlap import OverlapSuite
 from mainspring.conformance.store_samples import a_job, finish_all, fire, seen, take, told
 from mainspring.core import planning
-from mainspring.core.instants import HOUR, MINUTE, SECOND
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import Plan
 from mainspring.core.states import FINAL
@@ -82,6 +82,8 @@ class PlanSuite(OverlapSuite, AfterSuite):
         instant = clock.now()
         await store.fire([plan], None)
         await finish_all(store, clock)
+        clock.advance(SECOND)
+        await store.clean(0, DAY, DAY, 100)  # The run is forgotten; the ledger remembers.
         clock.set(instant - MINUTE)  # The wall clock is turned back, and an edit plans from there.
         stored = await store.get_job("default", "hourly")
         edited = msgspec.structs.replace(stored, trigger=EveryTrigger(HOUR, anchor=job.created_at))
@@ -89,8 +91,7 @@ class PlanSuite(OverlapSuite, AfterSuite):
         clock.set(instant + SECOND)
         await fire(store, clock, "hourly")
         assert [row.fire_at for row in await store.list_firings(job.id)] == [instant]
-        assert len(await store.list_runs(RunFilter())) == 1
-        assert await take(store) == []
+        assert await store.list_runs(RunFilter()) == []
         after = await store.get_job("default", "hourly")
         assert (after.next_fire_at, after.fired) == (instant + HOUR, 1)
 
@@ -196,22 +197,22 @@ class PlanSuite(OverlapSuite, AfterSuite):
         assert await store.due_jobs(clock.now() + 1_000 * HOUR, 100) == []
 
     async def test_due_jobs_come_earliest_first(self, store: Store, clock: ManualClock) -> None:
-        for name, minutes in (("c", 30), ("a", 10), ("b", 20), ("d", 40)):
+        for name, minutes in (("a", 30), ("c", 10), ("b", 20), ("d", 40)):
             await store.create_job(a_job(clock, name, EveryTrigger(minutes * MINUTE)))
         await store.create_job(a_job(clock, "manual"))
         await store.pause_jobs("default", ["b"], paused=True, reason="audit")
         until = clock.now() + 30 * MINUTE
-        assert [job.name for job in await store.due_jobs(until, 100)] == ["a", "c"]
-        assert [job.name for job in await store.due_jobs(until - 1, 100)] == ["a"]
-        assert [job.name for job in await store.due_jobs(until + HOUR, 2)] == ["a", "c"]
+        assert [job.name for job in await store.due_jobs(until, 100)] == ["c", "a"]
+        assert [job.name for job in await store.due_jobs(until - 1, 100)] == ["c"]
+        assert [job.name for job in await store.due_jobs(until + HOUR, 2)] == ["c", "a"]
 
     async def test_changes_of_jobs_are_numbered(self, store: Store, clock: ManualClock) -> None:
         since, _ = await store.changed_jobs(0)
-        jobs = [await store.create_job(a_job(clock, name, HOURLY)) for name in ("a", "b", "c")]
+        jobs = [await store.create_job(a_job(clock, name, HOURLY)) for name in ("b", "c", "a")]
         created, changed = await store.changed_jobs(since)
         assert sorted(job.name for job in changed) == ["a", "b", "c"]
         assert await store.changed_jobs(created) == (created, [])
-        edited = await store.edit_job(msgspec.structs.replace(jobs[1], priority=1), 1)
+        edited = await store.edit_job(msgspec.structs.replace(jobs[0], priority=1), 1)
         (paused,) = await store.pause_jobs("default", ["c"], paused=True, reason="audit")
         newest, changed = await store.changed_jobs(created)
         assert newest > created

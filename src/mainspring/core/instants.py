@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import tzdata
 
 from mainspring.errors import InvalidDuration, InvalidInput, InvalidZone
 
@@ -21,6 +24,10 @@ MINUTE: Duration = 60 * SECOND
 HOUR: Duration = 60 * MINUTE
 DAY: Duration = 24 * HOUR
 WEEK: Duration = 7 * DAY
+
+ZONE_DATA: str = tzdata.IANA_VERSION
+"""The version of the zone data that fire times are computed with."""
+_ZONES = Path(tzdata.__file__).parent / "zoneinfo"
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -164,7 +171,7 @@ def load_zone(name: str, field: str = "tz") -> ZoneInfo:
     if isinstance(name, str) and name and not _NOT_ZONES.match(name):
         try:
             return _read_zone(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
+        except (ValueError, OSError):
             pass  # Unknown, not a zone file, or a directory of zones: for the caller all the same.
     raise InvalidZone(field, name, "is not a time zone", "use a name of the IANA database, e.g. Europe/Berlin")
 
@@ -172,4 +179,6 @@ def load_zone(name: str, field: str = "tz") -> ZoneInfo:
 # ZoneInfo itself keeps only the eight zones used last; a ninth would cost 50 µs of file reading at every use.
 @lru_cache(maxsize=1024)
 def _read_zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+    """From the `tzdata` package, so that every node computes with the same zones, whatever its system has."""
+    with _ZONES.joinpath(*name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)

@@ -16,6 +16,8 @@ from mainspring.core.states import State
 from mainspring.core.triggers import OnFailure, Trigger, When
 
 DEFAULT = "default"
+PROVIDED_TASKS = ("command", "http", "container")
+"""Names of tasks that Mainspring itself provides: what they do is in their arguments."""
 
 Misfire = Literal["skip", "once", "all"]
 Overlap = Literal["allow", "forbid", "queue", "replace"]

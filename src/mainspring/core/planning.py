@@ -17,7 +17,7 @@ from mainspring.core.calendars import Calendar, excluded, excluded_until, next_a
 from mainspring.core.cron import parse_cron
 from mainspring.core.ids import fraction_of, run_id_of
 from mainspring.core.instants import DAY, HOUR, SECOND, Duration, Instant, format_duration, to_datetime
-from mainspring.core.model import FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
+from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
 from mainspring.core.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger, next_fire
 
 Calendars = Mapping[str, Calendar]
@@ -270,7 +270,9 @@ def jitter_of(job: Job) -> Duration:
 def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:
     """The runs of one firing: one per region and index."""
     policy = job.policy
-    gates = [Gate(f"task:{job.task}", job.limit)] if job.limit else []
+    # Commands have one task name for all: there a limit is the job's own.
+    limited = f"job:{job.id}" if job.task in PROVIDED_TASKS else f"task:{job.task}"
+    gates = [Gate(limited, job.limit)] if job.limit else []
     if policy.parallelism:
         gates.append(Gate(f"firing:{job.id}:{fire_at}", policy.parallelism))
     return tuple(

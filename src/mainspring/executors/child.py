@@ -1,4 +1,5 @@
-"""The child's side of `process`: `python -m mainspring.executors.child FD` reads one order from stdin and runs it."""
+"""The child's side of `process`: `python -m mainspring.executors.child FD PARENT` reads one order from stdin and runs
+it."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from typing import Any
 import msgspec
 
 from mainspring.app import Mainspring
-from mainspring.context import CURRENT, RunContext
-from mainspring.executor import Outcome
+from mainspring.context import RunContext
+from mainspring.executor import Outcome, plain
 from mainspring.executors.failures import failed
+from mainspring.executors.function import call
 from mainspring.executors.process import Message, Order
 from mainspring.task import Task
 
@@ -25,32 +27,37 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Tell the parent how it went; the exit code is 0 whenever the parent was told."""
-    die_with_parent()
-    channel = int(sys.argv[1])
+    die_with_parent(int(sys.argv[2]))
+    # Buffered, because it writes whole: the function's own threads may talk at the same time.
+    channel = os.fdopen(int(sys.argv[1]), "wb")
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     sys.path[:] = order.path
 
     def tell(message: Message) -> None:
-        os.write(channel, msgspec.json.encode(message) + b"\n")
+        channel.write(msgspec.json.encode(message) + b"\n")
+        channel.flush()
 
     context = RunContext(
         order.claim,
         order.deadline,
-        lambda _, text: tell(Message(log=text)),
-        lambda fraction, note: tell(Message(progress=fraction, note=note)),
+        lambda _, text: tell(Message(log=plain(text))),
+        lambda fraction, note: tell(Message(progress=fraction, note=plain(note))),
     )
     outcome = run(order, context)
     sys.stdout.flush()
     sys.stderr.flush()
     tell(Message(outcome=outcome))
+    # Threads that the function left behind would keep this process for ever.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(1)
 
 
-def die_with_parent() -> None:
+def die_with_parent(parent: int) -> None:
     """If the worker is killed, so is this process: nobody would hear its result. Linux only; elsewhere it ends by
     itself."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:
+        if os.getppid() != parent:
             os._exit(1)
 
 
@@ -58,10 +65,9 @@ def run(order: Order, context: RunContext) -> Outcome:
     """Run the function that the order names."""
     try:
         task = find_task(load(order), order.claim.task)
-        CURRENT.set(context)
-        return Outcome("succeeded", task.encode_result(task.function(**task.decode_args(order.claim.args))))
     except BaseException as error:
         return failed(error)
+    return call(task, order.claim.args, context)
 
 
 def load(order: Order) -> ModuleType:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
+from typing import Annotated
 
 import msgspec
 
 from mainspring.core.model import Failure
-from mainspring.executor import AttemptContext, Outcome
-from mainspring.executors.process import copy_lines, end_tree, kill_tree
+from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executors.program import describe_end, run_program
 
 COMMAND = "command"
 """The task name under which commands are stored."""
@@ -20,7 +19,7 @@ _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What to run."""
 
-    argv: list[str]
+    argv: Annotated[list[str], msgspec.Meta(min_length=1)]
     cwd: str | None = None
     env: dict[str, str] = {}
 
@@ -29,34 +28,22 @@ class CommandExecutor:
     """One process group per attempt."""
 
     async def run(self, attempt: AttemptContext) -> Outcome:
-        spec = msgspec.json.decode(attempt.claim.args, type=CommandSpec)
-        # The worker's own environment may hold secrets (its database URL): a command gets only what it needs to start.
-        env = {name: os.environ[name] for name in _INHERITED if name in os.environ} | spec.env
         try:
-            child = await asyncio.create_subprocess_exec(
-                *spec.argv, cwd=spec.cwd, env=env, start_new_session=True, stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            )  # fmt: skip
+            spec = msgspec.json.decode(attempt.claim.args, type=CommandSpec)
+            code = await run_program(spec.argv, attempt, cwd=spec.cwd, env=_environment(spec))
         except OSError as error:
-            failure = Failure("CommandNotStarted", f"{spec.argv[0]}: {error.strerror or error}")
-            return Outcome("failed", failure=failure, error_types=("mainspring.CommandNotStarted",))
-        try:
-            return await self._watch(child, attempt)
-        except asyncio.CancelledError:
-            await end_tree(child, attempt.grace_s)
-            raise
-        finally:
-            kill_tree(child)
-
-    async def _watch(self, child: asyncio.subprocess.Process, attempt: AttemptContext) -> Outcome:
-        assert child.stdout
-        assert child.stderr
-        await asyncio.gather(
-            copy_lines(child.stdout, attempt, "stdout"), copy_lines(child.stderr, attempt, "stderr"), child.wait()
+            return _failed("CommandNotStarted", f"{error.filename or spec.argv[0]}: {error.strerror or error}")
+        except ValueError as error:  # As msgspec's are: it is no command, or no system could start it.
+            return _failed("CommandNotStarted", f"it cannot be a command: {error}", final=True)
+        return (
+            Outcome("succeeded", "null") if code == 0 else _failed("CommandFailed", f"the command {describe_end(code)}")
         )
-        code = child.returncode or 0
-        if code == 0:
-            return Outcome("succeeded", "null")
-        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-        failure = Failure("CommandFailed", f"the command {ended}")
-        return Outcome("failed", failure=failure, error_types=("mainspring.CommandFailed",))
+
+
+def _environment(spec: CommandSpec) -> dict[str, str]:
+    # The worker's own environment may hold secrets (its database URL): a command gets only what it needs to start.
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ} | spec.env
+
+
+def _failed(kind: str, message: str, *, final: bool = False) -> Outcome:
+    return Outcome("failed", failure=Failure(kind, plain(message)), error_types=(f"mainspring.{kind}",), final=final)

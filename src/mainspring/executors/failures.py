@@ -6,23 +6,19 @@ import traceback
 from pathlib import Path
 
 from mainspring.core.model import Failure
-from mainspring.errors import InvalidInput
-from mainspring.executor import Outcome
+from mainspring.executor import Outcome, plain
 
 _OURS = str(Path(__file__).resolve().parent.parent)
 _LONGEST_MESSAGE = 4_000
 _LONGEST_TRACEBACK = 16_000
 
 
-def failed(error: BaseException) -> Outcome:
-    """The outcome of an attempt that raised. What could not be sent back or read in would fail again: it is marked as
-    such."""
-    names = tuple(_qualified(kind) for kind in type(error).__mro__ if kind is not object)
-    message = _message(error)
-    failure = Failure(names[0].removeprefix("builtins."), message[:_LONGEST_MESSAGE], _user_traceback(error))
-    if isinstance(error, InvalidInput):
-        names = ("mainspring.errors.InvalidInput", *names)
-    return Outcome("failed", failure=failure, error_types=names)
+def failed(error: BaseException, *, final: bool = False) -> Outcome:
+    """The outcome of an attempt that raised; `final` if it would raise the same again."""
+    names = tuple(plain(_qualified(kind)) for kind in type(error).__mro__ if kind is not object)
+    message = plain(_message(error)[:_LONGEST_MESSAGE])
+    failure = Failure(names[0].removeprefix("builtins."), message, plain(_user_traceback(error)))
+    return Outcome("failed", failure=failure, error_types=names, final=final)
 
 
 def _message(error: BaseException) -> str:

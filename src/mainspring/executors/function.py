@@ -30,22 +30,7 @@ class FunctionExecutor:
             if attempt.options.timeout is not None:
                 return await self._process.run(attempt)
             return await self._threads.run(attempt, task)
-        token = CURRENT.set(_context(attempt))
-        try:
-            result = await task.function(**task.decode_args(attempt.claim.args))
-            return Outcome("succeeded", task.encode_result(result))
-        except asyncio.CancelledError:
-            if attempt.stop_kind is not None:
-                raise
-            return failed(RuntimeError("the task cancelled itself"))
-        except BaseException as error:
-            return failed(error)
-        finally:
-            CURRENT.reset(token)
-
-    def close(self) -> None:
-        """Let idle threads end; busy ones end with their work or with the process."""
-        self._threads.close()
+        return await _await(attempt, task)
 
 
 class Threads:
@@ -54,17 +39,17 @@ class Threads:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
 
     async def run(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-        """Run the function in a thread. Cancelled, it lets the attempt go at once, but the thread runs on to its end."""
+        """Run the function in a thread. Cancelled, it lets the attempt go at once, but the thread goes on to its end."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 
         def work() -> None:
-            outcome = _call(attempt, task)
+            outcome = call(task, attempt.claim.args, _context(attempt))
             attempt.unstoppable = False
             # The loop is closed only when the process is about to end, and then nobody waits for the outcome.
             if not loop.is_closed():
@@ -81,22 +66,45 @@ class Threads:
             threading.Thread(target=self._serve, name=f"mainspring-task-{self._started}", daemon=True).start()
 
     def _serve(self) -> None:
-        while (work := self._queue.get()) is not None:
-            work()
+        while True:
+            self._queue.get()()
             self._idle.release()
 
-    def close(self) -> None:
-        """End the threads that are idle."""
-        for _ in range(self._started):
-            self._queue.put(None)
 
-
-def _call(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-    token = CURRENT.set(_context(attempt))
+async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
+    """The same as `call` for an async function; its cancellation by the crew is let through."""
+    token, hopeless = CURRENT.set(_context(attempt)), True
     try:
-        return Outcome("succeeded", task.encode_result(task.function(**task.decode_args(attempt.claim.args))))
+        arguments = task.decode_args(attempt.claim.args)
+        hopeless = False
+        result = await task.function(**arguments)
+        hopeless = True
+        return Outcome("succeeded", task.encode_result(result))
+    except asyncio.CancelledError:
+        this = asyncio.current_task()
+        if this is not None and this.cancelling():
+            raise
+        return failed(RuntimeError("the task cancelled itself"))
+    except GeneratorExit:
+        raise
     except BaseException as error:
-        return failed(error)
+        return failed(error, final=hopeless)
+    finally:
+        CURRENT.reset(token)
+
+
+def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
+    """Call a function with its stored arguments. Those that do not fit it, and a result that cannot be stored, would
+    be no better the next time."""
+    token, hopeless = CURRENT.set(context), True
+    try:
+        arguments = task.decode_args(args)
+        hopeless = False
+        result = task.function(**arguments)
+        hopeless = True
+        return Outcome("succeeded", task.encode_result(result))
+    except BaseException as error:
+        return failed(error, final=hopeless)
     finally:
         CURRENT.reset(token)
 

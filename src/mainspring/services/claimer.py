@@ -21,11 +21,11 @@ LONGEST_WAIT_S = 1.0
 """New work is told by a hint that may be lost, so look for it at least this often."""
 SHORTEST_WAIT_S = 0.001
 """What is due but was not given (it must run alone, say) must not make the loop spin."""
-FULL_WAIT_S = 5.0
+FULL_WAIT_S = 1.0
 
 
 class Claimer(Loop):
-    """`hand_over` passes attempts to the crew's loop."""
+    """`hand_over` passes attempts to the crew's loop; `on_full` is called while there is no room for more."""
 
     name = "claimer"
 
@@ -35,6 +35,7 @@ class Claimer(Loop):
         worker: Worker,
         held: Held,
         hand_over: Callable[[list[AttemptContext]], None],
+        on_full: Callable[[], None],
         settings: Settings,
         clock: Clock,
         random: Random,
@@ -44,19 +45,22 @@ class Claimer(Loop):
         self._worker = worker
         self._held = held
         self._hand_over = hand_over
+        self._on_full = on_full
         self._ttl = settings.claim_ttl
         self._ordering = settings.ordering
 
     async def turn(self) -> float:
+        self._held.measure()
         wanted = room(self._worker.concurrency, len(self._held), self._held.rate)
         if wanted <= 0 or self._held.solitary:
+            self._on_full()
             return FULL_WAIT_S
         sent_at = self.clock.monotonic()
         claims = await self._store.claim(self._worker, wanted, self._ttl, self._ordering)
         if claims:
             attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
-            self._held.add(attempts, trusted_until(sent_at, self._ttl))
             self._hand_over(attempts)
+            self._held.add(attempts, trusted_until(sent_at, self._ttl))
         if len(claims) >= wanted:
             return 0.0
         return await self._until_due()

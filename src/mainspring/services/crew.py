@@ -14,21 +14,24 @@ from mainspring.context import RunContext
 from mainspring.core.instants import SECOND, Instant, format_duration
 from mainspring.core.model import Failure, LogLine, Progress, Report, RunOptions
 from mainspring.core.outcome import Next, after_failure
-from mainspring.core.states import CANCELLED, SKIPPED, SUCCEEDED
-from mainspring.executor import AttemptContext, Executor, Outcome, StopKind
+from mainspring.core.states import CANCELLED, FAILED, SKIPPED, SUCCEEDED
+from mainspring.executor import AttemptContext, Executor, Outcome, StopKind, plain
 from mainspring.services.loop import log
 
 INSIST_S = 1.0
 INSIST_TIMES = 5
 """An async function that swallows its cancellation is cancelled again so often, then left to itself."""
+STUCK_S = 1.0
+"""Attempts that wait for room here go back to the queue if none could be started for so long."""
+MOST_LINES = 10_000
+"""Processes that write faster than the store can take it are made to wait once so many lines are on their way."""
 
 _options = msgspec.json.Decoder(RunOptions).decode
 _encode_failure = msgspec.json.Encoder().encode
 
 
 class Crew:
-    """Lives on one event loop, the user's; only `done`, `lines` and `marks` are read by others (deques: safe across
-    threads)."""
+    """Lives on one event loop, the user's. The deques are emptied by others, which is safe across threads."""
 
     def __init__(
         self,
@@ -45,7 +48,10 @@ class Crew:
         self._on_done = on_done
         self._waiting: deque[AttemptContext] = deque()
         self._tasks: dict[str, tuple[AttemptContext, asyncio.Task[None]]] = {}
+        self._started_at = clock.monotonic()
         self.done: deque[Report] = deque()
+        self.returned: deque[tuple[str, int]] = deque()
+        """Claims to be handed back: their work has not started, or was stopped for that."""
         self.lines: deque[LogLine] = deque()
         self.marks: deque[Progress] = deque()
 
@@ -54,18 +60,25 @@ class Crew:
         self._waiting.extend(attempts)
         while self._waiting and len(self._tasks) < self._concurrency:
             self._start(self._waiting.popleft())
+            self._started_at = self._clock.monotonic()
 
     def _start(self, attempt: AttemptContext) -> None:
-        attempt.started_at = self._now()
-        attempt.write = self._writer(attempt)
-        attempt.context = RunContext(attempt.claim, attempt.deadline, attempt.write, self._marker(attempt))
         task = asyncio.get_running_loop().create_task(self._execute(attempt))
         self._tasks[attempt.claim.run_id] = (attempt, task)
+
+    def _equip(self, attempt: AttemptContext) -> None:
+        attempt.started_at = self._now()
+        attempt.write = self._writer(attempt)
+        attempt.behind = self._is_behind
+        attempt.context = RunContext(attempt.claim, attempt.deadline, attempt.write, self._marker(attempt))
 
     def _writer(self, attempt: AttemptContext) -> Callable[[str, str], None]:
         claim = attempt.claim
         number = claim.attempt + 1
         return lambda stream, text: self.lines.append(LogLine(claim.run_id, number, self._now(), stream, text))
+
+    def _is_behind(self) -> bool:
+        return len(self.lines) > MOST_LINES
 
     def _marker(self, attempt: AttemptContext) -> Callable[[float, str], None]:
         claim = attempt.claim
@@ -73,28 +86,43 @@ class Crew:
 
     async def _execute(self, attempt: AttemptContext) -> None:
         timer = None
-        if attempt.options.timeout is not None:
-            loop = asyncio.get_running_loop()
-            timer = loop.call_later(attempt.options.timeout / SECOND, self._stop, attempt, "timed_out", "")
         try:
+            self._equip(attempt)
+            if attempt.options.timeout is not None:
+                loop = asyncio.get_running_loop()
+                timer = loop.call_later(attempt.options.timeout / SECOND, self._stop, attempt, "timed_out", "")
             outcome = await self._executor_of(attempt.claim.task).run(attempt)
         except asyncio.CancelledError:
+            if attempt.stop_kind is None:
+                self._abandon(attempt)
+                raise
             outcome = _stopped(attempt)
         except Exception as error:
             log.exception("run %s: its executor failed", attempt.claim.run_id)
-            outcome = Outcome("failed", failure=Failure(type(error).__name__, f"the executor failed: {error}"))
+            outcome = Outcome("failed", failure=Failure(type(error).__name__, plain(f"the executor failed: {error}")))
         if timer is not None:
             timer.cancel()
         self._finish(attempt, outcome)
 
+    def _abandon(self, attempt: AttemptContext) -> None:
+        """The user's loop is ending, and takes the attempt with it; no other is begun here."""
+        if self.under_way(attempt.claim.run_id) is attempt:
+            del self._tasks[attempt.claim.run_id]
+            self._return(attempt)
+
+    def _return(self, attempt: AttemptContext) -> None:
+        self.returned.append((attempt.claim.run_id, attempt.claim.token))
+        self._on_done()
+
     def _finish(self, attempt: AttemptContext, outcome: Outcome) -> None:
-        held = self._tasks.get(attempt.claim.run_id)
-        if held is None or held[0] is not attempt:
+        if self.under_way(attempt.claim.run_id) is not attempt:
             return  # it was given up before it ended
         del self._tasks[attempt.claim.run_id]
         if attempt.stop_kind == "timed_out":
             outcome = _stopped(attempt)
-        if attempt.stop_kind not in ("fenced", "handed_back"):
+        if attempt.stop_kind == "handed_back" and outcome.kind != "succeeded":
+            self._return(attempt)
+        elif attempt.stop_kind != "fenced":
             self.done.append(conclude(attempt, outcome, self._now()))
             self._on_done()
         self.begin(())
@@ -102,17 +130,22 @@ class Crew:
     def stop(self, run_id: str, kind: StopKind, reason: str = "") -> None:
         """End an attempt, if it has not ended yet; one that has not started never will."""
         held = self._tasks.get(run_id)
-        if held is not None:
+        if held is None:
+            unstarted = next((attempt for attempt in self._waiting if attempt.claim.run_id == run_id), None)
+            if unstarted is None:
+                return
+            self._waiting.remove(unstarted)
+        elif held[0].context is None:
+            # Its first step has not come. Cancelled now, it never would, and so neither would its end.
+            unstarted = held[0]
+            del self._tasks[run_id]
+            held[1].cancel()
+        else:
             self._stop(held[0], kind, reason)
             return
-        for attempt in self._waiting:
-            if attempt.claim.run_id == run_id:
-                self._waiting.remove(attempt)
-                attempt.stop_kind, attempt.stop_reason = kind, reason
-                if kind == "cancelled":
-                    self.done.append(conclude(attempt, _stopped(attempt), self._now()))
-                    self._on_done()
-                return
+        if kind != "fenced":
+            self._return(unstarted)
+        self.begin(())
 
     def _stop(self, attempt: AttemptContext, kind: StopKind, reason: str) -> None:
         held = self._tasks.get(attempt.claim.run_id)
@@ -143,20 +176,25 @@ class Crew:
             task.cancel()
             self._insist(attempt, task, times)
 
-    def take_waiting(self) -> list[tuple[str, int]]:
+    def return_waiting(self) -> None:
         """Give up the attempts that have not started."""
-        claims = [(attempt.claim.run_id, attempt.claim.token) for attempt in self._waiting]
-        self._waiting.clear()
-        return claims
+        while self._waiting:
+            self._return(self._waiting.popleft())
+
+    def return_stuck(self) -> None:
+        """Give up the attempts that have not started, if it is not known when they will be: others may be free."""
+        if self._clock.monotonic() - self._started_at >= STUCK_S:
+            self.return_waiting()
 
     async def settle(self) -> None:
         """Wait until nothing is under way."""
         while self._tasks:
             await asyncio.wait([task for _, task in self._tasks.values()])
 
-    def unstoppable(self) -> list[str]:
-        """The runs that nothing can end but the end of this process."""
-        return [run_id for run_id, (attempt, _) in list(self._tasks.items()) if attempt.unstoppable]
+    def under_way(self, run_id: str) -> AttemptContext | None:
+        """The attempt of a run that has started here and has not ended. From any thread."""
+        held = self._tasks.get(run_id)
+        return None if held is None else held[0]
 
     @property
     def busy(self) -> int:
@@ -196,7 +234,9 @@ def conclude(attempt: AttemptContext, outcome: Outcome, now: Instant) -> Report:
         verdict = after_failure(
             claim.run_id, claim.attempt, claim.losses, attempt.options, summary, outcome.error_types, outcome.asked
         )
-    error = None if outcome.failure is None else _encode_failure(outcome.failure).decode("utf-8", "replace")
+        if outcome.final:
+            verdict = Next(FAILED, f"{summary}; not retried, for the same would happen again")
+    error = None if outcome.failure is None else _encode_failure(outcome.failure).decode()
     return Report(
         claim.run_id, claim.token, outcome.kind, verdict.state, verdict.reason, verdict.delay, outcome.result, error,
         attempt.started_at or None, now,

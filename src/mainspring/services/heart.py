@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import math
 from collections.abc import Callable, Iterable
 from random import Random
 
@@ -12,11 +12,13 @@ from mainspring.core.leadership import trusted_until
 from mainspring.core.model import Worker
 from mainspring.executor import StopKind
 from mainspring.services.held import Held
-from mainspring.services.loop import Loop, log
+from mainspring.services.loop import Loop, log, within
 from mainspring.settings import Settings
 from mainspring.store import WorkStore
 
-RETRY_S = 0.3
+HEAR_S = 0.1
+"""A busy store tells of changes all the time, and any of them may be a cancel: hear of those at most this often."""
+SHORTEST_S = 0.01
 
 Stop = Callable[[str, StopKind, str], None]
 
@@ -37,37 +39,43 @@ class Heart(Loop):
         self._stop_run = stop
         self._ttl = settings.claim_ttl
         self._every_s = settings.claim_renew / SECOND
-        self._beat_at = 0.0
+        self._beat_at = self._heard_at = -math.inf
 
     async def turn(self) -> float:
-        self._fence(self._held.untrusted(self.clock.monotonic()), "its claim could not be renewed in time")
-        if self.clock.monotonic() - self._beat_at < self._every_s:
-            await self._hear_cancels()
+        now = self.clock.monotonic()
+        self._fence(self._held.untrusted(now), "its claim could not be renewed in time")
+        if now - self._beat_at >= self._every_s:
+            await self._beat(now)
+        elif now - self._heard_at >= HEAR_S:
+            await self._hear_cancels(now)
         else:
-            await self._beat()
-        return max(self._every_s - (self.clock.monotonic() - self._beat_at), 0.01)
+            return self._heard_at + HEAR_S - now
+        return max(self._beat_at + self._every_s - self.clock.monotonic(), SHORTEST_S)
 
-    async def _beat(self) -> None:
-        sent_at, claims = self.clock.monotonic(), self._held.claims()
-        doubt = self._held.earliest_doubt()
-        patience = self._every_s if doubt is None else max(doubt - sent_at, 0.01)
-        try:
-            renewal = await asyncio.wait_for(self._store.renew(self._worker, claims, self._ttl), patience)
-        except TimeoutError:
-            self._fence(self._held.untrusted(self.clock.monotonic()), "the store did not answer in time")
-            return
-        self._beat_at = sent_at
+    async def _beat(self, sent_at: float) -> None:
+        claims = self._held.claims()
+        renewal = await within(self.clock, self._patience(), self._store.renew(self._worker, claims, self._ttl))
+        self._beat_at = self._heard_at = sent_at
         self._held.trust(renewal.held, trusted_until(sent_at, self._ttl))
         self._fence(set(claims) - renewal.held, "its claim has passed to another")
         for run_id, reason in renewal.cancels.items():
             self._stop_run(run_id, "cancelled", reason)
 
-    async def _hear_cancels(self) -> None:
+    async def _hear_cancels(self, sent_at: float) -> None:
         """Woken early, because something changed: perhaps somebody wants a run to end."""
         run_ids = [run_id for run_id, _ in self._held.claims()]
-        if run_ids:
-            for run_id, reason in (await self._store.cancels(run_ids)).items():
-                self._stop_run(run_id, "cancelled", reason)
+        cancels = await within(self.clock, self._patience(), self._store.cancels(run_ids)) if run_ids else {}
+        self._heard_at = sent_at
+        for run_id, reason in cancels.items():
+            self._stop_run(run_id, "cancelled", reason)
+
+    def _patience(self) -> float:
+        """How long this loop may wait for anything: until the first claim has to be given up."""
+        doubt = self._held.earliest_doubt()
+        return self._every_s if doubt is None else max(doubt - self.clock.monotonic(), SHORTEST_S)
+
+    def _back_off(self, error: Exception) -> float:
+        return min(super()._back_off(error), self._patience())
 
     def _fence(self, claims: Iterable[tuple[str, int]], why: str) -> None:
         """Those that were reported meanwhile are no longer held, and not meant."""

@@ -30,6 +30,11 @@ class Held:
         """Whether a run that was lost before is among them: it must not take others down with it."""
         return self._solitary > 0
 
+    def token_of(self, run_id: str) -> int | None:
+        """The token under which a run is held, if it is."""
+        held = self._attempts.get(run_id)
+        return None if held is None else held[0].claim.token
+
     def add(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
         """Claims that were just given."""
         for attempt in attempts:

@@ -10,7 +10,7 @@ from random import Random
 from typing import ClassVar, TypeVar
 
 from mainspring.clock import Clock
-from mainspring.errors import StoreError, StoreUnavailable
+from mainspring.errors import MainspringError, StoreUnavailable
 
 log = logging.getLogger("mainspring")
 
@@ -107,7 +107,7 @@ class Loop:
         self._failures += 1
         pause = min(FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 10), LONGEST_BACKOFF_S)
         pause *= 0.5 + 0.5 * self._random.random()
-        expected = isinstance(error, StoreError)
+        expected = isinstance(error, MainspringError)
         log.warning("%s: %s; trying again in %.2f s", self.name, error, pause, exc_info=None if expected else error)
         return pause
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 from mainspring.clock import Clock
 from mainspring.core.model import Term
-from mainspring.errors import MainspringError
 from mainspring.lease import Lease
 from mainspring.services.cleaner import Cleaner
 from mainspring.services.elector import Elector
-from mainspring.services.loop import Loop, log
+from mainspring.services.loop import Loop, log, within
 from mainspring.services.planner import Planner
 from mainspring.services.reaper import Reaper
 from mainspring.services.relay import Relay
@@ -20,6 +20,9 @@ from mainspring.services.worker import Worker
 from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
+
+PARTING_S = 2.0
+"""How long one step of stopping may take where the store does not answer."""
 
 
 class Scheduler:
@@ -43,6 +46,7 @@ class Scheduler:
         self.relay = Relay(store, self.leads, sinks, clock, random)
         self.elector.on_elected.append(self.planner.wake)
         self.elector.on_elected.append(self.relay.wake)
+        self.planner.on_overtaken.append(self.elector.begin_anew)
 
     def term(self) -> Term | None:
         """The term of this node, if it leads."""
@@ -86,7 +90,8 @@ class Node:
         """From any thread: many changes before the loops look are one wake-up."""
         if not self._hinted:
             self._hinted = True
-            self._loop.call_soon_threadsafe(self._wake)
+            with suppress(RuntimeError):  # This node has ended, and the store did not know yet.
+                self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         self._hinted = False
@@ -98,31 +103,27 @@ class Node:
                 self.scheduler.elector.wake()
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Hand leadership over, drain the worker, tell what is left to tell, then end."""
-        for step in (self._stop_scheduling, lambda: self._drain(grace_s), self._tell_rest):
-            try:
-                await step()
-            except MainspringError as error:
-                log.warning("while stopping: %s", error)
+        """Hand leadership over, drain the worker, tell what is left to tell, then end: whatever the store does, within
+        the grace and a few seconds."""
+        if self.scheduler is not None:
+            self.scheduler.planner.stop()
+            await self._try(self.scheduler.elector.hand_over())
+        if self.worker is not None:
+            await self.worker.drain(grace_s)
+        if self.scheduler is not None:
+            await self._try(self.scheduler.relay.finish())
         self._unsubscribe()
         for loop in self.loops:
             loop.stop()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=2.0)
-        for task in self._tasks:
-            task.cancel()
+            await asyncio.wait(self._tasks, timeout=PARTING_S)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=PARTING_S)
 
-    async def _stop_scheduling(self) -> None:
-        if self.scheduler is not None:
-            self.scheduler.planner.stop()
-            self.scheduler.elector.stop()
-            await self.scheduler.elector.hand_over()
-
-    async def _drain(self, grace_s: float | None) -> None:
-        if self.worker is not None:
-            await self.worker.drain(grace_s)
-            await self.worker.register("stopped")
-
-    async def _tell_rest(self) -> None:
-        if self.scheduler is not None:
-            await self.scheduler.relay.finish()
+    async def _try(self, step: Awaitable[None]) -> None:
+        """What cannot be done in time is left to those who go on: leases and claims run out by themselves."""
+        try:
+            await within(self.loops[0].clock, PARTING_S, step)
+        except Exception as error:
+            log.warning("while stopping: %s", error)

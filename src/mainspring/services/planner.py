@@ -11,7 +11,7 @@ from random import Random
 
 from mainspring.clock import Clock
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import SECOND, Instant
+from mainspring.core.instants import SECOND, ZONE_DATA, Instant
 from mainspring.core.model import Job, Term
 from mainspring.core.planning import Plan, plan
 from mainspring.core.wheel import Wheel
@@ -56,6 +56,8 @@ class Planner(Loop):
         if term != self._began:
             # What others fired meanwhile is unknown to this wheel: read it anew, once per term.
             self._change, self._reload_at, self._began = _FROM_NOW_ON, 0, term
+        if self._change == _FROM_NOW_ON:
+            await self._store.adopt_zones(ZONE_DATA)
         await self._refresh()
         await self._fire_due(term)
         return self._next_look()
@@ -82,6 +84,7 @@ class Planner(Loop):
         due = await self._store.due_jobs(now + self._horizon, LOAD_LIMIT)
         self._wheel = Wheel(now, self._horizon)
         self._jobs.clear()
+        self._calendars.clear()
         for job in due:
             self._put(job)
         until = now + self._horizon if len(due) < LOAD_LIMIT else due[-1].next_fire_at or now
@@ -105,13 +108,11 @@ class Planner(Loop):
                 batch = due[start : start + BATCH]
                 await self._load_calendars(batch)
                 await self._fire([made for job in batch if (made := self._plan(job, now))], term)
-        except TermPassed as error:
-            self._reload_at = 0
-            log.warning("planner: %s", error)
-            for callback in self.on_overtaken:
-                callback()
-        except Exception:
+        except Exception as error:
             self._reload_at = 0  # What was written is unknown: let the store say.
+            if isinstance(error, TermPassed):
+                for callback in self.on_overtaken:
+                    callback()
             raise
 
     def _plan(self, job: Job, now: Instant) -> Plan | None:

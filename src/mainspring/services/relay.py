@@ -38,8 +38,9 @@ class Relay(Loop):
         return BUSY_S if told else IDLE_S
 
     async def finish(self) -> None:
-        """Tell everything that has happened so far, also where this node no longer leads: nobody else may be there to
-        do it."""
+        """Stop, and tell everything that has happened so far, also where this node no longer leads: nobody else may be
+        there to do it."""
+        await self.halt()
         while await self._pass(number=True) >= BATCH:
             pass
 

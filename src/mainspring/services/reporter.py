@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
@@ -45,48 +46,60 @@ class Reporter(Loop):
         self._on_room = on_room
         self._flush_s = settings.flush / SECOND
         self._flush_limit = settings.flush_limit
-        self._reports: list[Report] = []
         self.stale = 0
 
     async def turn(self) -> float:
-        await self._pass_on()
-        if not self._reports:
-            if 0 < len(self._crew.done) < min(len(self._held), self._flush_limit):
-                await self.clock.sleep(self._flush_s)
-            self._reports = _take(self._crew.done, self._flush_limit)
-        if self._reports:
-            await self._report()
-        if self._crew.done:
+        crew = self._crew
+        if 0 < len(crew.done) < min(len(self._held), self._flush_limit):
+            await self.clock.sleep(self._flush_s)
+        with _taken(crew.done, self._flush_limit) as reports:
+            await self._pass_on()  # First, so that whoever sees the end of a run sees all that it wrote.
+            if reports:
+                await self._report(reports)
+        await self._hand_back()
+        if crew.done or crew.lines or crew.returned:
             return 0.0
         return TALK_S if len(self._held) else IDLE_S
 
-    async def _report(self) -> None:
-        """What was not acknowledged stays, and is told again: the store knows a repeated report."""
-        verdicts = await self._store.report(self._reports)
-        for report, verdict in zip(self._reports, verdicts, strict=True):
+    async def _report(self, reports: Sequence[Report]) -> None:
+        """What was not acknowledged is told again: the store knows a repeated report."""
+        verdicts = await self._store.report(reports)
+        for report, verdict in zip(reports, verdicts, strict=True):
             if verdict == "stale":
                 self.stale += 1
                 log.warning("run %s: the result came after its claim had passed to another; refused", report.run_id)
-        self._held.remove([(report.run_id, report.token) for report in self._reports])
+        self._held.remove([(report.run_id, report.token) for report in reports])
         self._held.measure()
-        self._reports = []
         self._on_room()
 
     async def _pass_on(self) -> None:
-        lines, marks = _take(self._crew.lines, self._flush_limit), _take(self._crew.marks, self._flush_limit)
-        if not lines and not marks:
-            return
-        try:
-            await self._store.record(lines, marks)
-        except BaseException:
-            self._crew.lines.extendleft(reversed(lines))
-            raise
+        lines, marks = self._crew.lines, self._crew.marks
+        if lines or marks:
+            with _taken(lines, len(lines)) as some_lines, _taken(marks, len(marks)) as some_marks:
+                await self._store.record(some_lines, some_marks)
+
+    async def _hand_back(self) -> None:
+        returned = self._crew.returned
+        if returned:
+            with _taken(returned, len(returned)) as claims:
+                count = await self._store.hand_back(claims)
+            self._held.remove(claims)
+            self._on_room()
+            log.info("%d runs handed back", count)
 
     @property
     def idle(self) -> bool:
         """Whether everything has been told."""
-        return not (self._reports or self._crew.done or self._crew.lines or self._crew.marks)
+        crew = self._crew
+        return not (crew.done or crew.returned or crew.lines or crew.marks or self._turning.locked())
 
 
-def _take(queue: deque[T], limit: int) -> list[T]:
-    return [queue.popleft() for _ in range(min(len(queue), limit))]
+@contextmanager
+def _taken(queue: deque[T], limit: int) -> Iterator[list[T]]:
+    """The first of a queue; they come back if they could not be told."""
+    taken = [queue.popleft() for _ in range(min(len(queue), limit))]
+    try:
+        yield taken
+    except BaseException:
+        queue.extendleft(reversed(taken))
+        raise

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from random import Random
 from typing import Literal
 
@@ -13,18 +14,22 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
+from mainspring.core.leadership import MARGIN
 from mainspring.core.model import Worker as WorkerRow
+from mainspring.errors import MainspringError
 from mainspring.executor import AttemptContext, Executor, StopKind
 from mainspring.services.claimer import Claimer
 from mainspring.services.crew import Crew
 from mainspring.services.heart import Heart
 from mainspring.services.held import Held
-from mainspring.services.loop import Loop, log
+from mainspring.services.loop import Loop, log, within
 from mainspring.services.reporter import Reporter
 from mainspring.settings import Settings
 from mainspring.store import Store
 
 DRAIN_LOOK_S = 0.02
+PARTING_S = 3.0
+"""How long the end of work that did not finish within the grace, or a last word to the store, may take."""
 EXIT_UNSTOPPABLE = 70
 
 
@@ -55,9 +60,10 @@ class Worker:
         self._own_loop = asyncio.get_running_loop()
         self._on_unstoppable = on_unstoppable
         self._told = False
+        self._endings: set[asyncio.Task[None]] = set()
         self.held = Held(clock)
         self.crew = Crew(executor_of, row.concurrency, clock, store.now, self._tell_done)
-        self.claimer = Claimer(store, row, self.held, self._hand_over, settings, clock, random)
+        self.claimer = Claimer(store, row, self.held, self._hand_over, self._on_full, settings, clock, random)
         self.reporter = Reporter(store, self.crew, self.held, self.claimer.wake, settings, clock, random)
         self.heart = Heart(store, row, self.held, self._stop_run, settings, clock, random)
 
@@ -79,7 +85,21 @@ class Worker:
             self._crew_loop.call_soon_threadsafe(call, *args)
 
     def _hand_over(self, attempts: list[AttemptContext]) -> None:
-        self._on_crew(self.crew.begin, attempts)
+        for attempt in attempts:
+            run_id = attempt.claim.run_id
+            if (token := self.held.token_of(run_id)) is not None:
+                # It ran out while this process was held up, before the heart could notice.
+                self._stop_run(run_id, "fenced", "its claim ran out and was given anew")
+                self.held.remove([(run_id, token)])
+        if self.claimer.stopping:
+            self.crew.returned.extend((attempt.claim.run_id, attempt.claim.token) for attempt in attempts)
+        else:
+            self._on_crew(self.crew.begin, attempts)
+        self.reporter.wake()  # It looks for output more often while something runs.
+
+    def _on_full(self) -> None:
+        if len(self.held) > self.row.concurrency:
+            self._on_crew(self.crew.return_stuck)
 
     def _tell_done(self) -> None:
         """Called on the crew's loop; many ends before the reporter looks are told once."""
@@ -87,19 +107,30 @@ class Worker:
             self.reporter.wake()
         elif not self._told:
             self._told = True
-            self._own_loop.call_soon_threadsafe(self._hear_done)
+            with suppress(RuntimeError):  # The worker's loop has ended, and nobody is left to hear it.
+                self._own_loop.call_soon_threadsafe(self._hear_done)
 
     def _hear_done(self) -> None:
         self._told = False
         self.reporter.wake()
 
     def _stop_run(self, run_id: str, kind: StopKind, reason: str) -> None:
-        if kind == "fenced" and run_id in self.crew.unstoppable():
-            log.critical(
-                "run %s has lost its claim and runs in a thread that cannot be stopped: ending the process", run_id
-            )
-            self._on_unstoppable()
+        attempt = self.crew.under_way(run_id) if kind == "fenced" else None
+        if attempt is not None:
+            ending = self._own_loop.create_task(self._see_to_end(attempt))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
         self._on_crew(self.crew.stop, run_id, kind, reason)
+
+    async def _see_to_end(self, attempt: AttemptContext) -> None:
+        """Work that lost its claim may go on only until somebody else may have it. A function in a thread cannot be
+        stopped, nor one that blocks the loop or swallows its cancellation."""
+        if not attempt.unstoppable:
+            await self._clock.sleep(self._settings.claim_ttl / SECOND * MARGIN)
+            if self.crew.under_way(attempt.claim.run_id) is not attempt:
+                return
+        log.critical("run %s has lost its claim and cannot be stopped: ending the process", attempt.claim.run_id)
+        self._on_unstoppable()
 
     async def register(self, state: Literal["active", "draining", "stopped"] = "active") -> None:
         """Let the store know of this worker."""
@@ -108,35 +139,27 @@ class Worker:
 
     async def drain(self, grace_s: float | None = None) -> None:
         """Claim no more, give back what has not started, let the rest finish within the grace, give back what did
-        not."""
+        not. Takes no longer than the grace and a few seconds, whatever the store does."""
         self.claimer.stop()
-        await self.register("draining")
-        waiting = await self._ask_crew(self.crew.take_waiting)
-        await self._give_back(waiting)
-        grace_s = self._settings.drain_grace / SECOND if grace_s is None else grace_s
-        deadline = self._clock.monotonic() + grace_s
-        while len(self.held) and self._clock.monotonic() < deadline:
-            await self._clock.sleep(DRAIN_LOOK_S)
-        late = self.held.claims()
-        for run_id, _ in late:
+        await self._part(self.register("draining"))
+        self._on_crew(self.crew.return_waiting)
+        await self._until_free(self._settings.drain_grace / SECOND if grace_s is None else grace_s)
+        for run_id, _ in self.held.claims():
             self._on_crew(self.crew.stop, run_id, "handed_back", "")
-        if late:
+        await self._until_free(PARTING_S)
+        if late := self.held.claims():
+            log.warning("%d runs do not end and are handed back as they are", len(late))
+            await self._part(self._store.hand_back(late))
+        await self._part(self.register("stopped"))
+
+    async def _until_free(self, seconds: float) -> None:
+        deadline = self._clock.monotonic() + seconds
+        while (len(self.held) or not self.reporter.idle) and self._clock.monotonic() < deadline:
             await self._clock.sleep(DRAIN_LOOK_S)
-            await self._give_back(late)
-        while not self.reporter.idle:
-            await self.reporter.turn()
 
-    async def _give_back(self, claims: list[tuple[str, int]]) -> None:
-        if claims:
-            count = await self._store.hand_back(claims)
-            self.held.remove(claims)
-            log.info("%d runs handed back", count)
-
-    async def _ask_crew(self, question: Callable[[], list[tuple[str, int]]]) -> list[tuple[str, int]]:
-        if self._crew_loop is self._own_loop:
-            return question()
-
-        async def ask() -> list[tuple[str, int]]:
-            return question()
-
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(), self._crew_loop))
+    async def _part(self, word: Awaitable[object]) -> None:
+        """Say a last word to the store, if it can be reached."""
+        try:
+            await within(self._clock, PARTING_S, word)
+        except MainspringError as error:
+            log.warning("worker %s, while stopping: %s", self.row.id, error)

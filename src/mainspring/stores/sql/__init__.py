@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
+_HERE = Path(__file__).parent
 _HEADING = re.compile(r"^-- (\w+): \S.*$", re.MULTILINE)
 
 
@@ -26,7 +27,7 @@ class Migration(NamedTuple):
 @cache
 def load_queries(dialect: str, topic: str) -> dict[str, str]:
     """The queries of one file by name."""
-    text = (files(__name__) / dialect / "queries" / f"{topic}.sql").read_text("utf-8")
+    text = (_HERE / dialect / "queries" / f"{topic}.sql").read_text("utf-8")
     pieces = _HEADING.split(text)[1:]
     queries = {name: body.strip().removesuffix(";") for name, body in zip(pieces[::2], pieces[1::2], strict=True)}
     if len(queries) * 2 != len(pieces):
@@ -38,7 +39,7 @@ def load_queries(dialect: str, topic: str) -> dict[str, str]:
 def load_migrations(dialect: str) -> tuple[Migration, ...]:
     """All migrations in order; their numbers run from 1 without a gap."""
     found = []
-    for file in sorted((files(__name__) / dialect / "migrations").iterdir(), key=lambda file: file.name):
+    for file in sorted((_HERE / dialect / "migrations").iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".sql"):
             continue
         script = file.read_text("utf-8")

@@ -246,13 +246,31 @@ def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
     check_calendar(calendar, calendars)
     if calendars.get(calendar.name) == calendar:
         return
-    calendars[calendar.name] = calendar
     tx.execute(_Q["save_calendar"], (namespace, calendar.name, to_json(calendar), tx.now))
+    # All that obey any calendar, since calendars refer to each other; planners read calendars when jobs change.
     ids = [row[0] for row in tx.execute(_Q["with_calendars"], (namespace,))]
-    if ids:
-        # All that obey any calendar, since calendars refer to each other; planners read calendars when jobs change.
-        jobs = [reconsider(job, tx.now, calendars) for job in read_jobs(tx.execute(_Q["by_id"], (to_json(ids),)))]
-        change = _next_change(tx)
-        tx.executemany(_Q["revise"], [job_values(job, change) for job in jobs])
-        tx.events += [job_event("job.updated", job, tx, f"calendar {calendar.name} was saved") for job in jobs]
-        tx.changed = True
+    _reconsider(tx, ids, f"calendar {calendar.name} was saved")
+
+
+def adopt_zones(tx: Transaction, version: str) -> int:
+    """See `store.PlanStore.adopt_zones`."""
+    known = tx.execute(_Q["zones"]).fetchone()
+    if known == (version,):
+        return 0
+    tx.execute(_Q["save_zones"], (version,))
+    ids = [row[0] for row in tx.execute(_Q["in_zones"])] if known else []
+    return _reconsider(tx, ids, f"zone data {version} came in")
+
+
+def _reconsider(tx: Transaction, ids: Sequence[str], reason: str) -> int:
+    """Compute the next fire times of these jobs anew; how many jobs these are."""
+    if not ids:
+        return 0
+    jobs = read_jobs(tx.execute(_Q["by_id"], (to_json(ids),)))
+    calendars = {namespace: load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
+    jobs = [reconsider(job, tx.now, calendars[job.namespace]) for job in jobs]
+    change = _next_change(tx)
+    tx.executemany(_Q["revise"], [job_values(job, change) for job in jobs])
+    tx.events += [job_event("job.updated", job, tx, reason) for job in jobs]
+    tx.changed = True
+    return len(jobs)

@@ -20,6 +20,7 @@ from mainspring.stores.sqlite.database import Database, Transaction
 from mainspring.stores.sqlite.endings import Ended, follow
 from mainspring.stores.sqlite.firing import Recorder, earlier, free_instant
 from mainspring.stores.sqlite.job_rows import read_jobs, to_json
+from mainspring.stores.sqlite.jobs import adopt_zones
 
 _Q = load_queries("sqlite", "firings")
 _JOBS = load_queries("sqlite", "jobs")
@@ -39,6 +40,9 @@ class Plans:
             return newest, read_jobs(tx.execute(_JOBS["changed"], (since,))) if newest > since else []
 
         return await self._db.read(work)
+
+    async def adopt_zones(self, version: str) -> int:
+        return await self._db.write(lambda tx: adopt_zones(tx, version))
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
         return await self._db.write(lambda tx: _fire(tx, plans, term))

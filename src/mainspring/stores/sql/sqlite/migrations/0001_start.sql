@@ -261,6 +261,12 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_unnumbered ON outbox (seq) WHERE position IS NULL;
 CREATE INDEX outbox_by_position ON outbox (position) WHERE position IS NOT NULL;
 
+-- What the store remembers of whoever used it last, e.g. the version of the zone data.
+CREATE TABLE facts (
+  name  TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE counters (
   name  TEXT PRIMARY KEY,
   value INTEGER NOT NULL

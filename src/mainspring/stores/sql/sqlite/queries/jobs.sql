@@ -87,3 +87,12 @@ ON CONFLICT (namespace, name) DO UPDATE SET definition = excluded.definition, up
 
 -- with_calendars: the jobs of a namespace that obey calendars
 SELECT id FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;
+
+-- zones: the zone data that fire times were computed with
+SELECT value FROM facts WHERE name = 'zones';
+
+-- save_zones: note the zone data
+INSERT INTO facts (name, value) VALUES ('zones', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- in_zones: the cron jobs that follow a zone with changes
+SELECT id FROM jobs WHERE json_extract("trigger", '$.kind') = 'cron' AND coalesce(json_extract("trigger", '$.tz'), 'UTC') <> 'UTC';

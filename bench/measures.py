@@ -1,0 +1,211 @@
+"""The measures that all contestants take part in: in rounds, taking turns, so that a slow minute hits everybody."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.figures import Row, Series, at, rate, share_of, show
+from bench.running import APS_MEMORY, APS_SQLITE, HUEY, MAINSPRING, RIVALS, Contestant, Failed, run_afresh
+from bench.script import Answer, Params
+
+JOBS = 1_000
+PER_SECOND = 100
+OURS = MAINSPRING.label
+MEMORY = APS_MEMORY.label
+SHARES = (0.5, 0.99)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything; enough for figures that mean something, or only for a quick look."""
+
+    rounds: int = 3
+    submit_rounds: int = 5
+    submit_s: float = 2.0
+    batches: int = 10
+    count: int = 20_000
+    slow_count: int = 2_000
+    """For those that take a commit per run: their rate does not depend on how many there are."""
+    latency_s: float = 5.0
+    period_s: int = 5
+    boundaries: int = 4
+    idle_jobs: int = 1_000_000
+    idle_s: float = 60.0
+    starts: int = 7
+    ups: int = 3
+
+
+QUICK = Size(
+    rounds=1, submit_rounds=1, submit_s=1.0, batches=3, count=10_000, slow_count=500, latency_s=2.0, period_s=3,
+    boundaries=1, idle_jobs=100_000, idle_s=15.0, starts=3, ups=1,
+)  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """One program in a measure, under the key by which its answers are found."""
+
+    key: str
+    contestant: Contestant
+    measure: str
+    params: Params
+
+
+def _take_turns(parent: Path, rounds: int, entries: Sequence[Entry], limit_s: int = 120) -> dict[str, Series]:
+    series = {entry.key: Series() for entry in entries}
+    for number in range(rounds):
+        for entry in entries:
+            own = series[entry.key]
+            if own.trouble:
+                continue
+            print(f"  {entry.measure} {number + 1}/{rounds}: {entry.key}", file=sys.stderr)
+            try:
+                own.answers.append(run_afresh(entry.contestant, entry.measure, parent, limit_s, entry.params))
+            except Failed as failure:
+                own.trouble = str(failure)
+    return series
+
+
+def _everybody(measure: str, params: Params, slow: Params | None = None) -> list[Entry]:
+    """Mainspring and its rivals; those that commit each run by itself may be given less to do."""
+    return [
+        Entry(each.label, each, measure, slow if slow and each in (HUEY, APS_SQLITE) else params)
+        for each in (MAINSPRING, *RIVALS)
+    ]
+
+
+def _cells(series: dict[str, Series], value: Callable[[Answer], float], unit: str) -> dict[str, str]:
+    return {
+        key: f"void: {own.trouble.removeprefix('void: ')}" if own.trouble else show(own.figure(value), unit)
+        for key, own in series.items()
+    }
+
+
+def _figures(series: dict[str, Series], value: Callable[[Answer], float]) -> dict[str, float | None]:
+    return {key: own.figure(value) for key, own in series.items()}
+
+
+def _own_row(name: str, series: Series, unit: str = "/s") -> Row:
+    """For information: a variant of ours that nobody is compared with."""
+    return Row(name, _cells({OURS: series}, rate, unit), figures=_figures({OURS: series}, rate))
+
+
+def _of_bare(answer: Answer) -> float:
+    """Ours as a share of the bare insert, slice by slice."""
+    shares = [own / bare for own, bare in zip(answer["rates"], answer["bare"], strict=True)]
+    return float(statistics.median(shares))
+
+
+def measure_submit(parent: Path, size: Size) -> list[Row]:
+    """Submissions a second: one after another, a hundred callers at a time, without a sync."""
+    params: Params = {"seconds": size.submit_s}
+    relaxed = Entry("relaxed", MAINSPRING, "submit", params | {"durable": False})
+    together = Entry("together", MAINSPRING, "submit_together", params)
+    series = _take_turns(parent, size.submit_rounds, [*_everybody("submit", params), relaxed, together])
+    extra = {key: series.pop(key) for key in ("relaxed", "together")}
+    share = series[OURS].figure(_of_bare)
+    bare = Series([{"rates": answer["bare"]} for answer in series[OURS].answers], series[OURS].trouble)
+    return [
+        _own_row("bare SQLite: insert and commit, synced", bare),
+        Row(
+            "submissions, one after another",
+            _cells(series, rate, "/s"),
+            "" if share is None else f"{share:.2f} × bare SQLite",
+            "≥ 0.70 × bare SQLite",
+            share is not None and share >= 0.7,
+            _figures(series, rate) | {"share of bare": share},
+        ),
+        _own_row("submissions, 100 callers at a time", extra["together"]),
+        _own_row("submissions, one after another, durable=false", extra["relaxed"]),
+    ]
+
+
+def measure_bulk(parent: Path, size: Size) -> list[Row]:
+    """Submissions a second in bulk; the peers have no bulk."""
+    entries = [Entry(OURS, MAINSPRING, "bulk", {"batches": size.batches})]
+    series = _take_turns(parent, size.rounds, entries)
+    row = _own_row("submissions, in bulk of 10,000", series[OURS])
+    figure = row.figures[OURS]
+    row.target, row.met = "≥ 100,000/s", figure is not None and figure >= 100_000
+    return [row]
+
+
+def measure_drain(parent: Path, size: Size) -> list[Row]:
+    """How fast a backlog of no-op tasks is worked off, and how fast work flows through."""
+    params: Params = {"count": size.count, "style": "async"}
+    slow: Params = {"count": size.slow_count}
+    variants = [
+        Entry("sync", MAINSPRING, "drain", params | {"style": "sync"}),
+        Entry("relaxed", MAINSPRING, "drain", params | {"durable": False}),
+    ]
+    series = _take_turns(parent, size.rounds, [*_everybody("drain", params, slow), *variants])
+    extra = {key: series.pop(key) for key in ("sync", "relaxed")}
+    figures = _figures(series, rate)
+    own = figures[OURS]
+    return [
+        Row("drain of a backlog, async no-op", _cells(series, rate, "/s"),
+            share_of(own, figures[MEMORY], MEMORY), "≥ 15,000/s", own is not None and own >= 15_000, figures),
+        _own_row("drain of a backlog, sync no-op (threads)", extra["sync"]),
+        _own_row("drain of a backlog, async, durable=false", extra["relaxed"]),
+        *_measure_flow(parent, size),
+    ]  # fmt: skip
+
+
+def _measure_flow(parent: Path, size: Size) -> list[Row]:
+    entries = _everybody("flow", {"count": size.count}, {"count": size.slow_count})
+    series = _take_turns(parent, size.rounds, entries)
+    figures = _figures(series, rate)
+    own, other = figures[OURS], figures[MEMORY]
+    met = own is not None and other is not None and own >= 1.5 * other
+    return [
+        Row("submitted to a running worker, to the last end", _cells(series, rate, "/s"),
+            share_of(own, other, MEMORY), f"≥ 1.5 × {MEMORY}", met, figures)
+    ]  # fmt: skip
+
+
+def _percentiles(series: dict[str, Series]) -> dict[str, str]:
+    """The median and the 99th percentile; and how many ran, where not all did."""
+    cells = {}
+    for key, own in series.items():
+        if own.trouble:
+            cells[key] = f"void: {own.trouble.removeprefix('void: ')}"
+            continue
+        ran = sum(len(answer["samples_ms"]) for answer in own.answers)
+        expected = sum(answer["expected"] for answer in own.answers)
+        lost = "" if ran == expected else f" ({ran:,} of {expected:,})"
+        cells[key] = f"{show(own.figure(at(0.5)))} / {show(own.figure(at(0.99)), 'ms')}{lost}"
+    return cells
+
+
+def _timing_row(name: str, series: dict[str, Series], limits_ms: dict[float, float]) -> Row:
+    """Percentiles of everybody, and whether ours stay under their limits."""
+    figures = {f"{key} p{share * 100:.0f}": own.figure(at(share)) for key, own in series.items() for share in SHARES}
+    row = Row(name, _percentiles(series), figures=figures)
+    if limits_ms:
+        reached = {share: series[OURS].figure(at(share)) for share in limits_ms}
+        row.target = ", ".join(f"p{share * 100:.0f} < {limit:g} ms" for share, limit in limits_ms.items())
+        row.met = all(value is not None and value < limits_ms[share] for share, value in reached.items())
+    return row
+
+
+def measure_latency(parent: Path, size: Size) -> list[Row]:
+    """From the call to the first line of the function, at a hundred submissions a second."""
+    params: Params = {"seconds": size.latency_s, "per_second": PER_SECOND}
+    across = Entry("across", MAINSPRING, "latency_across", params)
+    series = _take_turns(parent, size.rounds, [*_everybody("latency", params), across])
+    other = series.pop("across")
+    return [
+        _timing_row("latency at 100/s, p50 / p99", series, {0.5: 1.0, 0.99: 3.0}),
+        _timing_row("latency, submitted by another process", {OURS: other}, {}),
+    ]
+
+
+def measure_lateness(parent: Path, size: Size) -> list[Row]:
+    """From the fire instant to the first line of the function, with a thousand jobs due at once."""
+    params: Params = {"jobs": JOBS, "period_s": size.period_s, "boundaries": size.boundaries}
+    series = _take_turns(parent, 1, _everybody("lateness", params))
+    return [_timing_row("lateness, 1,000 jobs due on one second, p50 / p99", series, {0.99: 100.0})]
