@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from bench.measures import (
     Size,
     measure_bulk,
     measure_drain,
+    measure_flow,
     measure_latency,
     measure_lateness,
     measure_submit,
@@ -33,6 +35,7 @@ MEASURES: Mapping[str, Measure] = {
     "submit": measure_submit,
     "bulk": measure_bulk,
     "drain": measure_drain,
+    "flow": measure_flow,
     "latency": measure_latency,
     "lateness": measure_lateness,
     "idle": lambda folder, size: measure_idle(folder, size.idle_jobs, size.idle_s),
@@ -66,9 +69,12 @@ def _measure(name: str, folder: Path, size: Size) -> list[Row]:
 def main() -> int:
     """Everything that was asked for; 1 if one of our own figures is void, since then nothing is known."""
     arguments = _arguments()
+    # Ended from outside, it still cleans up after itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     size = QUICK if arguments.quick else Size()
     install()
-    known = facts(arguments.folder.parent if not arguments.folder.exists() else arguments.folder)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    known = facts(arguments.folder)
     rows = [row for name in arguments.only or MEASURES for row in _measure(name, arguments.folder, size)]
     print_table(rows, known)
     RESULTS.mkdir(parents=True, exist_ok=True)

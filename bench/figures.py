@@ -17,11 +17,14 @@ class Series:
     answers: list[Answer] = field(default_factory=list)
     trouble: str = ""
 
+    def rounds(self, value: Callable[[Answer], float]) -> list[float]:
+        """The figure of each round; none if one of them went wrong."""
+        return [] if self.trouble else [value(answer) for answer in self.answers]
+
     def figure(self, value: Callable[[Answer], float]) -> float | None:
         """The median of the rounds."""
-        if self.trouble or not self.answers:
-            return None
-        return statistics.median(map(value, self.answers))
+        rounds = self.rounds(value)
+        return statistics.median(rounds) if rounds else None
 
 
 @dataclass
@@ -33,7 +36,8 @@ class Row:
     ratio: str = ""
     target: str = ""
     met: bool | None = None
-    figures: dict[str, float | None] = field(default_factory=dict)
+    rounds: dict[str, list[float]] = field(default_factory=dict)
+    """What each round gave, for those who want to see the noise."""
 
 
 def percentile(samples: Sequence[float], share: float) -> float:

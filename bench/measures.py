@@ -64,7 +64,10 @@ def _take_turns(parent: Path, rounds: int, entries: Sequence[Entry], limit_s: in
                 continue
             print(f"  {entry.measure} {number + 1}/{rounds}: {entry.key}", file=sys.stderr)
             try:
-                own.answers.append(run_afresh(entry.contestant, entry.measure, parent, limit_s, entry.params))
+                answer = run_afresh(entry.contestant, entry.measure, parent, limit_s, entry.params)
+                if answer.get("samples_ms") == []:
+                    raise Failed("nothing ran in time")
+                own.answers.append(answer)
             except Failed as failure:
                 own.trouble = str(failure)
     return series
@@ -85,13 +88,19 @@ def _cells(series: dict[str, Series], value: Callable[[Answer], float], unit: st
     }
 
 
-def _figures(series: dict[str, Series], value: Callable[[Answer], float]) -> dict[str, float | None]:
-    return {key: own.figure(value) for key, own in series.items()}
+def _rounds(series: dict[str, Series], value: Callable[[Answer], float]) -> dict[str, list[float]]:
+    return {key: own.rounds(value) for key, own in series.items()}
 
 
-def _own_row(name: str, series: Series, unit: str = "/s") -> Row:
-    """For information: a variant of ours that nobody is compared with."""
-    return Row(name, _cells({OURS: series}, rate, unit), figures=_figures({OURS: series}, rate))
+def _rate_row(name: str, series: dict[str, Series]) -> Row:
+    return Row(name, _cells(series, rate, "/s"), rounds=_rounds(series, rate))
+
+
+def _judge(row: Row, value: float | None, target: str, least: float | None) -> Row:
+    """Whether a figure has reached what it was to reach."""
+    row.target = target
+    row.met = value is not None and least is not None and value >= least
+    return row
 
 
 def _of_bare(answer: Answer) -> float:
@@ -107,64 +116,55 @@ def measure_submit(parent: Path, size: Size) -> list[Row]:
     together = Entry("together", MAINSPRING, "submit_together", params)
     series = _take_turns(parent, size.submit_rounds, [*_everybody("submit", params), relaxed, together])
     extra = {key: series.pop(key) for key in ("relaxed", "together")}
-    share = series[OURS].figure(_of_bare)
-    bare = Series([{"rates": answer["bare"]} for answer in series[OURS].answers], series[OURS].trouble)
+    own = series[OURS]
+    bare = Series([{"rates": answer["bare"]} for answer in own.answers], own.trouble)
+    single = _rate_row("submissions, one after another", series)
+    share = own.figure(_of_bare)
+    single.ratio = "" if share is None else f"{share:.2f} × bare SQLite"
+    single.rounds["share of bare SQLite"] = own.rounds(_of_bare)
     return [
-        _own_row("bare SQLite: insert and commit, synced", bare),
-        Row(
-            "submissions, one after another",
-            _cells(series, rate, "/s"),
-            "" if share is None else f"{share:.2f} × bare SQLite",
-            "≥ 0.70 × bare SQLite",
-            share is not None and share >= 0.7,
-            _figures(series, rate) | {"share of bare": share},
-        ),
-        _own_row("submissions, 100 callers at a time", extra["together"]),
-        _own_row("submissions, one after another, durable=false", extra["relaxed"]),
+        _rate_row("bare SQLite: insert and commit, synced", {OURS: bare}),
+        _judge(single, share, "≥ 0.70 × bare SQLite", 0.7),
+        _rate_row("submissions, 100 callers at a time", {OURS: extra["together"]}),
+        _rate_row("submissions, one after another, durable=false", {OURS: extra["relaxed"]}),
     ]
 
 
 def measure_bulk(parent: Path, size: Size) -> list[Row]:
     """Submissions a second in bulk; the peers have no bulk."""
-    entries = [Entry(OURS, MAINSPRING, "bulk", {"batches": size.batches})]
-    series = _take_turns(parent, size.rounds, entries)
-    row = _own_row("submissions, in bulk of 10,000", series[OURS])
-    figure = row.figures[OURS]
-    row.target, row.met = "≥ 100,000/s", figure is not None and figure >= 100_000
-    return [row]
+    series = _take_turns(parent, size.rounds, [Entry(OURS, MAINSPRING, "bulk", {"batches": size.batches})])
+    row = _rate_row("submissions, in bulk of 10,000", series)
+    return [_judge(row, series[OURS].figure(rate), "≥ 100,000/s", 100_000)]
 
 
 def measure_drain(parent: Path, size: Size) -> list[Row]:
-    """How fast a backlog of no-op tasks is worked off, and how fast work flows through."""
+    """How fast a backlog of no-op tasks is worked off."""
     params: Params = {"count": size.count, "style": "async"}
-    slow: Params = {"count": size.slow_count}
     variants = [
         Entry("sync", MAINSPRING, "drain", params | {"style": "sync"}),
         Entry("relaxed", MAINSPRING, "drain", params | {"durable": False}),
     ]
-    series = _take_turns(parent, size.rounds, [*_everybody("drain", params, slow), *variants])
+    everybody = _everybody("drain", params, {"count": size.slow_count})
+    series = _take_turns(parent, size.rounds, [*everybody, *variants])
     extra = {key: series.pop(key) for key in ("sync", "relaxed")}
-    figures = _figures(series, rate)
-    own = figures[OURS]
+    own = series[OURS].figure(rate)
+    backlog = _rate_row("drain of a backlog, async no-op", series)
+    backlog.ratio = share_of(own, series[MEMORY].figure(rate), MEMORY)
     return [
-        Row("drain of a backlog, async no-op", _cells(series, rate, "/s"),
-            share_of(own, figures[MEMORY], MEMORY), "≥ 15,000/s", own is not None and own >= 15_000, figures),
-        _own_row("drain of a backlog, sync no-op (threads)", extra["sync"]),
-        _own_row("drain of a backlog, async, durable=false", extra["relaxed"]),
-        *_measure_flow(parent, size),
-    ]  # fmt: skip
+        _judge(backlog, own, "≥ 15,000/s", 15_000),
+        _rate_row("drain of a backlog, sync no-op (threads)", {OURS: extra["sync"]}),
+        _rate_row("drain of a backlog, async no-op, durable=false", {OURS: extra["relaxed"]}),
+    ]
 
 
-def _measure_flow(parent: Path, size: Size) -> list[Row]:
+def measure_flow(parent: Path, size: Size) -> list[Row]:
+    """How fast no-op tasks go through a worker that runs all along, from the first submission to the last end."""
     entries = _everybody("flow", {"count": size.count}, {"count": size.slow_count})
     series = _take_turns(parent, size.rounds, entries)
-    figures = _figures(series, rate)
-    own, other = figures[OURS], figures[MEMORY]
-    met = own is not None and other is not None and own >= 1.5 * other
-    return [
-        Row("submitted to a running worker, to the last end", _cells(series, rate, "/s"),
-            share_of(own, other, MEMORY), f"≥ 1.5 × {MEMORY}", met, figures)
-    ]  # fmt: skip
+    own, other = series[OURS].figure(rate), series[MEMORY].figure(rate)
+    row = _rate_row("submitted to a running worker, until the last end", series)
+    row.ratio = share_of(own, other, MEMORY)
+    return [_judge(row, own, f"≥ 1.5 × {MEMORY}", None if other is None else 1.5 * other)]
 
 
 def _percentiles(series: dict[str, Series]) -> dict[str, str]:
@@ -183,8 +183,8 @@ def _percentiles(series: dict[str, Series]) -> dict[str, str]:
 
 def _timing_row(name: str, series: dict[str, Series], limits_ms: dict[float, float]) -> Row:
     """Percentiles of everybody, and whether ours stay under their limits."""
-    figures = {f"{key} p{share * 100:.0f}": own.figure(at(share)) for key, own in series.items() for share in SHARES}
-    row = Row(name, _percentiles(series), figures=figures)
+    rounds = {f"{key} p{share * 100:.0f}": own.rounds(at(share)) for key, own in series.items() for share in SHARES}
+    row = Row(name, _percentiles(series), rounds=rounds)
     if limits_ms:
         reached = {share: series[OURS].figure(at(share)) for share in limits_ms}
         row.target = ", ".join(f"p{share * 100:.0f} < {limit:g} ms" for share, limit in limits_ms.items())

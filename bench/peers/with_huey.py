@@ -49,6 +49,14 @@ def _consuming(huey: SqliteHuey, workers: int = 1) -> Iterator[None]:
         consumer.stop(graceful=True)
 
 
+@contextmanager
+def _filling(huey: SqliteHuey) -> Iterator[None]:
+    """What is stored before the measure begins need not be synced: it has no bulk insert, and would take minutes."""
+    huey.storage.conn.execute("PRAGMA synchronous = OFF")
+    yield
+    huey.storage.conn.execute("PRAGMA synchronous = FULL")
+
+
 def _noop(huey: SqliteHuey, ran: list[None]) -> Callable[[], object]:
     @huey.task()
     def noop() -> None:
@@ -121,22 +129,20 @@ def lateness(params: Params) -> Answer:
     def tick(due_at: float) -> None:
         samples.append((time.time() - due_at) * 1000)
 
-    def schedule(due_at: float) -> None:
-        for _ in range(jobs):
-            tick.schedule(args=(due_at,), eta=datetime.fromtimestamp(due_at))
-
+    first = first_boundary(period, jobs * boundaries / 2000 + 1)
+    instants = [first + boundary * period for boundary in range(boundaries)]
+    with _filling(huey):
+        for due_at in instants:
+            for _ in range(jobs):
+                tick.schedule(args=(due_at,), eta=datetime.fromtimestamp(due_at))
     with _consuming(huey, workers=4):
-        # Far enough ahead that all of them are stored before the first is due.
-        due_at = first_boundary(period, jobs * boundaries / 1000 + 1)
-        for boundary in range(boundaries):
-            schedule(due_at + boundary * period)
-        time.sleep(max(due_at + (boundaries - 1) * period - time.time(), 0))
+        time.sleep(max(instants[-1] - time.time(), 0))
         wait(lambda: len(samples) >= jobs * boundaries, PATIENCE_S)
     return {"samples_ms": samples, "expected": jobs * boundaries}
 
 
 def idle(params: Params) -> Answer:
-    """Many tasks scheduled for tomorrow, at its own default pace of looking; it has no bulk insert."""
+    """Many tasks scheduled for tomorrow, at its own default pace of looking."""
     huey = _new(params)
 
     @huey.task()
@@ -144,10 +150,9 @@ def idle(params: Params) -> Answer:
         raise SystemExit("void: an idle task ran")
 
     tomorrow = datetime.now() + timedelta(days=1)
-    huey.storage.conn.execute("PRAGMA synchronous = OFF")  # only to fill it in a bearable time
-    for _ in range(params["jobs"]):
-        tick.schedule(eta=tomorrow)
-    huey.storage.conn.execute("PRAGMA synchronous = FULL")
+    with _filling(huey):
+        for _ in range(params["jobs"]):
+            tick.schedule(eta=tomorrow)
     consumer = Consumer(huey, workers=1)
     consumer.start()
     stay_until_told()

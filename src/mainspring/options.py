@@ -136,6 +136,9 @@ def read_policy(values: Values) -> JobPolicy:
     policy = JobPolicy(**_of(JobPolicy, values))
     if policy.start_at is not None and policy.end_at is not None and policy.end_at <= policy.start_at:
         raise InvalidInput("end_at", policy.end_at, "is not after start_at", "choose a later end")
+    if policy.overlap == "queue" and policy.completions > 1:
+        # A place in a line is one run's; a firing of several would let the next one in when its first run ends.
+        raise InvalidInput("overlap", "queue", "does not go with completions", 'choose "forbid", or completions=1')
     return policy
 
 

@@ -154,8 +154,8 @@ class PlanStore(Protocol):
         """Jobs edited, paused or resumed after change number `since`, and the newest change number."""
 
     async def adopt_zones(self, version: str) -> int:
-        """Note which zone data fire times are computed with; where it is other data than before, recompute those of cron
-        jobs that are not yet due. How many jobs were recomputed."""
+        """Note which zone data fire times are computed with; where it is other data than before, recompute those of
+        cron jobs that are not yet due. How many jobs were recomputed."""
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
         """Apply plans: move each job's next fire time, record its firings, insert their runs. A plan whose job moved
@@ -212,9 +212,9 @@ class WorkStore(Protocol):
         """Those seen lately."""
 
     async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
-        """Take due runs of the worker's queues, regions and tasks, best first. Each claim raises the run's token, and
-        no other worker has it until `claimed_until`. A run whose gate is full becomes blocked instead. A run that was
-        lost before is given alone."""
+        """Take due runs of the worker's namespace, queues, regions and tasks, best first. Each claim raises the run's
+        token, and no other worker has it until `claimed_until`. A run whose gate is full becomes blocked instead. A
+        run that was lost before is given alone."""
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """When the earliest pending run that this worker may take is due."""
@@ -260,7 +260,8 @@ class LeaseStore(Protocol):
         """Free it, if it is still ours."""
 
     async def begin_term(self, name: str, owner: str) -> Term:
-        """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that term."""
+        """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that term.
+        """
 
 
 class EventStore(Protocol):

@@ -117,15 +117,6 @@ class OverlapSuite:
             await store.report([failure(claim) for claim in claims])
         assert served == fired
 
-    async def test_queue_lets_the_indices_of_one_instant_run_together(self, store: Store, clock: ManualClock) -> None:
-        job = await hourly(store, clock, "queue", completions=2)
-        first = {row.run_id for row in await next_hour(store, clock, job)}
-        second = {row.run_id for row in await next_hour(store, clock, job)}
-        claims = await take(store)
-        assert {claim.run_id for claim in claims} == first
-        await store.report([success(claim) for claim in claims])
-        assert {claim.run_id for claim in await take(store)} == second
-
     async def test_replace_cancels_what_has_not_started(self, store: Store, clock: ManualClock) -> None:
         job = await hourly(store, clock, "replace")
         (first,) = await next_hour(store, clock, job)

@@ -159,10 +159,12 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
             a_run(clock, queue="films", region="us", task="decode"),
             a_run(clock, queue="films", region="eu", task="encode"),
         ]
-        await submit(store, *others, ours)
+        foreign = a_run(clock, namespace="tenant-b", queue="films", region="eu", task="decode")
+        await store.submit([foreign, *others, ours])
         worker = a_worker(queues=("films", "images"), regions=("eu",), tasks=("decode", "mix"))
         assert ids(await take(store, worker)) == [ours.id]
         assert await states(store, *others) == ["pending"] * 3
+        assert (await store.get_run("tenant-b", foreign.id)).state == "pending"
 
     async def test_runs_for_others_do_not_hide_ours(self, store: Store, clock: ManualClock) -> None:
         await store.submit([a_run(clock, task="decode", priority=1) for _ in range(300)])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Edge, FiringOutcome
@@ -11,26 +12,26 @@ from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED, State
 from mainspring.core.triggers import OnFailure, When
 
 
-class OneLess(NamedTuple):
+class OneLess(msgspec.Struct, frozen=True):
     """The dependency is met; the others still count."""
 
 
-class Free(NamedTuple):
+class Free(msgspec.Struct, frozen=True):
     """Nothing else needs to be waited for."""
 
 
-class End(NamedTuple):
+class End(msgspec.Struct, frozen=True):
     """The waiting run or firing ends here."""
 
     state: State
     reason: str
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct, frozen=True):
     """Not yet."""
 
 
-class Fire(NamedTuple):
+class Fire(msgspec.Struct, frozen=True):
     """Every upstream has something new."""
 
 

@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import time
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -52,17 +51,17 @@ class Plan(msgspec.Struct, frozen=True):
     kind: FiringKind = "scheduled"
 
 
-class Admit(NamedTuple):
+class Admit(msgspec.Struct, frozen=True):
     """The firing may have its runs."""
 
 
-class Refuse(NamedTuple):
+class Refuse(msgspec.Struct, frozen=True):
     """The firing has no run."""
 
     reason: str
 
 
-class Replace(NamedTuple):
+class Replace(msgspec.Struct, frozen=True):
     """The firing may have its runs once these have been cancelled and have ended."""
 
     run_ids: tuple[str, ...]
@@ -309,8 +308,7 @@ def encode_options(job: Job) -> str:
 def _lines_of(job: Job, region: str) -> tuple[Gate, ...]:
     lines = [Gate(f"key:{job.key}", 1)] if job.key else []
     if job.policy.overlap == "queue":
-        # All indices of one firing may run together; the next firing waits for them.
-        lines.append(Gate(f"job:{job.id}:{region}", job.policy.completions))
+        lines.append(Gate(f"job:{job.id}:{region}", 1))
     return tuple(lines)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -44,15 +45,14 @@ class Threads:
         self._started = 0
 
     async def run(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-        """Run the function in a thread. Cancelled, it lets the attempt go at once, but the thread goes on to its end."""
+        """Run the function in a thread. Cancelled, it lets the attempt go at once, but the thread runs to its end."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 
         def work() -> None:
             outcome = call(task, attempt.claim.args, _context(attempt))
             attempt.unstoppable = False
-            # The loop is closed only when the process is about to end, and then nobody waits for the outcome.
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # The loop has ended, and nobody waits for the outcome.
                 loop.call_soon_threadsafe(_resolve, future, outcome)
 
         attempt.unstoppable = True

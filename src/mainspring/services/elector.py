@@ -64,6 +64,10 @@ class Elector(Loop):
             await self._lead(trusted_until(sent_at, self._ttl))
         return self._renew_s
 
+    def _back_off(self, error: Exception) -> float:
+        """No longer than when all is well: a leader has little time to renew, and a cluster without one none to lose."""
+        return min(super()._back_off(error), self._renew_s)
+
     async def _lead(self, until: float) -> None:
         if self._term is None:
             if self.clock.monotonic() >= until:

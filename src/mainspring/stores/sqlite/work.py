@@ -52,7 +52,7 @@ class Work:
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
             tasks = frozenset(worker.tasks)
-            places = product(worker.queues, worker.regions, _PRIORITIES)
+            places = product((worker.namespace,), worker.queues, worker.regions, _PRIORITIES)
             found = (_earliest_known(tx.execute(_Q["earliest"], place), tasks) for place in places)
             return min((instant for instant in found if instant is not None), default=None)
 
@@ -112,7 +112,7 @@ def _candidates(tx: Transaction, worker: Worker, limit: int, ordering: Ordering)
         for queue in worker.queues:
             for region in worker.regions:
                 wanted = limit if several_lines else limit - len(found)
-                rows = tx.execute(_Q["candidates"], (queue, region, priority, tx.now))
+                rows = tx.execute(_Q["candidates"], (worker.namespace, queue, region, priority, tx.now))
                 found += _first_known(rows, tasks, wanted, priority, ordering)
         if len(found) >= limit and ordering == "strict":
             break

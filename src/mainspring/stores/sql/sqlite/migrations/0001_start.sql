@@ -110,7 +110,7 @@ CREATE TABLE runs (
   created_at          INTEGER NOT NULL,
   CHECK ((state = 'running') = (claimed_until IS NOT NULL))
 );
-CREATE INDEX runs_claimable ON runs (queue, region, priority, due_at, seq, task, care) WHERE state = 'pending';
+CREATE INDEX runs_claimable ON runs (namespace, queue, region, priority, due_at, seq, task, care) WHERE state = 'pending';
 CREATE INDEX runs_held ON runs (claimed_until) WHERE state = 'running';
 CREATE INDEX runs_at_gate ON runs (blocked_on, priority, due_at) WHERE blocked_on IS NOT NULL;
 CREATE INDEX runs_of_job ON runs (job_id, region) WHERE job_id IS NOT NULL;

@@ -1,9 +1,9 @@
 -- candidates: due runs of one queue, region and priority, longest due first; read from the index alone
 SELECT due_at, seq, task, care FROM runs
-WHERE state = 'pending' AND queue = ? AND region = ? AND priority = ? AND due_at <= ? ORDER BY due_at, seq;
+WHERE state = 'pending' AND namespace = ? AND queue = ? AND region = ? AND priority = ? AND due_at <= ? ORDER BY due_at, seq;
 
 -- earliest: the pending runs of one queue, region and priority, by when they are due; read from the index alone
-SELECT due_at, task FROM runs WHERE state = 'pending' AND queue = ? AND region = ? AND priority = ? ORDER BY due_at;
+SELECT due_at, task FROM runs WHERE state = 'pending' AND namespace = ? AND queue = ? AND region = ? AND priority = ? ORDER BY due_at;
 
 -- look_closer: what a claim must know of a run that needs care
 SELECT id, namespace, gates, losses, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;

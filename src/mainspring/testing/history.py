@@ -1,0 +1,107 @@
+"""A history: what every node, worker and client did and was told, as JSON lines. The checker judges it.
+
+One format for simulated and for real processes. Each line is one `Record`; `what` says which kind it is:
+
+| what | outcome | fields |
+|---|---|---|
+| `job` | ok | `job_id job data` (the definition as JSON): a job, whenever it was created, edited or paused |
+| `term` | ok | `name term`: a node began a term |
+| `fire` | ok, refused, unknown | `job_id job fire_at term`: a node fired an instant; refused: the term had passed |
+| `trigger` | ok, unknown | `job_id job fire_at key`: a client fired a job by hand |
+| `submit` | ok, refused, unknown | `run key data` (the run as JSON): a client submitted; `key` is the idempotency key |
+| `cancel` | ok, refused, unknown | `run`: a client asked for a cancel; ok: acknowledged |
+| `claim` | ok | `run token worker until attempt`: a worker was given a claim until store time `until` |
+| `renew` | ok | `run token worker until`: a claim was prolonged |
+| `start`, `end` | ok | `run token attempt worker`: the side-effect ledger: the work really began, really ended |
+| `report` | ok, refused, unknown | `run token worker state data`: a worker reported; ok: accepted, refused: stale |
+| `handback` | ok, unknown | `run token worker`: a claim was given back unstarted |
+| `firing` | ok | `job_id fire_at region idx state run last_at count reason`: a row of the ledger, at the end |
+| `run` | ok | `run state job_id fire_at region idx data` (the run as JSON): a run, at the end |
+| `attempt` | ok | `run attempt token worker state data`: an attempt, at the end |
+| `fault` | ok | `name`: something was made to go wrong; `healed` is the last of them |
+
+`unknown` means that the reply was lost: it may have happened or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Outcome = Literal["ok", "refused", "unknown"]
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One line. Times are microseconds: `wall` and `mono` are the actor's own clocks, `store` the store's."""
+
+    seq: int
+    what: str
+    actor: str = ""
+    outcome: Outcome = "ok"
+    wall: int = 0
+    mono: int = 0
+    store: int = 0
+    job: str | None = None
+    job_id: str | None = None
+    fire_at: int | None = None
+    region: str | None = None
+    idx: int | None = None
+    run: str | None = None
+    attempt: int | None = None
+    worker: str | None = None
+    term: int | None = None
+    token: int | None = None
+    state: str | None = None
+    until: int | None = None
+    last_at: int | None = None
+    count: int | None = None
+    key: str | None = None
+    name: str | None = None
+    reason: str | None = None
+    data: str | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Record).decode
+
+
+class History:
+    """Collects records in order; `write` gets each as a line of JSON, and the list is kept if `keep` says so."""
+
+    def __init__(self, write: Callable[[bytes], None] | None = None, *, keep: bool = True) -> None:
+        self._write = write
+        self._keep = keep
+        self.records: list[Record] = []
+        self._seq = 0
+
+    def add(self, what: str, **fields: object) -> Record:
+        """One more record."""
+        self._seq += 1
+        record = msgspec.convert({"seq": self._seq, "what": what, **fields}, Record)
+        if self._keep:
+            self.records.append(record)
+        if self._write is not None:
+            self._write(_encode(record) + b"\n")
+        return record
+
+
+def dump(records: Iterable[Record]) -> bytes:
+    """The records as JSON lines."""
+    return b"".join(_encode(record) + b"\n" for record in records)
+
+
+def load(lines: Iterable[bytes]) -> Iterator[Record]:
+    """The records of JSON lines; a last line that a kill cut short is left out."""
+    for line in lines:
+        if line.endswith(b"\n"):
+            yield _decode(line)
+
+
+def load_files(paths: Iterable[Path]) -> list[Record]:
+    """The records of several processes' files, merged by store time, numbered anew."""
+    merged = [record for path in paths for record in load(path.read_bytes().splitlines(keepends=True))]
+    merged.sort(key=lambda record: (record.store, record.seq))
+    return [msgspec.structs.replace(record, seq=seq) for seq, record in enumerate(merged, 1)]
