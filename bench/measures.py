@@ -41,8 +41,8 @@ class Size:
 
 
 QUICK = Size(
-    rounds=1, submit_rounds=1, submit_s=1.0, batches=3, count=10_000, slow_count=500, latency_s=2.0, period_s=3,
-    boundaries=1, idle_jobs=100_000, idle_s=15.0, starts=3, ups=1,
+    rounds=1, submit_rounds=1, submit_s=1.0, batches=3, count=10_000, slow_count=500, latency_s=2.0, period_s=2,
+    boundaries=1, idle_jobs=50_000, idle_s=8.0, starts=3, ups=1,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from bench.figures import Row
 from bench.running import MAINSPRING, RIVALS
 
 COLUMNS = tuple(contestant.label for contestant in (MAINSPRING, *RIVALS))
-NARROWEST = 150
+NARROWEST = 172
 VERDICTS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
 
 
@@ -23,7 +23,7 @@ def print_table(rows: Sequence[Row], facts: Mapping[str, str]) -> None:
     for name, fact in facts.items():
         console.print(f"[dim]{name}:[/] {fact}", highlight=False)
     table = Table(show_lines=False, header_style="bold")
-    table.add_column("measure", max_width=44)
+    table.add_column("measure", no_wrap=True)
     for label in COLUMNS:
         table.add_column(label, justify="right")
     for name in ("ratio", "target", ""):

@@ -30,7 +30,7 @@ HOT = {
         "next_in_line",
     ],
     "care": ["expired", "too_late", "beyond_limit"],
-    "events": ["unnumbered", "since"],
+    "events": ["unpublished", "since"],
     "jobs": ["due", "changed"],
     "firings": ["move_on", "unfinished", "is_recorded"],
 }

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from inspect import isawaitable
 from random import Random
 from typing import Any
 
-import msgspec
-
-from mainspring import Mainspring
+from mainspring import Mainspring, every
 from mainspring.clock import Clock
-from mainspring.core.instants import MILLISECOND, Duration, parse_duration
-from mainspring.core.model import Run
+from mainspring.core.instants import MILLISECOND, SECOND, Duration, parse_duration, parse_instant
+from mainspring.core.model import Firing, Job, Run, Term
+from mainspring.core.states import FINAL
 from mainspring.errors import StoreUnavailable
 from mainspring.handle import RunHandle
 from mainspring.services.loop import Loop
+from mainspring.services.planner import Planner
 from mainspring.services.worker import Worker
 from mainspring.settings import Settings
-from mainspring.store import Store
+from mainspring.store import RunFilter, Store
 from mainspring.testing import ManualClock
 from mainspring.wiring import describe_worker, find_executors
 
+START = parse_instant("2026-01-01T00:00:00Z")
+"""When a manual clock begins."""
+USUAL = Settings()
 FAST = Settings(
     lease_ttl=300 * MILLISECOND,
     lease_renew=80 * MILLISECOND,
@@ -32,11 +36,6 @@ FAST = Settings(
     worker_dead_after=600 * MILLISECOND,
 )
 """Settings for tests in real time."""
-
-
-def settings(base: Settings = Settings(), **changes: Any) -> Settings:
-    """Settings, as they are but for these."""
-    return msgspec.structs.replace(base, **changes)
 
 
 class JumpingClock(ManualClock):
@@ -53,7 +52,7 @@ class FaultyStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._faults: defaultdict[str, deque[str]] = defaultdict(deque)
-        self._released = asyncio.Event()
+        self._opened = asyncio.Event()
         self.calls: Counter[str] = Counter()
         self.is_cut = False
 
@@ -65,18 +64,18 @@ class FaultyStore:
         """The store does what the next calls ask, and nobody hears of it."""
         self._faults[method].extend(["reply"] * times)
 
-    def hold(self, method: str, times: int = 1) -> None:
+    def hold_request(self, method: str, times: int = 1) -> None:
         """The next calls reach the store only after `let_through`."""
-        self._faults[method].extend(["hold"] * times)
+        self._faults[method].extend(["late request"] * times)
 
     def hold_reply(self, method: str, times: int = 1) -> None:
         """The replies to the next calls come only after `let_through`."""
-        self._faults[method].extend(["hold reply"] * times)
+        self._faults[method].extend(["late reply"] * times)
 
     def let_through(self) -> None:
-        """Let everything through that is held."""
-        self._released.set()
-        self._released = asyncio.Event()
+        """All that is held goes on."""
+        self._opened.set()
+        self._opened = asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -88,11 +87,11 @@ class FaultyStore:
             fault = self._faults[name].popleft() if self._faults[name] else ""
             if self.is_cut or fault == "request":
                 raise StoreUnavailable(f"the request {name} was lost")
-            if fault == "hold":
-                await self._released.wait()
+            if fault == "late request":
+                await self._opened.wait()
             answer = await method(*args, **options)
-            if fault == "hold reply":
-                await self._released.wait()
+            if fault == "late reply":
+                await self._opened.wait()
             if fault == "reply":
                 raise StoreUnavailable(f"the reply to {name} was lost")
             return answer
@@ -119,23 +118,19 @@ async def let_pass(clock: ManualClock, duration: Duration | str) -> None:
     await let_others_run()
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    """Wait, in real time and not for ever, until something holds."""
+async def until(condition: Callable[[], Any], seconds: float = 5.0) -> None:
+    """Wait, in real time and not for ever, until something holds; the condition may have to be awaited."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while True:
+            answer = condition()
+            if await answer if isawaitable(answer) else answer:
+                return
             await asyncio.sleep(0.002)
-
-
-async def until_true(question: Callable[[], Awaitable[object]], seconds: float = 5.0) -> None:
-    """The same for a question that has to be awaited."""
-    async with asyncio.timeout(seconds):
-        while not await question():
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
 async def turning(*loops: Loop) -> AsyncIterator[None]:
-    """Let loops run."""
+    """Loops that run, until they are ended without a word."""
     tasks = [asyncio.create_task(loop.run()) for loop in loops]
     try:
         yield
@@ -156,16 +151,15 @@ def make_worker(
 ) -> Worker:
     """A worker whose tasks run on this loop, as they do in simulation."""
     row = describe_worker(app, using, name)
-    loop = asyncio.get_running_loop()
     executors = find_executors(app, using.concurrency)
-    return Worker(store, row, executors, loop, using, clock, Random(0), on_unstoppable)
+    return Worker(store, row, executors, asyncio.get_running_loop(), using, clock, Random(0), on_unstoppable)
 
 
 @asynccontextmanager
 async def working(
     app: Mainspring, store: Any, clock: Clock, using: Settings = FAST, **more: Any
 ) -> AsyncIterator[Worker]:
-    """A worker at work."""
+    """A worker at work, until it ends without a word."""
     worker = make_worker(app, store, clock, using, **more)
     await worker.register()
     unsubscribe = store.on_change(worker.wake)
@@ -176,7 +170,7 @@ async def working(
 
 @contextmanager
 def at_home(app: Mainspring, store: Any, clock: Clock) -> Iterator[Mainspring]:
-    """Let an app submit to this store."""
+    """An app that submits to this store."""
     restore = app.borrow(store, clock)
     try:
         yield app
@@ -186,4 +180,34 @@ def at_home(app: Mainspring, store: Any, clock: Clock) -> Iterator[Mainspring]:
 
 async def ended(handle: RunHandle[Any]) -> Run:
     """The run, once it has ended; it must not take long."""
-    return await handle.wait(10)
+
+    async def has_ended() -> bool:
+        return (await handle.status()).state in FINAL
+
+    await until(has_ended, 10)
+    return await handle.status()
+
+
+def make_planner(
+    store: Any, clock: Clock, leads: Callable[[], Term | None] | None = None, using: Settings = USUAL
+) -> Planner:
+    """A planner that leads by this word; without one, as in a cluster."""
+    return Planner(store, leads, using, clock, Random(0))
+
+
+async def add_job(app: Mainspring, name: str, period: str = "10s", **words: Any) -> Job:
+    """A job that fires every so often."""
+    return await app.add_job(name, every(period), task="work", **words)
+
+
+async def ledger(store: Any, job: Job) -> list[Firing]:
+    """The ledger of a job, oldest first."""
+    return (await store.list_firings(job.id, limit=10_000))[::-1]
+
+
+async def fired_at(store: Any, job: Job) -> list[int]:
+    """The instants that fired, in seconds since the start; each must have its run."""
+    rows = [row for row in await ledger(store, job) if row.run_id is not None]
+    runs = {run.id for run in await store.list_runs(RunFilter(job=job.name, limit=10_000))}
+    assert {row.run_id for row in rows} == runs
+    return [(row.fire_at - START) // SECOND for row in rows]

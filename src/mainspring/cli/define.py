@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, get_args
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
 
 import click
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli.arguments import Work, encode_args, read_work
 from mainspring.cli.job import describe_work
-from mainspring.cli.lazy import Verb
+from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.lookup import explain_job
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import OWNER, with_app
@@ -23,10 +23,10 @@ from mainspring.cli.views import job_view
 from mainspring.core.instants import to_datetime
 from mainspring.core.model import Job, Misfire, OnExcluded, OnKeyFailure, Overlap, RunOptions
 from mainspring.core.retry import Retry
-from mainspring.core.triggers import Trigger, describe
+from mainspring.core.triggers import AtTrigger, CronTrigger, Trigger, describe
+from mainspring.errors import InvalidInput
 from mainspring.options import JobWords, read_policy, read_words
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Words = dict[str, Any]
 
 NONE = "none"
@@ -43,7 +43,7 @@ def _read_count(ctx: click.Context, param: click.Parameter, value: str | None) -
         raise click.BadParameter(f"'{value}' is not a whole number.", ctx, param) from None
 
 
-_OPTIONS = [
+definition_options = stack(
     click.option("--task", metavar="TASK", help="The task to run."),
     click.option(
         "--command", metavar="TEXT", help="Or a command, split into words as a shell would; no shell runs it."
@@ -77,15 +77,8 @@ _OPTIONS = [
     click.option("--keep-succeeded", callback=_read_count, metavar="NUMBER", help="How many succeeded runs to keep."),
     click.option("--keep-failed", callback=_read_count, metavar="NUMBER", help="How many failed runs to keep."),
     click.option("--tag", "tags", multiple=True, help="A tag, to select by; repeat for several."),
-]
-
-
-def definition_options(command: Command) -> Command:
-    """Adds the options that say what a job does and by which policies."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
+)
+"""The options that say what a job does and by which policies."""
 
 _EMPTY: Words = {
     **dict.fromkeys(("timeout", "key", "limit", "start_at", "end_at", "max_firings", "parallelism", "start_deadline")),
@@ -135,6 +128,7 @@ def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> No
     trigger = read_trigger(about)
     if trigger is None:
         raise click.UsageError("Say when: --cron, --every, --at, --after or --manual.")
+    _check_zone(about, trigger, given)
     if work.task is None:
         raise click.UsageError("Say what: --task, --command, or a command after --.")
     options = {name: value for name, value in _read_options(given, about.get("tz")).items() if not _is_none(value)}
@@ -168,7 +162,9 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
     async def change(app: Mainspring) -> _Defined:
         store = await app.open()
         job = await store.get_job(app.settings.namespace, name)
-        wanted = _revise(job, work, read_trigger(about, job.trigger) or job.trigger, given, app.settings.payload_limit)
+        trigger = read_trigger(about, job.trigger) or job.trigger
+        _check_zone(about, trigger, given)
+        wanted = _revise(job, work, trigger, given, app.settings.payload_limit)
         return await _look_ahead(app, await store.edit_job(wanted, job.version))
 
     defined = with_app(session, change)
@@ -177,6 +173,13 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
     if defined.ahead.job.app != OWNER:
         owner = defined.ahead.job.app
         screen.hint(f"App {owner} declares this job: if it still does, its next `up` or `job sync` sets it back.")
+
+
+def _check_zone(about: TriggerWords, trigger: Trigger, given: Words) -> None:
+    zone = about.get("tz")
+    if zone is None or isinstance(trigger, CronTrigger | AtTrigger) or "start_at" in given or "end_at" in given:
+        return
+    raise InvalidInput("tz", zone, f"has no use for a job that is {describe(trigger)}", "leave it out")
 
 
 def _is_none(value: object) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, TypeVar
+from collections.abc import Sequence
+from typing import TypedDict
 
 import click
 
+from mainspring.cli.lazy import stack
 from mainspring.cli.naming import complete_job
 from mainspring.cli.session import is_attended
 from mainspring.core.states import STATES, State
 from mainspring.store import RunFilter
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class RunWords(TypedDict):
@@ -24,33 +23,20 @@ class RunWords(TypedDict):
     states: tuple[State, ...]
 
 
-_RUN_OPTIONS = [
+run_filters = stack(
     click.option("--job", metavar="NAME", shell_complete=complete_job, help="Of this job."),
     click.option("--task", metavar="TASK", help="Of this task."),
     click.option("--tag", metavar="TAG", help="With this tag."),
     click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state; or in several."),
-]
-_CARE_OPTIONS = [
+)
+"""The options that select runs."""
+
+care_options = stack(
     click.option("--dry-run", is_flag=True, help="Only show what would be affected."),
     click.option("--yes", is_flag=True, help="Do not ask."),
     click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done."),
-]
-
-
-def run_filters(command: Command) -> Command:
-    """Adds the options that select runs."""
-    return _add(_RUN_OPTIONS, command)
-
-
-def care_options(command: Command) -> Command:
-    """Adds the options of actions on many things at once."""
-    return _add(_CARE_OPTIONS, command)
-
-
-def _add(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+)
+"""The options of actions on many things at once."""
 
 
 def to_filter(namespace: str, words: RunWords, limit: int = 50) -> RunFilter:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TypedDict, Unpack
 
 import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.filters import care_options, confirm, count_of
 from mainspring.cli.job import describe_work
-from mainspring.cli.lazy import Verb
+from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.lookup import select_jobs, short_id
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import open_app, with_app
@@ -22,7 +22,6 @@ from mainspring.core.model import Event, Firing, Job
 from mainspring.core.triggers import describe
 from mainspring.errors import Conflict
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Act = Callable[[Mainspring, list[Job]], Awaitable[list[Job]]]
 
 
@@ -38,19 +37,14 @@ class ChoiceWords(TypedDict):
     reason: str
 
 
-def choice_options(command: Command) -> Command:
-    """Adds names, the options that select jobs, and those of actions on many."""
-    for option in reversed(
-        [
-            click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_job),
-            click.option("--all", "everything", is_flag=True, help="All jobs."),
-            click.option("--app", "owner", metavar="NAME", help="All jobs of this app."),
-            click.option("--tag", metavar="TAG", help="All jobs with this tag."),
-            care_options,
-        ]
-    ):
-        command = option(command)
-    return command
+choice_options = stack(
+    click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_job),
+    click.option("--all", "everything", is_flag=True, help="All jobs."),
+    click.option("--app", "owner", metavar="NAME", help="All jobs of this app."),
+    click.option("--tag", metavar="TAG", help="All jobs with this tag."),
+    care_options,
+)
+"""Names, the options that select jobs, and those of actions on many."""
 
 
 @click.command(cls=Verb)

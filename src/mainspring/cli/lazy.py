@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -59,6 +61,17 @@ class LazyGroup(click.Group):
 
 def _summary(entry: Entry | LazyGroup) -> str:
     return entry.summary if isinstance(entry, Entry) else entry.short_help or ""
+
+
+def stack(*options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Several options as one decorator; help lists them in this order."""
+
+    def add(command: Decorated) -> Decorated:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 class Verb(click.Command):

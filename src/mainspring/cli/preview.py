@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple, Unpack
 
 import click
@@ -19,7 +20,7 @@ from mainspring.cli.triggering import TriggerWords, clock_options, read_trigger
 from mainspring.cli.views import View
 from mainspring.clock import SystemClock
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import Instant, format_instant, load_zone
+from mainspring.core.instants import Instant, format_instant, load_zone, to_datetime, transition_between
 from mainspring.core.model import Job
 from mainspring.core.planning import jitter_of, next_fire_at
 from mainspring.core.triggers import CronTrigger, check_not_past, describe, transition_note
@@ -35,9 +36,17 @@ class Forecast(NamedTuple):
     instants: tuple[Instant, ...]
 
     def notes(self) -> list[str]:
-        """What the clocks did before each instant, told at the first one after it happened."""
-        notes = [transition_note(instant, self.zone) or "" for instant in self.instants]
-        return [note if note != before else "" for before, note in zip(["", *notes], notes, strict=False)]
+        """What the clocks do between each instant and the one before it (the first: now); empty if nothing."""
+        return [_note(before, instant, self.zone) for before, instant in pairwise((self.now, *self.instants))]
+
+
+def _note(before: Instant, instant: Instant, zone: str) -> str:
+    changed = transition_between(before, instant, zone) if before < instant else None
+    if changed is None:
+        return ""
+    day = to_datetime(changed, zone).date()
+    note = transition_note(changed, zone) or ""
+    return note if day == to_datetime(instant, zone).date() else f"{day}: {note}"
 
 
 def forecast(

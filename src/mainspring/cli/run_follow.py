@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 
 import click
 
@@ -128,16 +127,13 @@ def _bar(session: Session, run: Run) -> Iterator[Tell]:
     if session.as_json or not sys.stderr.isatty():
         yield lambda run: None
         return
-    progress_module = import_module("rich.progress")
-    console = import_module("rich.console").Console(stderr=True, no_color=not session.colored(sys.stderr))
-    columns = [
-        progress_module.SpinnerColumn(),
-        progress_module.TextColumn("{task.description}"),
-        progress_module.BarColumn(bar_width=30),
-        progress_module.TextColumn("{task.fields[note]}"),
-        progress_module.TimeElapsedColumn(),
-    ]
-    with progress_module.Progress(*columns, console=console, transient=True) as progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    note = TextColumn("{task.fields[note]}", markup=False)
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(30), note, TimeElapsedColumn()
+    console = Console(stderr=True, no_color=not session.colored(sys.stderr))
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(describe_run(run), total=None, note="")
 
         def tell(run: Run) -> None:

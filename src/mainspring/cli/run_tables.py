@@ -13,7 +13,7 @@ from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.times import both, clock_time, length, moment, relative
 from mainspring.cli.views import run_options
 from mainspring.core.instants import Instant, format_duration
-from mainspring.core.model import Attempt, Failure, Run
+from mainspring.core.model import Attempt, Run
 from mainspring.core.states import FINAL, RUNNING, SUCCEEDED
 
 _LONG = 300
@@ -147,9 +147,10 @@ def _attempt_row(attempt: Attempt) -> list[Value]:
 def _draw_ending(screen: Screen, run: Run) -> None:
     if run.error is None:
         return
-    failure = msgspec.json.decode(run.error, type=Failure)
+    failure = msgspec.json.decode(run.error, type=dict[str, str])
     screen.title("Last error")
-    screen.line(failure.traceback.rstrip() or f"{failure.type}: {failure.message}", "red")
+    short = f"{failure.get('type', 'Error')}: {failure.get('message', '')}".removesuffix(": ")
+    screen.line(failure.get("traceback", "").rstrip() or short, "red")
 
 
 def _draw_hints(screen: Screen, story: Story) -> None:

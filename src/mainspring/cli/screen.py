@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
@@ -15,7 +14,6 @@ from mainspring.cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
     from rich.text import Text
 
 T = TypeVar("T")
@@ -107,13 +105,16 @@ class Screen:
 
     def facts(self, pairs: Iterable[tuple[str, Value]], width: int = 12) -> None:
         """Names and values, one below the other; those without a value are left out."""
-        grid = _table_class().grid(padding=(0, 2))
+        from rich.padding import Padding
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 2))
         grid.add_column(width=width, style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
         for name, value in pairs:
             if value is not None and value != "":
                 grid.add_row(f"{name}", _text(value))
-        self._print(_indented(grid))
+        self._print(Padding(grid, (0, 0, 0, 2)))
 
     def table(
         self,
@@ -124,8 +125,10 @@ class Screen:
         fold: Collection[str] = (),
     ) -> None:
         """A table. In a narrow terminal, columns in `cut` lose their ends and those in `fold` take more lines."""
-        table: Table = _table_class()(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
-        texts = [[_text(value) for value in row] for row in rows]
+        from rich.table import Table
+
+        table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
+        texts = [[_text(value, one_line=True) for value in row] for row in rows]
         widths = [max(len(name), *(row[index].cell_len for row in texts)) for index, name in enumerate(columns)]
         soft = [index for index, name in enumerate(columns) if name in cut or name in fold]
         for name, width in zip(columns, _fit(widths, soft, self.console.width), strict=True):
@@ -154,11 +157,10 @@ class Screen:
         """The items one by one, with a progress bar on stderr if there are many and somebody watches."""
         if len(items) < FEW or not sys.stderr.isatty() or self.session.as_json:
             return iter(items)
-        console = import_module("rich.console").Console(stderr=True)
-        tracked: Iterator[T] = iter(
-            import_module("rich.progress").track(items, description=label, console=console, transient=True)
-        )
-        return tracked
+        from rich.console import Console
+        from rich.progress import track
+
+        return iter(track(items, description=label, console=Console(stderr=True), transient=True))
 
     def answer(self, value: object, draw: Callable[[], None]) -> None:
         """The value for programs, or what `draw` draws for people."""
@@ -179,31 +181,17 @@ def _fit(widths: Sequence[int], soft: Sequence[int], room: int) -> list[int]:
 
 
 def _new_console(session: Session) -> Console:
-    tall = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
     colored = session.colored()
-    console: Console = import_module("rich.console").Console(
-        width=tall,
-        force_terminal=colored,
-        no_color=not colored,
-        color_system="auto" if colored and sys.stdout.isatty() else "standard" if colored else None,
-        highlight=False,
-        soft_wrap=False,
-    )
-    return console
+    return Console(width=width, force_terminal=colored, color_system="standard" if colored else None, highlight=False)
 
 
-def _table_class() -> type[Table]:
-    kind: type[Table] = import_module("rich.table").Table
-    return kind
-
-
-def _indented(content: RenderableType) -> RenderableType:
-    padded: RenderableType = import_module("rich.padding").Padding(content, (0, 0, 0, 2))
-    return padded
-
-
-def _text(value: Value) -> Text:
+def _text(value: Value, *, one_line: bool = False) -> Text:
     """Never markup, for a job may be called `[red]`; nor what would steer the terminal."""
+    from rich.text import Text
+
     cell = value if isinstance(value, Cell) else Cell(value or "")
-    made: Text = import_module("rich.text").Text()
-    return made.append(cell.text.translate(_HARMLESS), style=cell.style)
+    text = " ".join(cell.text.splitlines()) if one_line else cell.text
+    return Text().append(text.translate(_HARMLESS), style=cell.style)

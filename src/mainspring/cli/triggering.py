@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar, get_args
+from typing import TypedDict, get_args
 
 import click
 
+from mainspring.cli.lazy import stack
 from mainspring.clock import SystemClock
 from mainspring.core.instants import Instant, format_instant, from_wall, parse_instant
 from mainspring.core.triggers import (
@@ -23,8 +24,6 @@ from mainspring.core.triggers import (
 )
 from mainspring.errors import InvalidInput
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 
 class TriggerWords(TypedDict, total=False):
     """What the options gave."""
@@ -39,34 +38,22 @@ class TriggerWords(TypedDict, total=False):
     on_failure: OnFailure | None
 
 
-_CLOCK_OPTIONS = [
+clock_options = stack(
     click.option("--cron", metavar="EXPRESSION", help="By the clock, e.g. '0 2 * * *' or '@daily'."),
     click.option("--every", metavar="DURATION", help="Each time so much has passed, e.g. 30s or 1h30m."),
     click.option("--at", metavar="INSTANT", help="Once, e.g. 2026-03-01T09:00+01:00 (or without offset, with --tz)."),
     click.option("--tz", metavar="ZONE", help="The zone of --cron, --at, --start and --end; UTC unless given."),
-]
-_OTHER_OPTIONS = [
+)
+"""The options for triggers whose fire times can be told in advance."""
+
+trigger_options = stack(
+    clock_options,
     click.option("--after", multiple=True, metavar="JOB", help="When this job has ended; repeat for several."),
     click.option("--when", type=click.Choice(get_args(When)), help="With --after: all of them, or any."),
     click.option("--on-failure", type=click.Choice(get_args(OnFailure)), help="With --after: if one of them fails."),
     click.option("--manual", is_flag=True, help="Only when somebody triggers it."),
-]
-
-
-def clock_options(command: Command) -> Command:
-    """Adds the options for triggers whose fire times can be told in advance."""
-    return _add(_CLOCK_OPTIONS, command)
-
-
-def trigger_options(command: Command) -> Command:
-    """Adds the options for every kind of trigger."""
-    return _add([*_CLOCK_OPTIONS, *_OTHER_OPTIONS], command)
-
-
-def _add(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+)
+"""The options for every kind of trigger."""
 
 
 def read_trigger(words: TriggerWords, current: Trigger | None = None) -> Trigger | None:
@@ -99,8 +86,6 @@ def _make_trigger(words: TriggerWords, kind: str, zone: str) -> Trigger:
 
 
 def _check_companions(words: TriggerWords, kind: str) -> None:
-    if kind == "every" and words.get("tz") is not None:
-        raise InvalidInput("tz", words.get("tz"), "has no use with --every, which counts elapsed time", "leave it out")
     for name, value in (("when", words.get("when")), ("on-failure", words.get("on_failure"))):
         if value is not None and kind != "after":
             raise InvalidInput(name, value, "has no use without --after", "leave it out, or name a job to run after")

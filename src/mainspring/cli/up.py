@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypedDict, TypeVar, Unpack, get_args
+from collections.abc import Awaitable, Callable
+from typing import TypedDict, Unpack, get_args
 
 import click
 
 from mainspring import __version__
 from mainspring.app import Mainspring
-from mainspring.cli.lazy import Verb
+from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
 from mainspring.cli.screen import Screen
@@ -19,8 +19,6 @@ from mainspring.cli.times import moment, relative
 from mainspring.core.instants import LATEST, SECOND, parse_duration
 from mainspring.core.triggers import CronTrigger
 from mainspring.settings import Coordination
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class WorkerWords(TypedDict):
@@ -33,19 +31,14 @@ class WorkerWords(TypedDict):
     quiet: bool
 
 
-def worker_options(command: Command) -> Command:
-    """Adds the options that `up` and `worker` share."""
-    for option in reversed(
-        [
-            click.option("--concurrency", type=int, help="How many runs to execute at once."),
-            click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
-            click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
-            click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
-            click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
-        ]
-    ):
-        command = option(command)
-    return command
+worker_options = stack(
+    click.option("--concurrency", type=int, help="How many runs to execute at once."),
+    click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
+    click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
+    click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
+    click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
+)
+"""The options that `up` and `worker` share."""
 
 
 @click.command(cls=Verb)
@@ -101,7 +94,9 @@ def _flags(words: WorkerWords) -> dict[str, object]:
     return {"concurrency": words["concurrency"], "queues": words["queues"] or None, "regions": words["regions"] or None}
 
 
-def _service(app: Mainspring, screen: Screen, prepare: Any, *, schedule: bool, words: WorkerWords) -> Service:
+def _service(
+    app: Mainspring, screen: Screen, prepare: Callable[[], Awaitable[None]], *, schedule: bool, words: WorkerWords
+) -> Service:
     seconds = None if words["duration"] is None else parse_duration(words["duration"], "for") / SECOND
     return Service(app, screen, prepare, schedule, seconds, words["quiet"])
 

@@ -49,7 +49,7 @@ class Heart(Loop):
         elif now - self._heard_at >= HEAR_S:
             await self._hear_cancels(now)
         else:
-            return self._heard_at + HEAR_S - now
+            return max(self._heard_at + HEAR_S - now, SHORTEST_S)
         return max(self._beat_at + self._every_s - self.clock.monotonic(), SHORTEST_S)
 
     async def _beat(self, sent_at: float) -> None:

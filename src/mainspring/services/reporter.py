@@ -73,9 +73,10 @@ class Reporter(Loop):
         self._on_room()
 
     async def _pass_on(self) -> None:
-        lines, marks = self._crew.lines, self._crew.marks
-        if lines or marks:
-            with _taken(lines, len(lines)) as some_lines, _taken(marks, len(marks)) as some_marks:
+        """All that has been said until now, in pieces, so that a talkative run does not keep others from the store."""
+        lines, marks, limit = self._crew.lines, self._crew.marks, self._flush_limit
+        for _ in range(0, max(len(lines), len(marks)), limit):
+            with _taken(lines, limit) as some_lines, _taken(marks, limit) as some_marks:
                 await self._store.record(some_lines, some_marks)
 
     async def _hand_back(self) -> None:

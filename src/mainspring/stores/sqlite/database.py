@@ -21,6 +21,7 @@ from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event
 from mainspring.errors import MainspringError, StoreError, StoreUnavailable
+from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.connection import begin, check_ours, connect, explain, mapped_errors, prepare
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ GROUP_LIMIT = 256
 BULK_ROWS = 250
 """SQLite takes 32,766 parameters in a statement; beyond a few hundred rows nothing is gained."""
 
+_APPEND = load_queries("sqlite", "events")["append"]
 _encode_events = msgspec.json.Encoder().encode
 
 
@@ -200,10 +202,7 @@ class Database:
                     changed = changed or transaction.changed
             if events:
                 now = self.clock.now()
-                writer.execute(
-                    "INSERT INTO outbox (count, events, created_at) VALUES (?, ?, ?)",
-                    (len(events), _encode_events(events).decode("utf-8", "replace"), now),
-                )
+                writer.execute(_APPEND, (len(events), _encode_events(events).decode("utf-8", "replace"), now))
             writer.execute("COMMIT")
         except BaseException as error:
             self._undo(batch, error)

@@ -24,6 +24,9 @@ _encode = msgspec.json.Encoder().encode
 
 def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> None:
     """Accept runs in this order. One whose id exists already is left alone."""
+    if len(runs) == 1 and not (runs[0].after or runs[0].lines or runs[0].gates):
+        _insert_one(tx, runs[0])
+        return
     fresh = {run.id: run for run in runs}
     for (run_id,) in tx.execute(_Q["known"], (_encode(list(fresh)).decode(),)).fetchall():
         del fresh[run_id]
@@ -38,6 +41,16 @@ def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> None:
             plain.append(run)
     _insert_plain(tx, plain)
     tx.changed = True
+
+
+def _insert_one(tx: Transaction, run: NewRun) -> None:
+    """The most frequent submission, with as little as possible around its insert."""
+    if (
+        tx.execute(_Q["is_finished"], (run.id,)).fetchone() is None
+        and tx.execute(_Q["insert"], _row(run, PENDING)).rowcount
+    ):
+        tx.events.append(_submitted(run))
+        tx.changed = True
 
 
 def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:

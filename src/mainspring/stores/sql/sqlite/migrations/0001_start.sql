@@ -250,16 +250,14 @@ CREATE TABLE terms (
   began_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- One row per transaction that had something to tell. The relay gives it its public position.
+-- One row per transaction that had something to tell. `position` is that of its first event; public are those up to the
+-- counter `event_position`, which the relay moves on.
 CREATE TABLE outbox (
-  seq        INTEGER PRIMARY KEY,
-  position   INTEGER,
+  position   INTEGER PRIMARY KEY,
   count      INTEGER NOT NULL,
   events     TEXT NOT NULL,
   created_at INTEGER NOT NULL
 );
-CREATE INDEX outbox_unnumbered ON outbox (seq) WHERE position IS NULL;
-CREATE INDEX outbox_by_position ON outbox (position) WHERE position IS NOT NULL;
 
 -- What the store remembers of whoever used it last, e.g. the version of the zone data.
 CREATE TABLE facts (

@@ -34,8 +34,9 @@ DELETE FROM logs WHERE run_id = ?;
 DELETE FROM firings WHERE (job_id, fire_at, region, idx) IN (
   SELECT job_id, fire_at, region, idx FROM firings WHERE created_at < ?1 AND outcome <> 'fired' ORDER BY created_at LIMIT ?2);
 
--- forget_events: delete numbered events past their retention
-DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE position IS NOT NULL AND created_at < ?1 ORDER BY seq LIMIT ?2);
+-- forget_events: delete public events past their retention
+DELETE FROM outbox WHERE position IN (
+  SELECT position FROM outbox WHERE created_at < ?1 AND position <= (SELECT value FROM counters WHERE name = 'event_position') ORDER BY position LIMIT ?2);
 
 -- forget_submissions: delete answers that have expired
 DELETE FROM submissions WHERE (namespace, key) IN (SELECT namespace, key FROM submissions WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2);

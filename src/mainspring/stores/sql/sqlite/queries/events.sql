@@ -1,15 +1,21 @@
--- unnumbered: the next transactions that had something to tell
-SELECT seq, count FROM outbox WHERE position IS NULL ORDER BY seq LIMIT ?;
+-- append: keep the events of a transaction; their positions go on from the newest, or from the last that was public
+INSERT INTO outbox (position, count, events, created_at)
+VALUES (coalesce((SELECT position + count FROM outbox ORDER BY position DESC LIMIT 1),
+                 (SELECT value + 1 FROM counters WHERE name = 'event_position')), ?, ?, ?);
 
--- advance: reserve public positions
-UPDATE counters SET value = value + ?1 WHERE name = 'event_position' RETURNING value - ?1 + 1;
+-- unpublished: how many of the next transactions are not public yet, and up to which position they reach
+SELECT count(*), max(position + count - 1) FROM (
+  SELECT position, count FROM outbox WHERE position > (SELECT value FROM counters WHERE name = 'event_position')
+  ORDER BY position LIMIT ?);
 
--- number: give a transaction's events their position
-UPDATE outbox SET position = ? WHERE seq = ?;
+-- publish: make events public up to a position
+UPDATE counters SET value = max(value, ?) WHERE name = 'event_position';
 
--- since: numbered events from a position on, beginning with the transaction that holds it
+-- since: public events from a position on, beginning with the transaction that holds it
 SELECT position, events FROM outbox
-WHERE position >= coalesce((SELECT max(position) FROM outbox WHERE position <= ?1), 0) ORDER BY position LIMIT ?2;
+WHERE position >= coalesce((SELECT max(position) FROM outbox WHERE position <= ?1), 0)
+  AND position <= (SELECT value FROM counters WHERE name = 'event_position')
+ORDER BY position LIMIT ?2;
 
--- next_position: the position of the next event
+-- next_position: the position of the next public event
 SELECT value + 1 FROM counters WHERE name = 'event_position';

@@ -6,7 +6,11 @@ SELECT id FROM history WHERE id IN (SELECT value FROM json_each(?1));
 -- insert: accept one run
 INSERT INTO runs (id, namespace, queue, region, task, args, options, state, reason, priority, due_at, expires_at, job_id, job,
                   fire_at, idx, key, gates, blocked_on, lines, waits_for, care, retry_of, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- is_finished: whether a run has ended
+SELECT 1 FROM history WHERE id = ?;
 
 -- insert_alike: accept runs that differ only in id and arguments
 WITH new (id, args) AS (VALUES :rows)

@@ -1,0 +1,151 @@
+"""What can go wrong, how often, and when: drawn from the seed before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+CALLS: Final = (
+    "lost_request",
+    "lost_reply",
+    "delay",
+    "long_delay",
+    "late_delivery",
+    "duplicate",
+    "hang",
+)
+"""What may happen to one call to the store."""
+EVENTS: Final = (
+    "crash",
+    "pause",
+    "restart",
+    "upgrade",
+    "partition",
+    "slow_disk",
+    "store_down",
+    "disk_full",
+    "clock_jump",
+    "false_lease",
+    "silent_lease",
+)
+"""What may happen to a process or to the store."""
+HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison")
+"""What is wrong all the time."""
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """A kind of bad weather."""
+
+    meaning: str
+    calls: dict[str, float] = {}
+    """Per cent of all calls."""
+    events: dict[str, float] = {}
+    """How often in ten minutes."""
+    habits: frozenset[str] = frozenset()
+    herd: int = 0
+    """So many jobs due at the same seconds."""
+
+
+_LOSSES = {"lost_request": 0.6, "lost_reply": 0.6, "delay": 1.0, "long_delay": 0.1, "late_delivery": 0.15}
+_NETWORK = {**_LOSSES, "duplicate": 0.4, "hang": 0.08}
+_CRASHES = {"crash": 6.0, "restart": 2.0, "upgrade": 0.5}
+
+PROFILES: Final = MappingProxyType(
+    {
+        "calm": Profile("nothing goes wrong; everything must be on time"),
+        "crash": Profile("processes are killed, restarted and replaced", {"lost_reply": 0.2}, _CRASHES,
+                         frozenset({"poison"})),
+        "network": Profile("calls and answers are lost, late, doubled", _NETWORK, {"partition": 4.0},
+                           frozenset({"lost_hints", "false_hints"})),
+        "time": Profile("clocks are wrong, processes stop for long, leases lie", {"delay": 0.5},
+                        {"pause": 6.0, "clock_jump": 4.0, "false_lease": 3.0, "silent_lease": 3.0, "slow_disk": 2.0},
+                        frozenset({"wrong_clocks"})),
+        "herd": Profile("hundreds of jobs are due in the same second", {"lost_reply": 0.3}, {"crash": 2.0, "pause": 2.0},
+                        herd=300),
+        "chaos": Profile("everything at once", _NETWORK,
+                         {**_CRASHES, "pause": 4.0, "partition": 2.0, "slow_disk": 1.0, "store_down": 1.0,
+                          "disk_full": 1.0, "clock_jump": 2.0, "false_lease": 2.0, "silent_lease": 2.0},
+                         frozenset(HABITS), herd=30),
+    }
+)  # fmt: skip
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happens to a process or to the store, once."""
+
+    at_s: float
+    kind: str
+    target: int
+    length_s: float
+
+
+_LENGTHS: Final = {
+    "crash": (0.1, 15.0),
+    "pause": (0.5, 20.0),
+    "restart": (0.1, 3.0),
+    "upgrade": (0.1, 1.0),
+    "partition": (1.0, 15.0),
+    "slow_disk": (2.0, 15.0),
+    "store_down": (1.0, 12.0),
+    "disk_full": (1.0, 10.0),
+    "clock_jump": (0.0, 0.0),
+    "false_lease": (2.0, 15.0),
+    "silent_lease": (2.0, 15.0),
+}
+
+
+def plan_events(profile: Profile, seed: str, minutes: float, without: frozenset[str]) -> list[Event]:
+    """The events of a whole simulation in order. Each kind is drawn by itself, so that leaving one out does not move
+    the others."""
+    events = []
+    for kind in EVENTS:
+        rate = 0.0 if kind in without else profile.events.get(kind, 0.0)
+        random, at_s = Random(f"{seed}:{kind}"), 0.0
+        while rate > 0:
+            at_s += random.expovariate(rate / 600)
+            if at_s >= minutes * 60:
+                break
+            events.append(Event(at_s, kind, random.randrange(1_000), random.uniform(*_LENGTHS[kind])))
+    return sorted(events, key=lambda event: (event.at_s, event.kind))
+
+
+class Weather:
+    """What the store and the way to it are like just now."""
+
+    def __init__(self, profile: Profile, without: frozenset[str], happened: Counter[str]) -> None:
+        self._rates = [
+            (kind, profile.calls[kind] / 100) for kind in CALLS if kind in profile.calls and kind not in without
+        ]
+        self._total = sum(rate for _, rate in self._rates)
+        self._habits = profile.habits - without
+        self._happened = happened
+        self.healed = False
+        self.slow = self.down = self.full = False
+
+    def draw(self, random: Random) -> str | None:
+        """What happens to one call, if anything does."""
+        if self.healed or (chance := random.random()) >= self._total:
+            return None
+        for kind, rate in self._rates:
+            chance -= rate
+            if chance < 0:
+                self._happened[kind] += 1
+                return kind
+        return None
+
+    def has(self, habit: str) -> bool:
+        """Whether something is wrong all the time."""
+        return not self.healed and habit in self._habits
+
+    def note(self, kind: str) -> None:
+        """Count something that went wrong."""
+        self._happened[kind] += 1
+
+    def heal(self) -> None:
+        """From now on all is well."""
+        self.healed = True
+        self.slow = self.down = self.full = False

@@ -1,0 +1,159 @@
+"""One simulated process: a node, a worker or both, with its own clock, wire and lease. It is started, stopped, frozen and
+killed, and comes back under a new name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from random import Random
+
+import msgspec
+
+from mainspring.core.model import Worker as WorkerRow
+from mainspring.errors import MainspringError
+from mainspring.services.node import Node, Scheduler
+from mainspring.services.worker import Worker
+from mainspring.settings import Settings
+from mainspring.store import Store
+from mainspring.testing.simulation.clock import ProcessClock, StoreClock
+from mainspring.testing.simulation.faults import Weather
+from mainspring.testing.simulation.hosts import Host, HostingLoop
+from mainspring.testing.simulation.lease import LyingLease
+from mainspring.testing.simulation.scribe import Scribe
+from mainspring.testing.simulation.tasks import TASKS, SimulatedExecutor
+from mainspring.testing.simulation.wire import Wire
+from mainspring.wiring import open_lease
+
+STOP_GRACE_S = 5.0
+KILLED_AFTER_S = 20.0
+"""How long whoever looks after a process waits for it to stop before killing it."""
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What all processes of a world share."""
+
+    seed: str
+    loop: HostingLoop
+    clock: StoreClock
+    store: Store
+    settings: Settings
+    weather: Weather
+    scribe: Scribe
+    declare: Callable[[Store, int], Awaitable[object]]
+    """Stores the jobs that a version of the program declares."""
+
+
+class Process:
+    """`version` is that of the program: after an upgrade other jobs are declared."""
+
+    def __init__(self, name: str, around: Surroundings, *, schedules: bool, works: bool) -> None:
+        self.name = name
+        self._around = around
+        self._schedules = schedules
+        self._works = works
+        self._generation = 0
+        self._random = Random(f"{around.seed}:process:{name}")
+        self._host = Host(around.loop)
+        self._host.kill()
+        self.version = 1
+        self.ready = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended; it may be frozen."""
+        return not self._host.dead
+
+    def start(self) -> None:
+        """Begin a new life, unless it has one."""
+        if self.alive:
+            return
+        self._generation += 1
+        around, self.ready = self._around, False
+        self.actor = f"{self.name}.{self._generation}"
+        self._host = Host(around.loop)
+        self.clock = ProcessClock(around.clock, self._random, wrong=around.weather.has("wrong_clocks"))
+        self.wire = Wire(
+            around.store, self.actor, self._host, self.clock, around.weather, around.scribe, around.seed
+        )
+        self.lease = LyingLease(open_lease(None, self.wire.as_store), around.clock)
+        self._executor = SimulatedExecutor(
+            self.actor, around.seed, self.clock, around.weather, around.scribe, self._die_of
+        )
+        self._host.spawn(self._live())
+
+    async def _live(self) -> None:
+        self._node = Node(self.wire.as_store, self._build_scheduler(), self._build_worker())
+        while True:
+            try:
+                if self._schedules:
+                    await self._around.declare(self.wire.as_store, self.version)
+                await self._node.start()
+                break
+            except MainspringError:
+                await self.clock.sleep(0.5)
+        self.ready = True
+
+    def _build_scheduler(self) -> Scheduler | None:
+        if not self._schedules:
+            return None
+        random = Random(f"{self._around.seed}:scheduler:{self.actor}")
+        return Scheduler(self.wire.as_store, self.lease, self.actor, [], self._around.settings, self.clock, random)
+
+    def _build_worker(self) -> Worker | None:
+        if not self._works:
+            return None
+        settings = self._around.settings
+        row = WorkerRow(
+            id=self.actor, app="simulated", host="simulated", pid=self._generation, queues=settings.queues,
+            regions=settings.regions, tasks=tuple(sorted(TASKS)), concurrency=settings.concurrency,
+        )  # fmt: skip
+        random = Random(f"{self._around.seed}:worker:{self.actor}")
+        return Worker(
+            self.wire.as_store, row, lambda _: self._executor, self._around.loop, settings, self.clock, random,
+            lambda: self._die_of("unstoppable work"),
+        )  # fmt: skip
+
+    def _die_of(self, cause: str) -> None:
+        self._around.weather.note(cause)
+        self.kill()
+        self.start_after(self._random.uniform(0.2, 3.0))
+
+    def kill(self) -> None:
+        """As `kill -9` does: nothing of it runs any more, and its work ends where it is."""
+        if self.alive:
+            self._host.kill()
+            self._executor.end_all()
+
+    def start_after(self, seconds: float) -> None:
+        """Whoever looks after it starts it again."""
+        self._around.loop.call_later(seconds, self.start, context=Context())
+
+    def freeze(self, seconds: float) -> None:
+        """As SIGSTOP does, for so long."""
+        host = self._host
+        host.freeze()
+        self._around.loop.call_later(seconds, host.thaw, context=Context())
+
+    def thaw(self) -> None:
+        """As SIGCONT does."""
+        if self._host.frozen:
+            self._host.thaw()
+
+    async def stop(self) -> None:
+        """Ask it to end, and wait; killed if it takes too long."""
+        if self.alive and self.ready:
+            host, ended = self._host, asyncio.Event()
+            host.spawn(self._stop(ended))
+            try:
+                async with asyncio.timeout(KILLED_AFTER_S):
+                    await ended.wait()
+            except TimeoutError:
+                self._around.weather.note("stop took too long")
+            if host is not self._host:
+                return  # it was killed meanwhile, and lives again
+        self.kill()
+
+    async def _stop(self, ended: asyncio.Event) -> None:
+        await self._node.stop(STOP_GRACE_S)
+        ended.set()

@@ -1,0 +1,205 @@
+"""Carries calls out on the real store and writes them down: who did what and was told what, as `history` has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Claim, Job, NewRun, Report, Term, Worker
+from mainspring.core.planning import Plan
+from mainspring.core.states import RUNNING
+from mainspring.errors import MainspringError, TermPassed
+from mainspring.store import Fired, Renewal, Saved, Store, Verdict
+from mainspring.testing.history import History, Outcome
+
+_encode = msgspec.json.Encoder().encode
+
+
+def as_json(value: object) -> str:
+    """A struct as the history carries it."""
+    return _encode(value).decode()
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call as the store saw it."""
+
+    actor: str
+    stamp: dict[str, int]
+    args: Sequence[Any]
+    options: Mapping[str, Any]
+    told: bool
+
+    @property
+    def outcome(self) -> Outcome:
+        """What its caller knows of it, if it was carried out."""
+        return "ok" if self.told else "unknown"
+
+
+class Scribe:
+    """Writes the history of one world. `seen` counts what rarely happens."""
+
+    def __init__(self, history: History, true: Clock, seen: Counter[str]) -> None:
+        self._history = history
+        self._true = true
+        self._seen = seen
+        self._terms: set[tuple[int, str]] = set()
+        self._sealed = False
+        self._on_answer: dict[str, Callable[[Call, Any], None]] = {
+            "create_job": self._job,
+            "edit_job": self._job,
+            "pause_jobs": self._jobs,
+            "begin_term": self._term,
+            "fire": self._fire,
+            "trigger": self._trigger,
+            "submit": self._submit,
+            "request_cancel": self._cancel,
+            "claim": self._claim,
+            "renew": self._renew,
+            "report": self._report,
+        }
+        self._on_refusal: dict[str, Callable[[Call], None]] = {
+            "fire": self._fire_refused,
+            "submit": self._submit_refused,
+            "request_cancel": self._cancel_refused,
+        }
+
+    def seal(self) -> None:
+        """Write no more."""
+        self._sealed = True
+
+    def stamp(self, clock: Clock) -> dict[str, int]:
+        """The three times of a record."""
+        return {"wall": clock.now(), "mono": round(clock.monotonic() * SECOND), "store": self._true.now()}
+
+    def write(self, what: str, actor: str, clock: Clock, **fields: object) -> None:
+        """Something that is no call: the side-effect ledger, faults, the state at the end."""
+        if not self._sealed:
+            self._history.add(what, actor=actor, **self.stamp(clock), **fields)
+
+    async def carry_out(
+        self, store: Store, actor: str, clock: Clock, name: str, args: Any, options: Any, *, told: bool
+    ) -> Any:
+        """Call the store, and record the answer or the refusal in the same step."""
+        call = Call(actor, self.stamp(clock), args, options, told)
+        given = await _still_held(store, args[0]) if name == "hand_back" else []
+        try:
+            answer = await getattr(store, name)(*args, **options)
+        except MainspringError as error:
+            if isinstance(error, TermPassed):
+                self._seen["stale term refused"] += 1
+            if name in self._on_refusal:
+                self._on_refusal[name](call)
+            raise
+        if name == "hand_back":
+            self._handback(call, given)
+        elif name == "sync_jobs":
+            await self._synced(call, store, answer)
+        elif name in self._on_answer:
+            self._on_answer[name](call, answer)
+        return answer
+
+    def _add(self, what: str, call: Call, outcome: Outcome | None = None, **fields: object) -> None:
+        if not self._sealed:
+            self._history.add(what, actor=call.actor, outcome=outcome or call.outcome, **call.stamp, **fields)
+
+    def _job(self, call: Call, job: Job) -> None:
+        self._add("job", call, "ok", job_id=job.id, job=job.name, data=as_json(job))
+
+    def _jobs(self, call: Call, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._job(call, job)
+
+    async def _synced(self, call: Call, store: Store, saved: Saved) -> None:
+        for name in (*saved.created, *saved.updated):
+            self._job(call, await store.get_job(call.args[1], name))
+
+    def _term(self, call: Call, term: Term) -> None:
+        if (term.number, term.owner) not in self._terms:  # Asked again after a lost reply, the store repeats itself.
+            self._terms.add((term.number, term.owner))
+            self._add("term", call, "ok", name=term.name, term=term.number)
+
+    def _fire(self, call: Call, answers: Sequence[Fired]) -> None:
+        plans: Sequence[Plan] = call.args[0]
+        for plan, fired in zip(plans, answers, strict=True):
+            if not fired.applied:
+                self._seen["plan overtaken"] += 1
+            elif plan.kind == "after":
+                if fired.runs and fired.job is not None:
+                    self._fired(call, plan.job, fired.job.last_fire_at)
+            else:
+                for firing in plan.firings:
+                    self._fired(call, plan.job, firing.fire_at)
+
+    def _fired(self, call: Call, job: Job, fire_at: int | None, outcome: Outcome | None = None) -> None:
+        term: Term | None = call.args[1]
+        number = None if term is None else term.number
+        self._add("fire", call, outcome, job_id=job.id, job=job.name, fire_at=fire_at, term=number)
+
+    def _fire_refused(self, call: Call) -> None:
+        for plan in call.args[0]:
+            for firing in plan.firings:
+                self._fired(call, plan.job, firing.fire_at, "refused")
+
+    def _trigger(self, call: Call, firing: Any) -> None:
+        name, request_id = call.args[1], call.args[2]
+        self._add("trigger", call, job_id=firing.job_id, job=name, fire_at=firing.fire_at, key=request_id)
+
+    def _submit(self, call: Call, answers: Sequence[str]) -> None:
+        runs: Sequence[NewRun] = call.args[0]
+        for run, answer in zip(runs, answers, strict=True):
+            if run.id != answer:
+                self._seen["idempotency key known"] += 1
+            self._add("submit", call, run=answer, key=run.idempotency_key, data=as_json(run))
+
+    def _submit_refused(self, call: Call) -> None:
+        for run in call.args[0]:
+            self._add("submit", call, "refused", run=run.id, key=run.idempotency_key, data=as_json(run))
+
+    def _cancel(self, call: Call, state: str) -> None:
+        self._seen[f"cancel while {'running' if state == RUNNING else 'waiting'}"] += 1
+        self._add("cancel", call, run=call.args[1])
+
+    def _cancel_refused(self, call: Call) -> None:
+        self._seen["cancel too late"] += 1
+        self._add("cancel", call, "refused", run=call.args[1])
+
+    def _claim(self, call: Call, claims: Sequence[Claim]) -> None:
+        worker: Worker = call.args[0]
+        for claim in claims:
+            self._add("claim", call, run=claim.run_id, token=claim.token, worker=worker.id, until=claim.claimed_until,
+                      attempt=claim.attempt + 1)  # fmt: skip
+
+    def _renew(self, call: Call, renewal: Renewal) -> None:
+        worker: Worker = call.args[0]
+        claims: Collection[tuple[str, int]] = call.args[1]
+        until = call.stamp["store"] + call.args[2]
+        for run_id, token in sorted(renewal.held):
+            self._add("renew", call, run=run_id, token=token, worker=worker.id, until=until)
+        if len(renewal.held) < len(claims):
+            self._seen["claim passed to another"] += 1
+
+    def _report(self, call: Call, verdicts: Sequence[Verdict]) -> None:
+        reports: Sequence[Report] = call.args[0]
+        for report, verdict in zip(reports, verdicts, strict=True):
+            self._seen[f"report {verdict}"] += 1
+            self._add("report", call, "refused" if verdict == "stale" else None, run=report.run_id, token=report.token,
+                      worker=call.actor, state=report.state, data=as_json(report))  # fmt: skip
+
+    def _handback(self, call: Call, given: Sequence[tuple[str, int]]) -> None:
+        for run_id, token in given:
+            self._add("handback", call, run=run_id, token=token, worker=call.actor)
+
+
+async def _still_held(store: Store, claims: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Those of the claims that are still good, so that giving them back means something."""
+    runs = {run_id: await store.get_run("default", run_id) for run_id, _ in claims}
+    return [
+        (run_id, token)
+        for run_id, token in dict.fromkeys(claims)
+        if runs[run_id].state == RUNNING and runs[run_id].token == token
+    ]

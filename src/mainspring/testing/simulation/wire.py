@@ -1,0 +1,172 @@
+"""The way from one process to the store: it loses, delays, doubles and invents, and writes down what really happened.
+
+The store itself is the real one and runs inline, so a call is carried out in one step of virtual time. What is recorded
+is recorded in that step, in the store's order, whether the process ever hears of it or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from random import Random
+from typing import Any, Final, NoReturn, cast
+
+from mainspring.core.instants import Instant
+from mainspring.errors import MainspringError, StoreFull, StoreUnavailable
+from mainspring.store import Store
+from mainspring.testing.simulation.clock import ProcessClock
+from mainspring.testing.simulation.faults import Weather
+from mainspring.testing.simulation.hosts import Host
+from mainspring.testing.simulation.scribe import Scribe
+
+READS: Final = frozenset(
+    """cancels changed_jobs count_runs due_jobs events_since find_runs finished gate_holders get_job get_run list_attempts
+    list_calendars list_edges list_firings list_jobs list_logs list_runs list_workers next_due next_position upstream_runs
+    """.split()
+)
+METHODS: Final = READS | frozenset(
+    """acquire adopt_zones begin_term claim clean create_job edit_job fire hand_back number_events pause_jobs record recover
+    register release remove_job renew renew_hold report request_cancel save_calendar submit sync_jobs tell trigger
+    """.split()
+)
+PATIENCE_S = 15.0
+"""How long a driver waits for an answer before it gives up."""
+
+
+class Wire:
+    """One process's store. `as_store` is what the process gets."""
+
+    def __init__(
+        self, store: Store, actor: str, host: Host | None, clock: ProcessClock, weather: Weather, scribe: Scribe, seed: str
+    ) -> None:
+        self._store = store
+        self.actor = actor
+        self._host = host
+        self._clock = clock
+        self._weather = weather
+        self._scribe = scribe
+        self._random = Random(f"{seed}:wire:{actor}")
+        self.cut = False
+        for name in METHODS:
+            setattr(self, name, partial(self._call, name))
+
+    @property
+    def as_store(self) -> Store:
+        """The wire implements the store port, method by method, by name."""
+        return cast(Store, self)
+
+    def now(self) -> Instant:
+        """See the store port: here it is off by a little."""
+        return self._clock.store_now()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See the store port: hints come late, or not at all, or for nothing."""
+        return self._store.on_change(partial(self._hint, listener))
+
+    def _hint(self, listener: Callable[[], None]) -> None:
+        if self._host is None or self._host.dead or self.cut or self._weather.down:
+            return
+        if self._weather.has("lost_hints") and self._random.random() < 0.3:
+            self._weather.note("lost_hints")
+            return
+        loop, context = asyncio.get_running_loop(), self._host.context
+        loop.call_later(self._random.uniform(0.0005, 0.03), listener, context=context)
+        if self._weather.has("false_hints") and self._random.random() < 0.02:
+            self._weather.note("false_hints")
+            loop.call_later(self._random.uniform(0.1, 3.0), listener, context=context)
+
+    async def close(self) -> None:
+        """See the store port: the store is not this process's to close."""
+
+    async def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        random = self._random
+        await asyncio.sleep(self._latency())
+        if self.cut or self._weather.down:
+            await self._fail("no connection", random.uniform(0.0, 0.5))
+        if self._weather.full and name not in READS:
+            raise StoreFull("the disk is full")
+        fault = self._weather.draw(random)
+        work = partial(self._execute, name, args, options)
+        if fault is not None:
+            return await self._suffer(fault, work)
+        answer = await work(told=True)
+        if random.random() < 0.5:
+            await asyncio.sleep(self._latency())
+        return answer
+
+    def _latency(self) -> float:
+        return self._random.uniform(0.1, 1.5) if self._weather.slow else self._random.uniform(0.0001, 0.004)
+
+    async def _execute(self, name: str, args: tuple[Any, ...], options: dict[str, Any], *, told: bool) -> Any:
+        told = told and not (self._host is not None and self._host.dead)
+        return await self._scribe.carry_out(self._store, self.actor, self._clock, name, args, options, told=told)
+
+    async def _fail(self, why: str, after_s: float) -> NoReturn:
+        await asyncio.sleep(after_s)
+        raise StoreUnavailable(why)
+
+    async def _suffer(self, fault: str, work: _Work) -> Any:
+        random = self._random
+        match fault:
+            case "lost_request":
+                await self._fail("the request was lost", random.uniform(0.0, 2.0))
+            case "lost_reply":
+                await work(told=False)
+                await self._fail("the reply was lost", random.uniform(0.0, 2.0))
+            case "delay":
+                return await self._deliver(work, random.uniform(0.02, 0.8))
+            case "long_delay":
+                return await self._deliver(work, random.uniform(0.8, PATIENCE_S))
+            case "late_delivery":
+                # The process gives up, and only then does the request arrive.
+                _send(_arrive(work, random.uniform(1.0, PATIENCE_S), told=False))
+                await self._fail("no answer came", random.uniform(0.2, 1.0))
+            case "duplicate":
+                return await self._deliver_twice(work)
+            case _:
+                if random.random() < 0.5:
+                    await work(told=False)
+                await self._fail("no answer came", random.uniform(PATIENCE_S / 2, PATIENCE_S))
+
+    async def _deliver(self, work: _Work, delay_s: float) -> Any:
+        """A request that is on its way no longer depends on who sent it: it arrives though its sender was killed."""
+        before = self._random.random() < 0.5
+        flight = _send(_arrive(work, delay_s if before else 0.0, told=before))
+        if not before:
+            await asyncio.sleep(delay_s)
+        return _open(await asyncio.shield(flight))
+
+    async def _deliver_twice(self, work: _Work) -> Any:
+        random = self._random
+        gap_s = random.uniform(1.0, 12.0) if random.random() < 0.3 else random.uniform(0.0, 0.1)
+        first_counts = gap_s > 1.0 or random.random() < 0.5
+        first = await asyncio.shield(_send(_arrive(work, 0.0, told=first_counts)))
+        second = _send(_arrive(work, gap_s, told=not first_counts))
+        return _open(first if first_counts else await asyncio.shield(second))
+
+
+_Work = Callable[..., Coroutine[Any, Any, Any]]
+_Answer = tuple[Any, Exception | None]
+
+
+def _send(flight: Coroutine[Any, Any, _Answer]) -> asyncio.Task[_Answer]:
+    # In an empty context: what is on its way belongs to no process.
+    return asyncio.get_running_loop().create_task(flight, context=Context())
+
+
+async def _arrive(work: _Work, delay_s: float, *, told: bool) -> _Answer:
+    if delay_s > 0:
+        await asyncio.sleep(delay_s)
+    try:
+        return await work(told=told), None
+    except MainspringError as error:
+        return None, error
+
+
+def _open(answer: _Answer) -> Any:
+    value, error = answer
+    if error is not None:
+        raise error
+    return value

@@ -1,0 +1,194 @@
+"""A world: several processes of the real program on one real store, in virtual time; it turns, suffers, heals and ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import msgspec
+
+from mainspring.core.instants import SECOND
+from mainspring.core.states import FINAL
+from mainspring.ids import IdSource
+from mainspring.settings import Settings
+from mainspring.store import Saved, Store
+from mainspring.testing.history import History
+from mainspring.testing.simulation.client import Client
+from mainspring.testing.simulation.clock import ProcessClock, StoreClock
+from mainspring.testing.simulation.ending import record_end
+from mainspring.testing.simulation.faults import PROFILES, Event, Weather, plan_events
+from mainspring.testing.simulation.hosts import HostingLoop
+from mainspring.testing.simulation.process import Process, Surroundings
+from mainspring.testing.simulation.scribe import Scribe
+from mainspring.testing.simulation.wire import PATIENCE_S, Wire
+from mainspring.testing.simulation.workload import APP, CALENDARS, NAMESPACE, Sketch, draw_night
+from mainspring.wiring import open_memory
+
+SETTINGS = Settings(
+    lease_ttl=3 * SECOND,
+    lease_renew=1 * SECOND,
+    horizon=30 * SECOND,
+    concurrency=6,
+    claim_ttl=6 * SECOND,
+    claim_renew=2 * SECOND,
+    worker_dead_after=6 * SECOND,
+    drain_grace=5 * SECOND,
+)
+"""Longer leases than the defaults and shorter claims: fewer heartbeats, and losses that are noticed within the time."""
+CLIENTS = 2
+QUIET_S = PATIENCE_S + 5.0
+"""What was sent before the healing may still be under way for so long."""
+LONGEST_DRAIN_S = 900.0
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """What makes a world: the same scenario gives the same history, byte for byte."""
+
+    seed: int
+    profile: str = "chaos"
+    minutes: float = 10.0
+    nodes: int = 3
+    workers: int = 4
+    without: tuple[str, ...] = ()
+    """Faults that do not happen."""
+
+
+class World:
+    """`turn` plays the whole scenario into the history. Threads, sockets and real time do not exist in it."""
+
+    def __init__(self, scenario: Scenario, history: History, happened: Counter[str]) -> None:
+        self._scenario = scenario
+        self._profile = PROFILES[scenario.profile]
+        self._seed = f"{scenario.seed}:{scenario.profile}"
+        self._without = frozenset(scenario.without)
+        self.loop = HostingLoop()
+        start, zone = draw_night(Random(f"{self._seed}:night"))
+        self.clock = StoreClock(self.loop, start)
+        self._store: Store = open_memory(self.clock)
+        self._happened = happened
+        self._weather = Weather(self._profile, self._without, happened)
+        self._scribe = Scribe(history, self.clock, happened)
+        self._ids = IdSource(self.clock, Random(f"{self._seed}:ids"))
+        self._sketch = Sketch(Random(f"{self._seed}:jobs"), self._ids, start, zone, scenario.minutes)
+        self._declared = self._sketch.declared()
+        self.around = Surroundings(
+            self._seed, self.loop, self.clock, self._store, SETTINGS, self._weather, self._scribe, self._declare
+        )
+        self.processes = self._make_processes()
+
+    def _make_processes(self) -> list[Process]:
+        nodes, workers = self._scenario.nodes, self._scenario.workers
+        both = min(nodes, workers) // 2
+        roles = [(f"both-{number}", True, True) for number in range(1, both + 1)]
+        roles += [(f"node-{number}", True, False) for number in range(1, nodes - both + 1)]
+        roles += [(f"worker-{number}", False, True) for number in range(1, workers - both + 1)]
+        return [Process(name, self.around, schedules=schedules, works=works) for name, schedules, works in roles]
+
+    async def _declare(self, store: Store, version: int) -> Saved:
+        return await store.sync_jobs(APP, NAMESPACE, self._sketch.changed(self._declared, version))
+
+    def turn(self) -> None:
+        """All of it."""
+        try:
+            self.loop.run_until_complete(self._play())
+        finally:
+            self._scribe.seal()
+            self.loop.bury()
+            self.loop.run_until_complete(self._store.close())
+            self.loop.close()
+
+    async def _play(self) -> None:
+        length_s = self._scenario.minutes * 60
+        for calendar in CALENDARS:
+            await self._store.save_calendar(NAMESPACE, calendar)
+        for process in self.processes:
+            process.start_after(Random(f"{self._seed}:{process.name}").uniform(0.0, 1.0))
+        clients = [self._make_client(number) for number in range(1, CLIENTS + 1)]
+        added = self._sketch.added() + self._sketch.herd(self._profile.herd)
+        for job in added:
+            await clients[0].create(job)
+        names = [job.name for job in (*self._declared, *added[:8])]
+        acting = [self.loop.create_task(client.act_until(length_s * 0.95, names)) for client in clients]
+        for event in plan_events(self._profile, self._seed, self._scenario.minutes * 0.97, self._without):
+            await asyncio.sleep(max(event.at_s - self.loop.time(), 0.0))
+            self._strike(event)
+        await asyncio.sleep(max(length_s - self.loop.time(), 0.0))
+        await asyncio.gather(*acting)
+        await self._heal()
+        for client in clients:
+            await client.settle()
+        await self._drain()
+        await record_end(self._store, self._scribe, self.clock)
+
+    def _make_client(self, number: int) -> Client:
+        actor, random = f"client-{number}", Random(f"{self._seed}:client:{number}")
+        clock = ProcessClock(self.clock, random, wrong=self._weather.has("wrong_clocks"))
+        wire = Wire(self._store, actor, None, clock, self._weather, self._scribe, self._seed)
+        return Client(wire.as_store, self._ids, random, self._happened)
+
+    def _strike(self, event: Event) -> None:
+        process = self.processes[event.target % len(self.processes)]
+        self._happened[event.kind] += 1
+        self._scribe.write("fault", process.name, self.clock, name=event.kind, data=f"{event.length_s:.3f}")
+        match event.kind:
+            case "crash":
+                process.kill()
+                process.start_after(event.length_s)
+            case "pause":
+                process.freeze(event.length_s)
+            case "restart":
+                self.loop.create_task(self._restart([process], event.length_s, upgrade=False))
+            case "upgrade":
+                self.loop.create_task(self._restart(self.processes, event.length_s, upgrade=True))
+            case "slow_disk" | "store_down" | "disk_full":
+                self._spoil_store(event)
+            case _:
+                self._spoil_process(process, event)
+
+    async def _restart(self, processes: list[Process], pause_s: float, *, upgrade: bool) -> None:
+        """One after the other."""
+        for process in processes:
+            await process.stop()
+            process.version += upgrade
+            process.start_after(pause_s)
+            await asyncio.sleep(pause_s + 1.0)
+
+    def _spoil_store(self, event: Event) -> None:
+        what = {"slow_disk": "slow", "store_down": "down", "disk_full": "full"}[event.kind]
+        setattr(self._weather, what, True)
+        self.loop.call_later(event.length_s, setattr, self._weather, what, False)
+
+    def _spoil_process(self, process: Process, event: Event) -> None:
+        if not process.alive:
+            return
+        if event.kind == "clock_jump":
+            process.clock.jump()
+        elif event.kind == "partition":
+            process.wire.cut = True
+            self.loop.call_later(event.length_s, setattr, process.wire, "cut", False)
+        else:
+            process.lease.lie = "false" if event.kind == "false_lease" else "silent"
+            self.loop.call_later(event.length_s, setattr, process.lease, "lie", None)
+
+    async def _heal(self) -> None:
+        """Everything that went wrong ends; what was sent before may still arrive for a while."""
+        self._weather.heal()
+        await asyncio.sleep(QUIET_S)
+        for process in self.processes:
+            process.start()
+            process.thaw()
+        await asyncio.sleep(QUIET_S)
+        self._scribe.write("fault", "world", self.clock, name="healed")
+
+    async def _drain(self) -> None:
+        """Wait until nothing is left to do; what is not done by then never will be, and the checker says so."""
+        deadline = self.loop.time() + LONGEST_DRAIN_S
+        while self.loop.time() < deadline:
+            counts = await self._store.count_runs(NAMESPACE)
+            if sum(counts.values()) == sum(counts.get(state, 0) for state in FINAL):
+                break
+            await asyncio.sleep(1.0)
+        # Firings that follow the last ends are due at once: let them come.
+        await asyncio.sleep(5.0)
+        self._scribe.write("fault", "world", self.clock, name="drained")

@@ -1,0 +1,142 @@
+"""A person at a terminal: types commands in a folder of their own, and sees what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from mainspring.cli.main import run
+from mainspring.clock import SystemClock
+from mainspring.conformance.store_samples import a_worker
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Claim, Report, Worker
+from mainspring.settings import Settings
+from mainspring.store import Store
+from mainspring.wiring import open_store
+
+T = TypeVar("T")
+
+URL = "sqlite:///test.db"
+FILMS = """
+import asyncio
+from mainspring import Mainspring, Retry, after, cron, every
+
+app = Mainspring(name="films")
+
+@app.task(priority=1, timeout="10m", retry=Retry(2, delay="1s"))
+def encode(video: str, size: int = 4) -> str:
+    return f"{video}@{size}K"
+
+@app.job(cron("0 2 * * *", tz="Europe/Berlin"), overlap="forbid")
+async def report(): ...
+
+@app.job(after("report"), tags=["late"])
+def notify(): ...
+"""
+
+
+class ClockAhead(SystemClock):
+    """The host's clock, so much fast."""
+
+    def __init__(self, ahead: Duration) -> None:
+        self._ahead = ahead
+
+    def now(self) -> Instant:
+        return super().now() + self._ahead
+
+
+class Answer(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it said, for programs."""
+        return json.loads(self.out)
+
+
+class Terminal:
+    """100 columns wide, in an empty folder, with `test.db` as the database."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("MAINSPRING_STORE", URL)
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def __call__(self, *args: str) -> Answer:
+        """Type a command."""
+        self._capsys.readouterr()
+        code = run(args)
+        seen = self._capsys.readouterr()
+        return Answer(code, seen.out, seen.err)
+
+    def json(self, *args: str) -> Any:
+        """Type a command that succeeds, and read its answer as a program does."""
+        options, dashes, words = (*args,), (), ()
+        if "--" in args:  # What follows is not for us.
+            place = args.index("--")
+            options, dashes, words = args[:place], ("--",), args[place + 1 :]
+        answer = self(*options, "--json", *dashes, *words)
+        assert answer.code == 0, answer
+        assert answer.err == ""
+        return answer.json
+
+    def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:
+        """A command in a process of its own."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        return subprocess.Popen(
+            [sys.executable, "-m", "mainspring", *args], cwd=self.folder, env=dict(os.environ), **pipes
+        )
+
+    def finish(self, *args: str, **options: Any) -> Answer:
+        """A command in a process of its own, to its end."""
+        process = self.start(*args, **options)
+        out, err = process.communicate(timeout=30)
+        return Answer(process.returncode, out, err)
+
+    def write(self, name: str, text: str) -> str:
+        """A file in the folder."""
+        (self.folder / name).write_text(text)
+        return name
+
+    def store(self, work: Callable[[Store], Awaitable[T]], ahead: Duration = 0) -> T:
+        """Use the database behind the commands' back, perhaps some time from now."""
+
+        async def do() -> T:
+            store = open_store(URL, Settings(durable=False), ClockAhead(ahead))
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(do())
+
+    def announce(self, **changes: Any) -> Worker:
+        """Let the store know of a worker that does nothing."""
+        worker = a_worker("w1", **changes)
+        self.store(lambda store: store.register(worker))
+        return worker
+
+    def execute(self, report: Callable[[Claim], Report], task: str = "encode") -> list[str]:
+        """Claim what is due and report on it; the ids of the runs."""
+
+        async def work(store: Store) -> list[str]:
+            claims = await store.claim(a_worker("w1", tasks=(task,)), 100, 60_000_000, "strict")
+            await store.report([report(claim) for claim in claims])
+            return [claim.run_id for claim in claims]
+
+        return self.store(work)

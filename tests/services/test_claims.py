@@ -1,0 +1,382 @@
+"""A worker's claims: kept while it works, given up in time when it cannot keep them, never acted on afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import chores
+import pytest
+from stage import (
+    FAST,
+    USUAL,
+    FaultyStore,
+    JumpingClock,
+    at_home,
+    ended,
+    let_others_run,
+    let_pass,
+    make_worker,
+    until,
+    working,
+)
+from test_executing import is_alive
+
+from mainspring import Mainspring
+from mainspring.clock import SystemClock
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Report
+from mainspring.services.worker import Worker
+from mainspring.stores.sqlite.store import SqliteStore
+
+TTL_S = USUAL.claim_ttl / SECOND
+
+
+class Watched:
+    """A task on the manual clock that notes how it ended."""
+
+    def __init__(self, app: Mainspring, clock: JumpingClock, seconds: float) -> None:
+        self.story: list[tuple[str, float]] = []
+
+        @app.task(name="watched")
+        async def watched() -> str:
+            self.story.append(("started", clock.monotonic()))
+            try:
+                await clock.sleep(seconds)
+            except asyncio.CancelledError:
+                self.story.append(("stopped", clock.monotonic()))
+                raise
+            self.story.append(("finished", clock.monotonic()))
+            return "done"
+
+        self.task = watched
+
+
+@pytest.fixture
+def app(store: Any, clock: JumpingClock) -> Iterator[Mainspring]:
+    with at_home(Mainspring(), store, clock) as app:
+        yield app
+
+
+async def recover(store: Any) -> int:
+    return (await store.recover(USUAL.worker_dead_after, 500)).lost
+
+
+class TestKeeping:
+    async def test_claims_of_long_runs_are_renewed(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        work = Watched(app, clock, 300)
+        handle = await work.task.submit()
+        async with working(app, store, clock, USUAL):
+            for _ in range(299):
+                await let_pass(clock, "1s")
+                assert await recover(store) == 0
+            await let_pass(clock, "2s")
+        run = await handle.status()
+        assert (run.state, run.attempt, run.losses) == ("succeeded", 1, 0)
+
+    async def test_they_are_kept_until_the_store_has_acknowledged_the_report(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        line = FaultyStore(store)
+        line.hold_request("report")
+        handle = await Watched(app, clock, 1).task.submit()
+        async with working(app, line, clock, USUAL):
+            for _ in range(60):
+                await let_pass(clock, "1s")
+                assert await recover(store) == 0
+            line.let_through()
+            await let_others_run()
+        assert (await handle.status()).state == "succeeded"
+
+    @pytest.mark.parametrize("lost", ["lose_request", "lose_reply"])
+    async def test_a_few_lost_renewals_cost_nothing(
+        self, store: Any, app: Mainspring, clock: JumpingClock, lost: str
+    ) -> None:
+        line, work = FaultyStore(store), Watched(app, clock, 100)
+        handle = await work.task.submit()
+        async with working(app, line, clock, USUAL):
+            for _ in range(11):
+                getattr(line, lost)("renew", 4)
+                await let_pass(clock, "10s")
+                assert await recover(store) == 0
+        assert (await handle.status()).state == "succeeded"
+        assert [word for word, _ in work.story] == ["started", "finished"]
+
+    async def test_a_worker_without_work_is_still_heard_of(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        async with working(app, store, clock, USUAL):
+            await let_pass(clock, "5m")
+            (worker,) = await store.list_workers("default")
+            assert clock.now() - worker.heartbeat_at <= USUAL.claim_renew
+
+
+class TestFencing:
+    @pytest.mark.parametrize("fault", ["cut", "hold"])
+    async def test_work_whose_claim_cannot_be_renewed_is_stopped_before_anyone_else_may_have_it(
+        self, store: Any, app: Mainspring, clock: JumpingClock, fault: str
+    ) -> None:
+        line, work = FaultyStore(store), Watched(app, clock, 100)
+        await work.task.submit()
+        async with working(app, line, clock, USUAL) as worker:
+            await let_pass(clock, "7s")
+            renewed_at = 6.0
+            line.is_cut = fault == "cut"
+            line.hold_request("renew", 100)
+            await let_pass(clock, "20s")
+            (_, (word, stopped_at)) = work.story
+            assert word == "stopped"
+            assert stopped_at < renewed_at + TTL_S
+            assert stopped_at == pytest.approx(renewed_at + TTL_S * 0.9, abs=0.1), "and not earlier than it must be"
+            assert len(worker.held) == 0
+
+    async def test_a_store_that_answers_nothing_does_not_keep_the_worker_from_fencing(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        line, work = FaultyStore(store), Watched(app, clock, 100)
+        await work.task.submit()
+        async with working(app, line, clock, USUAL) as worker:
+            await let_pass(clock, "7s")
+            for method in ("renew", "cancels", "claim", "report", "next_due"):
+                line.hold_request(method, 100)
+            worker.wake()
+            await let_pass(clock, "10s")
+        assert work.story[1][1] < 6 + TTL_S
+
+    async def test_a_late_result_is_refused(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        line = FaultyStore(store)
+        line.hold_request("report")
+        handle = await Watched(app, clock, 1).task.submit()
+        worker = make_worker(app, line, clock, USUAL)
+        await worker.claimer.turn()
+        await let_pass(clock, "1s")
+        reporting = asyncio.create_task(worker.reporter.turn())
+        await let_pass(clock, "20s")
+        assert await recover(store) == 1
+        (claim,) = await store.claim(make_worker(app, store, clock, USUAL, name="other").row, 1, SECOND, "strict")
+        line.let_through()
+        await reporting
+        run = await handle.status()
+        assert (run.state, run.token, worker.reporter.stale) == ("running", 2, 1)
+        assert await store.report([Report(claim.run_id, claim.token, "succeeded", "succeeded")]) == ["accepted"]
+
+    async def test_work_whose_claim_has_passed_to_another_is_stopped(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        """As after a pause of the whole process, or a jump of the store's clock."""
+        work = Watched(app, clock, 100)
+        handle = await work.task.submit()
+        worker = make_worker(app, store, clock, USUAL)
+        await worker.heart.turn()
+        await worker.claimer.turn()
+        await let_others_run()
+        clock.jump("1h")
+        assert await recover(store) == 1
+        await store.claim(make_worker(app, store, clock, USUAL, name="other").row, 1, SECOND, "strict")
+        await let_pass(clock, USUAL.claim_renew)
+        await worker.heart.turn()
+        await let_others_run()
+        assert [word for word, _ in work.story] == ["started", "stopped"]
+        assert (await handle.status()).worker == "other"
+
+    async def test_a_claim_that_ran_out_and_was_given_to_the_same_worker_anew_stops_the_old_work(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        work = Watched(app, clock, 100)
+        handle = await work.task.submit()
+        worker = make_worker(app, store, clock, USUAL)
+        await worker.claimer.turn()
+        await let_others_run()
+        clock.advance("30s")  # The process was held up; the claimer is the first to go on.
+        assert await recover(store) == 1
+        await worker.claimer.turn()
+        await let_others_run()
+        assert [word for word, _ in work.story] == ["started", "stopped", "started"]
+        await let_pass(clock, "101s")
+        await worker.reporter.turn()
+        run = await handle.status()
+        assert (run.state, run.token) == ("succeeded", 2)
+        assert not worker.held.solitary
+        assert worker.crew.busy == 0
+
+    async def test_a_jump_of_the_wall_clock_alone_fences_nothing(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        work = Watched(app, clock, 10)
+        handle = await work.task.submit()
+        async with working(app, store, clock, USUAL):
+            await let_pass(clock, "1s")
+            clock.jump("1h")
+            await let_pass(clock, "2s")
+            clock.set(clock.now() - 7200 * SECOND)
+            await let_pass(clock, "10s")
+        assert (await handle.status()).state == "succeeded"
+
+    async def test_a_process_is_killed_without_grace(self, tmp_path: Path) -> None:
+        store, file = SqliteStore(":memory:", SystemClock(), inline=True), tmp_path / "pids"
+        line = FaultyStore(store)
+        with at_home(chores.app, store, SystemClock()):
+            async with working(chores.app, line, SystemClock(), FAST):
+                await chores.hang_with_family.submit(str(file))
+                await until(lambda: file.exists() and len(file.read_text().split()) == 2)
+                pids = [int(pid) for pid in file.read_text().split()]
+                line.is_cut, cut_at = True, time.monotonic()
+                await until(lambda: not any(is_alive(pid) for pid in pids))
+                assert time.monotonic() - cut_at < 1.0
+        await store.close()
+
+
+class TestWorkThatCannotBeStopped:
+    """Where it lost its claim, the process has to end."""
+
+    @pytest.fixture
+    async def line(self) -> AsyncIterator[FaultyStore]:
+        store = SqliteStore(":memory:", SystemClock(), inline=True)
+        yield FaultyStore(store)
+        await store.close()
+
+    async def test_a_function_in_a_thread(self, line: FaultyStore) -> None:
+        app, going_on, ends = Mainspring(), threading.Event(), []
+
+        @app.task
+        def work() -> None:
+            going_on.wait(10)
+
+        with at_home(app, line, SystemClock()):
+            async with working(app, line, SystemClock(), on_unstoppable=lambda: ends.append(1)) as worker:
+                handle = await work.submit()
+                await until(lambda: worker.crew.busy)
+                line.is_cut = True
+                await until(lambda: ends)
+                going_on.set()
+                line.is_cut = False
+                assert (await handle.status()).attempt == 0
+        assert ends == [1]
+
+    async def test_an_async_function_that_swallows_its_cancellation(self, line: FaultyStore) -> None:
+        ends: list[int] = []
+        with at_home(chores.app, line, SystemClock()):
+            async with working(chores.app, line, SystemClock(), on_unstoppable=lambda: ends.append(1)) as worker:
+                await chores.swallow_cancellation.submit(3, [1, 1, 1])
+                await until(lambda: worker.crew.busy)
+                line.is_cut = True
+                await until(lambda: ends)
+
+    async def test_not_where_the_work_ended_as_it_should(self, line: FaultyStore) -> None:
+        app, ends = Mainspring(), []
+
+        @app.task
+        async def work() -> None:
+            await asyncio.sleep(60)
+
+        with at_home(app, line, SystemClock()):
+            async with working(app, line, SystemClock(), on_unstoppable=lambda: ends.append(1)) as worker:
+                await work.submit()
+                await until(lambda: worker.crew.busy)
+                line.is_cut = True
+                await until(lambda: not worker.crew.busy)
+                await until(lambda: not worker._endings)
+        assert ends == []
+
+
+class TestLostRuns:
+    async def test_one_that_was_lost_before_runs_alone(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        together: list[set[int]] = []
+        running: set[int] = set()
+
+        @app.task
+        async def work(number: int) -> None:
+            running.add(number)
+            together.append(set(running))
+            await clock.sleep(1)
+            running.discard(number)
+
+        await work.submit(0)
+        (lost,) = await store.claim(make_worker(app, store, clock, name="dead").row, 1, SECOND, "strict")
+        clock.advance("20s")
+        assert await recover(store) == 1
+        await work.submit_many([{"number": number} for number in (1, 2, 3)])
+        async with working(app, store, clock, USUAL):
+            await let_pass(clock, "20s")
+        assert {0} in together
+        assert all(seen == {0} or 0 not in seen for seen in together)
+        run = await store.get_run("default", lost.run_id)
+        assert (run.state, run.losses, run.attempt) == ("succeeded", 1, 2)
+
+    async def test_a_lost_answer_to_a_claim_delays_the_runs_but_loses_none(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        line, work = FaultyStore(store), Watched(app, clock, 1)
+        line.lose_reply("claim")
+        handles = await work.task.submit_many([{}, {}])
+        async with working(app, line, clock, USUAL):
+            for _ in range(20):
+                await let_pass(clock, "1s")
+                await recover(store)
+        assert [(await handle.status()).state for handle in handles] == ["succeeded"] * 2
+
+
+class TestRoom:
+    async def test_a_full_worker_claims_no_more(self, store: Any, clock: JumpingClock) -> None:
+        with at_home(Mainspring(concurrency=2), store, clock) as app:
+            work = Watched(app, clock, 1_000)
+            handles = await work.task.submit_many([{}] * 5)
+            async with working(app, store, clock, app.settings):
+                await let_pass(clock, "30s")
+                states = [(await handle.status()).state for handle in handles]
+        assert sorted(states) == ["pending"] * 3 + ["running"] * 2
+
+    async def test_what_was_claimed_ahead_goes_back_when_it_turns_out_that_it_cannot_start_soon(
+        self, store: Any, clock: JumpingClock
+    ) -> None:
+        with at_home(Mainspring(concurrency=2), store, clock) as app:
+            work = Watched(app, clock, 1_000)
+            handles = await work.task.submit_many([{}] * 50)
+            async with working(app, store, clock, app.settings) as worker:
+                worker.held.rate = 1_000.0  # A moment ago, runs were short.
+                await let_others_run()
+                assert len(worker.held) == 50
+                await let_pass(clock, "5s")
+                assert len(worker.held) == 2
+            runs = [await handle.status() for handle in handles]
+        assert sorted(run.state for run in runs) == ["pending"] * 48 + ["running"] * 2
+        assert {run.attempt for run in runs} == {0}
+
+    async def test_a_rate_of_the_past_is_forgotten_while_there_is_nothing_to_do(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        async with working(app, store, clock, USUAL) as worker:
+            worker.held.rate = 10_000.0
+            await let_pass(clock, "5s")
+            assert worker.held.rate < 1
+
+
+async def test_a_worker_looks_for_what_comes_due(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+    work = Watched(app, clock, 0)
+    for delay in ("300ms", "2500ms", "7s"):
+        await work.task.options(delay=delay).submit()
+    async with working(app, store, clock, USUAL):
+        await let_pass(clock, "8s")
+    assert [at for word, at in work.story if word == "started"] == pytest.approx([0.3, 2.5, 7.0])
+
+
+async def test_what_ends_while_its_claim_is_renewed_is_not_taken_for_lost(
+    store: Any, app: Mainspring, clock: JumpingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = FaultyStore(store)
+    handle = await Watched(app, clock, 2).task.submit()
+
+    async def busy(worker: Worker) -> None:
+        line.hold_reply("renew", 100)
+        await let_pass(clock, "3s")
+        line.let_through()
+        await let_pass(clock, "3s")
+
+    async with working(app, line, clock, USUAL) as worker:
+        await busy(worker)
+        assert (await ended(handle)).state == "succeeded"
+    assert "is stopped here" not in caplog.text

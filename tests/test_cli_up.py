@@ -1,0 +1,213 @@
+"""`mainspring up` and `mainspring worker`: real processes, real signals, bounded ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli_work import FILMS, Terminal
+
+PATIENCE_S = 20.0
+TASKS = """
+import asyncio, time
+from mainspring import Mainspring
+
+app = Mainspring(name="tasks")
+
+@app.task
+async def nap(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return "rested"
+
+@app.task
+async def blocks() -> None:
+    time.sleep(600)
+
+@app.task
+async def stubborn() -> None:
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(tmp_path, monkeypatch, capsys)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait, but not for ever."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def state_of(cli: Terminal, run_id: str) -> str:
+    state: str = cli.json("run", "show", run_id)["state"]
+    return state
+
+
+def up_with_running(cli: Terminal, *args: str) -> tuple[subprocess.Popen[str], str]:
+    """A process in which a run is under way, and its id."""
+    cli.write("tasks.py", TASKS)
+    run_id: str = cli.json("run", "submit", *args)["run_id"]
+    process = cli.start("up", "tasks.py")
+    until(lambda: state_of(cli, run_id) == "running")
+    return process, run_id
+
+
+class TestUp:
+    def test_it_stores_the_jobs_fires_them_and_stops_by_itself(self, cli: Terminal) -> None:
+        cli.write("films.py", FILMS + "\n@app.job(every('200ms'))\nasync def tick(): ...\n")
+        answer = cli.finish("up", "films.py", "--for", "1500ms")
+        assert answer.code == 0
+        assert "3 created (report, notify, tick)" in answer.err
+        assert "store  sqlite:///test.db" in answer.err
+        assert "next   " in answer.err
+        assert answer.err.rstrip().endswith("Stopped.")
+        lines = answer.out.splitlines()
+        assert any("fired" in line and "tick" in line for line in lines)
+        assert any("succeeded" in line and "tick" in line for line in lines)
+        assert "\x1b" not in answer.out
+
+    def test_what_happens_is_told_to_programs_a_line_each(self, cli: Terminal) -> None:
+        cli("job", "add", "hello", "--every", "200ms", "--command", "echo hello")
+        answer = cli.finish("up", "--for", "1500ms", "--json")
+        assert (answer.code, answer.err) == (0, "")
+        events = [json.loads(line) for line in answer.out.splitlines()]
+        kinds = {event["kind"] for event in events if event["job"] == "hello"}
+        assert {"firing.fired", "run.running", "run.succeeded"} <= kinds
+        positions = [event["position"] for event in events]
+        assert positions == sorted(set(positions))
+        (first, *_) = cli.json("run", "list", "--job", "hello", "--state", "succeeded")
+        assert [line["text"] for line in cli.json("run", "logs", first["run_id"])] == ["hello"]
+
+    def test_quiet_shows_nothing_but_trouble(self, cli: Terminal) -> None:
+        cli("job", "add", "hello", "--every", "200ms", "--command", "true")
+        answer = cli.finish("up", "--for", "700ms", "--quiet")
+        assert (answer.code, answer.out) == (0, "")
+
+    def test_jobs_no_longer_declared_are_treated_as_asked(self, cli: Terminal) -> None:
+        cli("job", "sync", cli.write("films.py", FILMS))
+        cli.write("empty.py", "from mainspring import Mainspring\napp = Mainspring(name='films')\n")
+        assert "2 no longer declared, left as they are" in cli("up", "empty.py", "--for", "100ms").err
+        assert "2 no longer declared, paused" in cli("up", "empty.py", "--for", "100ms", "--undeclared", "pause").err
+        assert all(job["paused_at"] for job in cli.json("job", "list"))
+
+    def test_bad_options_are_refused_before_anything_is_made(self, cli: Terminal) -> None:
+        for options, words in (
+            (("--for", "long"), "for: 'long' is not a duration"),
+            (("--concurrency", "0"), "concurrency: 0 is not a count"),
+            (("--coordination", "chaos"), "'chaos' is not one of 'leader', 'cluster'"),
+            (("--undeclared", "burn"), "'burn' is not one of"),
+        ):
+            answer = cli("up", *options)
+            assert answer.code == 2
+            assert words in answer.err
+        assert list(cli.folder.iterdir()) == []
+
+    def test_a_reader_that_leaves_ends_it(self, cli: Terminal) -> None:
+        cli("job", "add", "hello", "--every", "50ms", "--command", "true")
+        process = cli.start("up")
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
+class TestStopping:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_the_first_signal_lets_running_work_finish(self, cli: Terminal, number: signal.Signals) -> None:
+        process, run_id = up_with_running(cli, "nap", "--arg", "seconds=1")
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+        assert "Finishing 1 running job; Ctrl-C again to stop at once." in err
+        assert state_of(cli, run_id) == "succeeded"
+
+    def test_the_second_signal_stops_at_once_and_hands_work_back(self, cli: Terminal) -> None:
+        process, run_id = up_with_running(cli, "nap", "--arg", "seconds=600")
+        process.send_signal(signal.SIGINT)
+        until(lambda: cli.json("workers")[0]["state"] == "draining")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130
+        assert "Stopped at once" in err
+        run = cli.json("run", "show", run_id)
+        assert (run["state"], run["attempt"]) == ("pending", 0)
+
+    def test_a_task_that_ignores_its_cancellation_cannot_keep_the_process(
+        self, cli: Terminal, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MAINSPRING_DRAIN_GRACE", "100ms")
+        process, run_id = up_with_running(cli, "stubborn")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+        assert state_of(cli, run_id) == "pending"
+
+    def test_the_third_signal_is_heard_even_where_a_task_blocks_the_loop(self, cli: Terminal) -> None:
+        process, _ = up_with_running(cli, "blocks")
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)  # Signals of one kind that arrive together count once.
+        assert process.wait(PATIENCE_S) == 130
+
+
+class TestWorker:
+    def test_it_works_but_does_not_schedule(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS)
+        cli("job", "add", "hello", "--every", "100ms", "--command", "true")
+        run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]
+        process = cli.start("worker", "tasks.py", "--concurrency", "3")
+        assert cli.finish("run", "wait", run_id, "--timeout", "15s").out == '"rested"\n'
+        (worker,) = cli.json("workers")
+        assert (worker["concurrency"], worker["tasks"]) == (3, ["command", "blocks", "nap", "stubborn"])
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+        assert "app tasks (tasks.py), 3 tasks" in err
+        assert cli.json("job", "show", "hello")["firings"] == []
+
+    def test_it_shows_what_it_does_once_a_node_tells(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS)
+        cli("db", "migrate")
+        node = cli.start("up", "--for", "3s")
+        worker = cli.start("worker", "tasks.py", "--for", "3s")
+        until(lambda: len(cli.json("workers")) == 2)
+        run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]
+        out, _ = worker.communicate(timeout=PATIENCE_S)
+        node.communicate(timeout=PATIENCE_S)
+        assert f"[{run_id[-8:]}]" in out
+        assert "succeeded" in out
+
+    def test_it_warns_where_stored_jobs_differ_from_declared_ones_and_stores_nothing(self, cli: Terminal) -> None:
+        cli.write("films.py", FILMS)
+        answer = cli("worker", "films.py", "--for", "100ms")
+        assert answer.code == 0
+        assert "Warning: job report is declared but not stored: `mainspring job sync films.py`" in answer.err
+        assert cli.json("job", "list") == []
+        cli("job", "sync", "films.py")
+        assert "Warning" not in cli("worker", "films.py", "--for", "100ms").err
+        cli("job", "edit", "report", "--priority", "1")
+        assert "job report is stored otherwise than declared" in cli("worker", "films.py", "--for", "100ms").err
+
+    def test_it_serves_the_queues_and_regions_that_it_is_told_to(self, cli: Terminal) -> None:
+        cli("db", "migrate")
+        process = cli.start("worker", "--queue", "films", "--queue", "mail", "--region", "eu")
+        until(lambda: len(cli.json("workers")) == 1)
+        (worker,) = cli.json("workers")
+        assert (worker["queues"], worker["regions"]) == (["films", "mail"], ["eu"])
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+        assert cli.json("workers") == []
