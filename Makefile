@@ -25,5 +25,8 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench: $(STAMP)
+	$(BIN)/python -m bench
+
 clean:
 	rm -rf $(VENV)

@@ -72,6 +72,7 @@ class Terminal:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self._capsys = capsys
+        self._started: list[subprocess.Popen[str]] = []
         monkeypatch.chdir(folder)
         monkeypatch.setenv("MAINSPRING_STORE", URL)
         monkeypatch.setenv("COLUMNS", "100")
@@ -98,9 +99,17 @@ class Terminal:
     def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:
         """A command in a process of its own."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-        return subprocess.Popen(
-            [sys.executable, "-m", "mainspring", *args], cwd=self.folder, env=dict(os.environ), **pipes
-        )
+        command = [sys.executable, "-m", "mainspring", *args]
+        process: subprocess.Popen[str] = subprocess.Popen(command, cwd=self.folder, env=dict(os.environ), **pipes)
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """Leave nothing running, whatever a test came to."""
+        for process in self._started:
+            process.kill()
+            with process:
+                pass
 
     def finish(self, *args: str, **options: Any) -> Answer:
         """A command in a process of its own, to its end."""

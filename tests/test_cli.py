@@ -40,8 +40,10 @@ READERS = (
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path, monkeypatch, capsys)
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, monkeypatch, capsys)
+    yield terminal
+    terminal.close()
 
 
 @contextmanager

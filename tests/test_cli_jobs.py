@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ HOURLY = ("--every", "1h")
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path, monkeypatch, capsys)
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, monkeypatch, capsys)
+    yield terminal
+    terminal.close()
 
 
 def fire(cli: Terminal, name: str, ahead: Duration) -> None:

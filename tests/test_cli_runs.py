@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ TRACEBACK = (
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(tmp_path, monkeypatch, capsys)
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, monkeypatch, capsys)
+    yield terminal
+    terminal.close()
 
 
 def submit(cli: Terminal, *options: str, task: str = "encode") -> str:

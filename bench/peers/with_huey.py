@@ -1,8 +1,8 @@
 """Huey on SQLite: `python -m bench.peers.with_huey MEASURE PARAMS`.
 
 Its settings: `fsync=True`, which is `synchronous = FULL`, as durable as Mainspring; write-ahead logging, its default;
-no result store, since nobody reads results; a worker thread for throughput, since more only contend for the file, and a
-handful where much is due at once; an empty queue is looked at every millisecond, which is what its latency is made of.
+no result store, since nobody reads results; one worker, a thread, since more only contend for the file (2, 4, 8, and
+processes, were slower); an empty queue is looked at every millisecond, which is what its latency is made of.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def _new(params: Params) -> SqliteHuey:
 
 
 @contextmanager
-def _consuming(huey: SqliteHuey, workers: int = 1) -> Iterator[None]:
+def _consuming(huey: SqliteHuey) -> Iterator[None]:
     consumer = Consumer(
-        huey, workers=workers, initial_delay=POLL_S, max_delay=POLL_S, backoff=1.0, scheduler_interval=1, periodic=False
+        huey, workers=1, initial_delay=POLL_S, max_delay=POLL_S, backoff=1.0, scheduler_interval=1, periodic=False
     )
     consumer.start()
     try:
@@ -51,7 +51,10 @@ def _consuming(huey: SqliteHuey, workers: int = 1) -> Iterator[None]:
 
 @contextmanager
 def _filling(huey: SqliteHuey) -> Iterator[None]:
-    """What is stored before the measure begins need not be synced: it has no bulk insert, and would take minutes."""
+    """What is stored before the measure begins need not be synced: it has no bulk insert, and would take long.
+
+    It goes straight into the schedule, where a consumer would otherwise move it first.
+    """
     huey.storage.conn.execute("PRAGMA synchronous = OFF")
     yield
     huey.storage.conn.execute("PRAGMA synchronous = FULL")
@@ -134,8 +137,8 @@ def lateness(params: Params) -> Answer:
     with _filling(huey):
         for due_at in instants:
             for _ in range(jobs):
-                tick.schedule(args=(due_at,), eta=datetime.fromtimestamp(due_at))
-    with _consuming(huey, workers=4):
+                huey.add_schedule(tick.s(due_at, eta=datetime.fromtimestamp(due_at)))
+    with _consuming(huey):
         time.sleep(max(instants[-1] - time.time(), 0))
         wait(lambda: len(samples) >= jobs * boundaries, PATIENCE_S)
     return {"samples_ms": samples, "expected": jobs * boundaries}
@@ -152,7 +155,7 @@ def idle(params: Params) -> Answer:
     tomorrow = datetime.now() + timedelta(days=1)
     with _filling(huey):
         for _ in range(params["jobs"]):
-            tick.schedule(eta=tomorrow)
+            huey.add_schedule(tick.s(eta=tomorrow))
     consumer = Consumer(huey, workers=1)
     consumer.start()
     stay_until_told()

@@ -194,6 +194,8 @@ _raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def encode_result(value: object, limit: int) -> str:
     """What a task returned, as JSON."""
+    if value is None:
+        return "null"  # what most tasks return
     text = _check_value("result", value)
     if len(text) > limit:
         raise _too_large("result", len(text), limit)

@@ -9,6 +9,8 @@ from queue import Empty, Full, Queue
 
 import click
 
+from mainspring.cli.screen import HARMLESS
+
 KEPT = 10_000
 """So many lines wait for a slow reader; what comes then is dropped."""
 CLOSING_S = 1.0
@@ -53,6 +55,7 @@ class Lines:
             self._on_closed()
 
     def _styled(self, line: str, kind: str) -> str:
+        line = line.translate(HARMLESS)
         if not self._colored:
             return line
         color = _COLORS.get(kind)

@@ -55,8 +55,8 @@ class Stopping:
     sets a time by which the process ends all the same.
     """
 
-    def __init__(self, drain_s: float) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, loop: asyncio.AbstractEventLoop, drain_s: float) -> None:
+        self._loop = loop
         self._patience_s = (drain_s + LAST_RESORT_S, LAST_RESORT_S)
         self._count = 0
         self._over = threading.Event()
@@ -76,9 +76,14 @@ class Stopping:
         with suppress(RuntimeError):  # The loop has ended, and so has what was to be stopped.
             self._loop.call_soon_threadsafe((self.first if self._count == 1 else self.second).set)
 
-    def request_after(self, seconds: float) -> None:
-        """A request that comes by itself, unless all is over before."""
-        self._in_thread(seconds, self.request)
+    def request_first(self) -> None:
+        """A request, unless there was one before. From any thread."""
+        if self._count == 0:
+            self.request()
+
+    def request_first_after(self, seconds: float) -> None:
+        """A request that comes by itself, unless there was one before or all is over."""
+        self._in_thread(seconds, self.request_first)
 
     def end_after(self, seconds: float, code: int) -> None:
         """End the process, unless all is over before."""
@@ -109,7 +114,9 @@ def serve(service: Service) -> int:
     """Run until a signal comes or the time is up; the exit code."""
     _set_up_logging(service)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        stopping = runner.run(_prepare_to_stop(service))
+        stopping = Stopping(runner.get_loop(), service.app.settings.drain_grace / SECOND)
+        if service.stop_after_s is not None:
+            stopping.request_first_after(service.stop_after_s)
         try:
             code = runner.run(_serve(service, stopping))
             # All work is reported or handed back. What a task may still do on this loop is not waited for.
@@ -120,13 +127,6 @@ def serve(service: Service) -> int:
     return code
 
 
-async def _prepare_to_stop(service: Service) -> Stopping:
-    stopping = Stopping(service.app.settings.drain_grace / SECOND)
-    if service.stop_after_s is not None:
-        stopping.request_after(service.stop_after_s)
-    return stopping
-
-
 def _set_up_logging(service: Service) -> None:
     """Unless the app has done so: warnings to stderr, where they do not mix with what programs read."""
     level = logging.INFO if service.screen.session.debug else logging.WARNING
@@ -135,7 +135,7 @@ def _set_up_logging(service: Service) -> None:
 
 async def _serve(service: Service, stopping: Stopping) -> int:
     app, session = service.app, service.screen.session
-    lines = Lines(colored=session.colored() and not session.as_json, on_closed=stopping.request)
+    lines = Lines(colored=session.colored() and not session.as_json, on_closed=stopping.request_first)
     try:
         await service.prepare()
         show = lines.put if service.tells_by_relay else None

@@ -25,7 +25,8 @@ _NARROWEST = 8
 FEW = 20
 """So many steps need no progress bar."""
 
-_HARMLESS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+HARMLESS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Translates the text of strangers into text that cannot steer a terminal."""
 
 STATE_STYLES = {
     "succeeded": "green",
@@ -84,7 +85,9 @@ class Screen:
     def hint(self, text: str) -> None:
         """A word to the person who watches; programs that read stdout never see it, nor do those that read JSON."""
         if not self.session.as_json:
-            click.echo(click.style(text, dim=True), err=True, color=self.session.colored(sys.stderr))
+            click.echo(
+                click.style(text.translate(HARMLESS), dim=True), err=True, color=self.session.colored(sys.stderr)
+            )
 
     def line(self, text: str = "", style: str = "") -> None:
         """A line of prose, wrapped at words."""
@@ -194,4 +197,4 @@ def _text(value: Value, *, one_line: bool = False) -> Text:
 
     cell = value if isinstance(value, Cell) else Cell(value or "")
     text = " ".join(cell.text.splitlines()) if one_line else cell.text
-    return Text().append(text.translate(_HARMLESS), style=cell.style)
+    return Text().append(text.translate(HARMLESS), style=cell.style)

@@ -22,7 +22,7 @@ from mainspring.testing.simulation.workload import KEYS, LIMIT, NAMESPACE, draw_
 
 T = TypeVar("T")
 
-ACTION_S = 7.0
+ACTION_S = 9.0
 """The mean pause between two actions of a client."""
 
 
@@ -123,9 +123,15 @@ class Client:
         await self._send(*(self._draw(task="quick", key=None, lines=(), gates=()) for _ in range(25)))
 
     async def _cancel(self) -> None:
-        if self._submitted:
+        """Something that was sent long ago, or something that may have started just now."""
+        if self._submitted and self._random.random() < 0.3:
             run_id = self._random.choice(self._submitted[-12:])
-            await self.insist(lambda: self.store.request_cancel(NAMESPACE, run_id, "a client asked"))
+        else:
+            run = self._draw(task=self._random.choice(("steady", "slow", "stubborn")))
+            run_id = run.id
+            await self._send(run)
+            await asyncio.sleep(self._random.uniform(0.0, 3.0))
+        await self.insist(lambda: self.store.request_cancel(NAMESPACE, run_id, "a client asked"))
 
     async def _trigger(self, name: str) -> None:
         request = f"request-{self._random.randrange(10**9)}"

@@ -30,12 +30,12 @@ NIGHTS: Final = (
 )
 """When a world begins, and whose clocks are turned five minutes later."""
 CALENDARS: Final = (
-    Calendar("even minutes", (CronRule("*/2 * * * *"),)),
-    Calendar("a night", (DailyWindow("01:58", "03:02"),), "Europe/Berlin"),
+    Calendar("every fourth minute", (CronRule("*/4 * * * *"),)),
+    Calendar("a night", (DailyWindow("02:00:30", "03:02"),), "Europe/Berlin"),
 )
 _EXPRESSIONS: Final = (
-    "*/15 * * * * *",
     "*/20 * * * * *",
+    "5,50 * * * * *",
     "0,30 * * * * *",
     "15 * * * * *",
     "* * * * *",
@@ -99,7 +99,7 @@ class Sketch:
     def _timed(self) -> Trigger:
         if self._random.random() < 0.5:
             return CronTrigger(self._random.choice(_EXPRESSIONS), self._zone)
-        return EveryTrigger(self._random.choice((6_500_000, 10 * SECOND, 17 * SECOND, 30 * SECOND, 45 * SECOND)))
+        return EveryTrigger(self._random.choice((8_500_000, 13 * SECOND, 20 * SECOND, 30 * SECOND, 45 * SECOND)))
 
     def _once(self) -> Trigger:
         return AtTrigger(self._start + round(self._random.uniform(0.4, 0.95) * self._length))
@@ -123,7 +123,7 @@ class Sketch:
             jitter=random.choice((0, 0, 0, 2 * SECOND)),
             end_at=self._end,
             max_firings=random.choice((None, None, None, 5)),
-            calendars=random.choice(((), (), (), ("even minutes",), ("a night",))),
+            calendars=random.choice(((), (), (), ("every fourth minute",), ("a night",))),
             completions=completions,
             parallelism=2 if completions > 1 and random.random() < 0.7 else None,
         )

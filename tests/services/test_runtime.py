@@ -1,0 +1,205 @@
+"""A node on a thread of its own, in real time: the whole engine from a submission to its result."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from stage import FAST, FaultyStore, ended, until
+
+from mainspring import Mainspring, current_run, every
+from mainspring.clock import SystemClock
+from mainspring.errors import InvalidInput, StoreUnavailable
+from mainspring.runtime import Runtime
+from mainspring.services.node import Node
+from mainspring.services.worker import Worker
+from mainspring.wiring import build_runtime, describe_worker, find_executors
+
+
+def make_app(tmp_path: Path) -> Mainspring:
+    return Mainspring(f"sqlite:///{tmp_path / 'live.db'}", durable=False)
+
+
+@asynccontextmanager
+async def running(app: Mainspring, *, schedule: bool = True, work: bool = True, **changes: Any) -> AsyncIterator[Node]:
+    using = msgspec.structs.replace(FAST, store=app.settings.store, **changes)
+    runtime = build_runtime(app, using, schedule=schedule, work=work)
+    try:
+        yield await runtime.start()
+    finally:
+        await runtime.stop(1.0)
+
+
+def block(seconds: float) -> None:
+    """What no async function should do."""
+    threading.Event().wait(seconds)
+
+
+def node_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "mainspring-node"]
+
+
+async def test_jobs_and_submissions_run_to_their_end(tmp_path: Path) -> None:
+    app, fired = make_app(tmp_path), []
+
+    @app.job(every("100ms"))
+    async def tick() -> None:
+        fired.append(current_run().fire_at)
+
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    async with app:
+        await app.sync_jobs()
+        async with running(app):
+            handles = await double.submit_many([{"number": number} for number in range(100)])
+            assert [await handle.result(5) for handle in handles] == [2 * number for number in range(100)]
+            await until(lambda: len(fired) >= 3)
+        assert len(set(fired)) == len(fired)
+        store = await app.open()
+        assert [worker.state for worker in await store.list_workers("default")] == ["stopped"]
+
+
+async def test_a_function_that_blocks_the_users_loop_does_not_cost_its_claim(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+
+    @app.task
+    async def rude() -> None:
+        block(2 * FAST.claim_ttl / 1e6)
+
+    async with app, running(app):
+        run = await ended(await rude.submit())
+    assert (run.state, run.attempt, run.losses) == ("succeeded", 1, 0)
+
+
+async def test_a_function_that_blocks_the_users_loop_beyond_its_claim_ends_the_process(tmp_path: Path) -> None:
+    app, lines, ended_by = make_app(tmp_path), [], threading.Event()
+
+    @app.task
+    async def rude() -> None:
+        lines[0].is_cut = True
+        ended_by.wait(5)
+        lines[0].is_cut = False
+
+    async def build(crew_loop: asyncio.AbstractEventLoop) -> Node:
+        lines.append(FaultyStore(await app.open()))
+        row, executors = describe_worker(app, FAST, "rude"), find_executors(app, 1)
+        worker = Worker(lines[0], row, executors, crew_loop, FAST, SystemClock(), Random(0), ended_by.set)
+        return Node(lines[0], None, worker)
+
+    async with app:
+        runtime = Runtime(build)
+        await runtime.start()
+        began = time.monotonic()
+        await rude.submit()
+        await until(ended_by.is_set)
+        assert time.monotonic() - began < 2 * FAST.claim_ttl / 1e6
+        await runtime.stop(0.0)
+
+
+async def test_the_loops_turn_while_the_users_loop_is_blocked(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    async with app, running(app) as node:
+        await until(node.scheduler.leads)
+        block(2 * FAST.lease_ttl / 1e6)
+        assert node.scheduler.leads()
+
+
+async def test_of_two_on_one_file_the_other_leads_soon_after_one_stopped(tmp_path: Path) -> None:
+    one, other, fired = make_app(tmp_path), make_app(tmp_path), []
+    for app in (one, other):
+
+        @app.job(every("50ms"))
+        async def tick() -> None:
+            fired.append(current_run().fire_at)
+
+    async with one, other:
+        await one.sync_jobs()
+        async with AsyncExitStack() as stack:
+            async with running(one) as first:
+                await until(first.scheduler.leads)
+                second = await stack.enter_async_context(running(other))
+                await until(lambda: len(fired) > 3)
+                assert not second.scheduler.leads()
+            stopped_at = time.monotonic()
+            await until(second.scheduler.leads)
+            assert time.monotonic() - stopped_at < 0.5
+            count = len(fired)
+            await until(lambda: len(fired) > count + 3)
+        store = await one.open()
+        job = await store.get_job("default", "tick")
+        rows = [row.fire_at for row in (await store.list_firings(job.id, limit=1_000))[::-1]]
+    assert {later - earlier for earlier, later in pairwise(rows)} == {50_000}, "none lost, none doubled"
+    assert len(set(fired)) == len(fired)
+
+
+async def test_what_keeps_it_from_starting_is_raised_and_leaves_no_thread(tmp_path: Path) -> None:
+    async def build(_: asyncio.AbstractEventLoop) -> Node:
+        raise StoreUnavailable("not today")
+
+    before = node_threads()
+    with pytest.raises(StoreUnavailable):
+        await Runtime(build).start()
+    assert node_threads() == before
+
+
+async def test_a_broker_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    with pytest.raises(InvalidInput):
+        build_runtime(app, msgspec.structs.replace(FAST, broker="redis://"), schedule=True, work=True)
+
+
+async def test_a_stop_that_was_interrupted_can_be_hurried(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+
+    @app.task
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    async with app:
+        runtime = build_runtime(app, FAST, schedule=True, work=True)
+        node = await runtime.start()
+        handle = await work.submit()
+        await until(lambda: node.worker.crew.busy)
+        stopping = asyncio.create_task(runtime.stop(30.0))
+        await until(lambda: node.worker.claimer.stopping)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        async with asyncio.timeout(5):
+            await runtime.stop(0.0)
+        assert (await handle.status()).state == "pending"
+
+
+async def test_a_run_that_ends_while_the_node_stops_is_told_with_all_that_it_wrote(tmp_path: Path) -> None:
+    app, stopping = make_app(tmp_path), asyncio.Event()
+
+    @app.task
+    async def work() -> str:
+        await stopping.wait()
+        for number in range(1_000):
+            current_run().log(str(number))
+        return "done"
+
+    async with app:
+        runtime = build_runtime(app, FAST, schedule=True, work=True)
+        node = await runtime.start()
+        handle = await work.submit()
+        await until(lambda: node.worker.crew.busy)
+        stop = asyncio.create_task(runtime.stop())
+        await until(lambda: node.worker.claimer.stopping)
+        stopping.set()
+        await stop
+        run = await app.get_run(handle.id)
+        logged = await (await app.open()).list_logs(run.id, limit=2_000)
+    assert (run.state, run.result, len(logged)) == ("succeeded", '"done"', 1_000)
