@@ -232,7 +232,7 @@ class TestLostWords:
         nodes = [Node(line, clock, name) for name in ("one", "other")]
         async with turning(*nodes):
             line.is_cut = True
-            await let_pass(clock, "5m")
+            await let_pass(clock, "40s")
             line.is_cut = False
             await let_pass(clock, "1s")
             assert sum(node.term() is not None for node in nodes) == 1

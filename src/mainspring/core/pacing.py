@@ -4,6 +4,8 @@ from __future__ import annotations
 
 AHEAD_S = 0.1
 MOST_AHEAD = 1_000
+RISE_S = 0.05
+FALL_S = 1.0
 
 
 def room(concurrency: int, held: int, finished_per_s: float) -> int:
@@ -18,8 +20,9 @@ def room(concurrency: int, held: int, finished_per_s: float) -> int:
 
 
 def smoothed(previous: float, count: int, seconds: float) -> float:
-    """A rate that follows the last second or so."""
+    """A rate that rises within a twentieth of a second, so that a burst of fast runs is met, and falls within one."""
     if seconds <= 0:
         return previous
-    weight = min(seconds, 1.0)
-    return previous * (1 - weight) + count / seconds * weight
+    current = count / seconds
+    weight = min(seconds / (RISE_S if current > previous else FALL_S), 1.0)
+    return previous * (1 - weight) + current * weight

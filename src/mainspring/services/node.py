@@ -116,12 +116,12 @@ class Node:
         for loop in self.loops:
             loop.stop()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=PARTING_S)
+            await self._try(asyncio.wait(self._tasks))
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks, timeout=PARTING_S)
 
-    async def _try(self, step: Awaitable[None]) -> None:
+    async def _try(self, step: Awaitable[object]) -> None:
         """What cannot be done in time is left to those who go on: leases and claims run out by themselves."""
         try:
             await within(self.loops[0].clock, PARTING_S, step)

@@ -4,23 +4,34 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
 
 | what | outcome | fields |
 |---|---|---|
-| `job` | ok | `job_id job data` (the definition as JSON): a job, whenever it was created, edited or paused |
+| `job` | ok, unknown | `job_id job state data` (the definition as JSON): a job, as an edit or the end found it |
+| `calendar` | ok | `name data` (the definition as JSON): a calendar that jobs obey |
 | `term` | ok | `name term`: a node began a term |
 | `fire` | ok, refused, unknown | `job_id job fire_at term`: a node fired an instant; refused: the term had passed |
 | `trigger` | ok, unknown | `job_id job fire_at key`: a client fired a job by hand |
 | `submit` | ok, refused, unknown | `run key data` (the run as JSON): a client submitted; `key` is the idempotency key |
 | `cancel` | ok, refused, unknown | `run`: a client asked for a cancel; ok: acknowledged |
-| `claim` | ok | `run token worker until attempt`: a worker was given a claim until store time `until` |
-| `renew` | ok | `run token worker until`: a claim was prolonged |
+| `claim` | ok, unknown | `run token worker until attempt`: a worker was given a claim until store time `until` |
+| `renew` | ok, unknown | `run token worker until`: a claim was prolonged, at least until then |
 | `start`, `end` | ok | `run token attempt worker`: the side-effect ledger: the work really began, really ended |
-| `report` | ok, refused, unknown | `run token worker state data`: a worker reported; ok: accepted, refused: stale |
-| `handback` | ok, unknown | `run token worker`: a claim was given back unstarted |
-| `firing` | ok | `job_id fire_at region idx state run last_at count reason`: a row of the ledger, at the end |
+| `report` | ok, refused, unknown | `run token worker state data` (as JSON): a worker reported; refused: stale |
+| `handback` | ok, unknown | `run token worker`: a claim was given back |
+| `firing` | ok | `job_id fire_at region idx kind state run last_at count reason`: a row of the ledger, at the end |
 | `run` | ok | `run state job_id fire_at region idx data` (the run as JSON): a run, at the end |
 | `attempt` | ok | `run attempt token worker state data`: an attempt, at the end |
-| `fault` | ok | `name`: something was made to go wrong; `healed` is the last of them |
+| `fault` | ok | `name`: something was made to go wrong; or `healed`, or `drained` |
 
-`unknown` means that the reply was lost: it may have happened or not.
+- A `job` is recorded whenever it was created, edited, paused or resumed, and at the end; with `state` `removed` when it
+  was removed. The `run` of a `submit` is the id in the answer. A `report` that had been accepted before is ok again.
+- `healed`: from here on nothing goes wrong; a history in which nothing ever does says so at its start. `drained`: all
+  that was due by now has had the time to end.
+- `unknown` means that the reply was lost: it may have happened or not. (A `claim` or `renew` is known only to somebody
+  who sits at the store: there it did happen, and nobody heard.) Whoever may be killed between asking and hearing
+  writes `unknown` before it asks, and then what it heard.
+- When it took effect: a recorder that sits at the store writes it down in that step, so `store` is the instant, and
+  records of one instant are in the store's order. A recorder elsewhere also gives `sent`, the store's time before it
+  asked: it took effect between `sent` and `store` or, if `unknown`, at any time from `sent` on.
+- The store's clock must not be set back, and nothing may be cleaned away before the end is recorded.
 """
 
 from __future__ import annotations
@@ -35,7 +46,7 @@ Outcome = Literal["ok", "refused", "unknown"]
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One line. Times are microseconds: `wall` and `mono` are the actor's own clocks, `store` the store's."""
+    """One line. Times are microseconds: `wall` and `mono` by the actor's clocks, `store` and `sent` by the store's."""
 
     seq: int
     what: str
@@ -44,11 +55,13 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     wall: int = 0
     mono: int = 0
     store: int = 0
+    sent: int | None = None
     job: str | None = None
     job_id: str | None = None
     fire_at: int | None = None
     region: str | None = None
     idx: int | None = None
+    kind: str | None = None
     run: str | None = None
     attempt: int | None = None
     worker: str | None = None

@@ -26,8 +26,8 @@ from mainspring.stores.sqlite.connection import begin, check_ours, connect, expl
 
 T = TypeVar("T")
 
-WATCH_S = 0.025
-"""How often to look whether another process has written: 40 looks of about 10 µs a second."""
+WATCH_S = 0.01
+"""How often to look whether another process has written: 100 looks of about 10 µs a second."""
 GROUP_LIMIT = 256
 BULK_ROWS = 250
 """SQLite takes 32,766 parameters in a statement; beyond a few hundred rows nothing is gained."""

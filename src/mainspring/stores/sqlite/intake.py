@@ -54,12 +54,16 @@ def _insert_one(tx: Transaction, run: NewRun) -> None:
 
 
 def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:
+    single: list[tuple[object, ...]] = []
     for common, alike in groupby(runs, _common):
         group = list(alike)
         if len(group) < _FEW:
-            tx.executemany(_Q["insert"], [_row(run, PENDING) for run in group])
-        else:
-            tx.bulk(_Q["insert_alike"], [(run.id, run.args) for run in group], common)
+            single += [_row(run, PENDING) for run in group]
+            continue
+        tx.executemany(_Q["insert"], single)
+        single = []
+        tx.bulk(_Q["insert_alike"], [(run.id, run.args) for run in group], common)
+    tx.executemany(_Q["insert"], single)
     tx.events.extend([_submitted(run) for run in runs])
 
 

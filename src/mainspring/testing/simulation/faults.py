@@ -141,9 +141,9 @@ class Weather:
         """Whether something is wrong all the time."""
         return not self.healed and habit in self._habits
 
-    def note(self, kind: str) -> None:
+    def note(self, kind: str, times: int = 1) -> None:
         """Count something that went wrong."""
-        self._happened[kind] += 1
+        self._happened[kind] += times
 
     def heal(self) -> None:
         """From now on all is well."""

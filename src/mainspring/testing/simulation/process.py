@@ -72,7 +72,9 @@ class Process:
         around, self.ready = self._around, False
         self.actor = f"{self.name}.{self._generation}"
         self._host = Host(around.loop)
-        self.clock = ProcessClock(around.clock, self._random, wrong=around.weather.has("wrong_clocks"))
+        wrong = around.weather.has("wrong_clocks")
+        around.weather.note("wrong_clocks", wrong)
+        self.clock = ProcessClock(around.clock, self._random, wrong=wrong)
         self.wire = Wire(
             around.store, self.actor, self._host, self.clock, around.weather, around.scribe, around.seed
         )

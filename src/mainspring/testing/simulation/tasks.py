@@ -82,6 +82,7 @@ class SimulatedExecutor:
                 self._die("poison")
             await self._last(duration_s, traits.stubborn)
         except asyncio.CancelledError:
+            self._weather.note(f"work {attempt.stop_kind}")
             self._end(claim, "cancelled")
             raise
         outcome = self._outcome(traits, draw)

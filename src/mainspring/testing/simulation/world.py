@@ -21,6 +21,7 @@ from mainspring.testing.simulation.faults import PROFILES, Event, Weather, plan_
 from mainspring.testing.simulation.hosts import HostingLoop
 from mainspring.testing.simulation.process import Process, Surroundings
 from mainspring.testing.simulation.scribe import Scribe
+from mainspring.testing.simulation.sometimes import read_events, watch
 from mainspring.testing.simulation.wire import PATIENCE_S, Wire
 from mainspring.testing.simulation.workload import APP, CALENDARS, NAMESPACE, Sketch, draw_night
 from mainspring.wiring import open_memory
@@ -95,7 +96,6 @@ class World:
         finally:
             self._scribe.seal()
             self.loop.bury()
-            self.loop.run_until_complete(self._store.close())
             self.loop.close()
 
     async def _play(self) -> None:
@@ -109,6 +109,7 @@ class World:
         for job in added:
             await clients[0].create(job)
         names = [job.name for job in (*self._declared, *added[:8])]
+        watching = self.loop.create_task(watch(self._store, self._happened))
         acting = [self.loop.create_task(client.act_until(length_s * 0.95, names)) for client in clients]
         for event in plan_events(self._profile, self._seed, self._scenario.minutes * 0.97, self._without):
             await asyncio.sleep(max(event.at_s - self.loop.time(), 0.0))
@@ -119,7 +120,9 @@ class World:
         for client in clients:
             await client.settle()
         await self._drain()
+        watching.cancel()
         await record_end(self._store, self._scribe, self.clock)
+        await read_events(self._store, self._happened)
 
     def _make_client(self, number: int) -> Client:
         actor, random = f"client-{number}", Random(f"{self._seed}:client:{number}")

@@ -1,0 +1,140 @@
+"""What a history says about one job: its definitions, its ledger, and the instants at which it was due."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from mainspring.core.calendars import Calendar
+from mainspring.core.instants import LATEST, Instant
+from mainspring.core.model import Job
+from mainspring.core.planning import Calendars, next_fire_at
+from mainspring.core.triggers import AfterTrigger
+from mainspring.testing.checking.reading import carried, given
+from mainspring.testing.history import Record
+
+_job = msgspec.json.Decoder(Job).decode
+_calendar = msgspec.json.Decoder(Calendar).decode
+
+REMOVED = "removed"
+
+
+class Version(NamedTuple):
+    """A definition, and the record that has it."""
+
+    record: Record
+    job: Job
+
+
+class Span(NamedTuple):
+    """A definition, and between which instants it was in force: `since` excluded, `until` included."""
+
+    record: Record
+    job: Job
+    since: Instant
+    until: Instant
+
+
+class JobStory:
+    """All that happened to one job."""
+
+    def __init__(self, job_id: str) -> None:
+        self.id = job_id
+        self.name = job_id
+        self.versions: dict[int, Version] = {}
+        """The newest record of each version, in order of version."""
+        self.newest: Version | None = None
+        self.removed = False
+        self._doubtful = False
+        self.fires: list[Record] = []
+        self.triggers: list[Record] = []
+        self.rows: dict[Instant, list[Record]] = {}
+        """The ledger by instant."""
+        self.stretches: list[Record] = []
+        """Its rows that stand for several instants, in order."""
+
+    def define(self, record: Record) -> None:
+        """It was created, edited, paused or removed, or so it was at the end."""
+        self.name = record.job or self.name
+        if record.outcome != "ok":
+            self._doubtful = True
+        elif record.state == REMOVED:
+            self.removed = True
+        else:
+            job = carried(record, _job)
+            self.versions[job.version] = self.newest = Version(record, job)
+
+    def record(self, row: Record) -> None:
+        """A row of its ledger."""
+        self.rows.setdefault(given(row, "fire_at", row.fire_at), []).append(row)
+        if row.last_at is not None and row.last_at > (row.fire_at or 0):
+            self.stretches.append(row)
+
+    def sort(self) -> None:
+        """All has been read: put it in order."""
+        self.versions = dict(sorted(self.versions.items()))
+        self.stretches.sort(key=_first_instant)
+        if self.versions:
+            self.newest = self.versions[max(self.versions)]
+
+    @property
+    def definitions(self) -> list[Job]:
+        """All of them, in order."""
+        return [version.job for version in self.versions.values()]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of its definitions are known."""
+        return not self._doubtful and bool(self.versions) and list(self.versions) == [*range(1, len(self.versions) + 1)]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is known, and never waited for other jobs instead of the clock."""
+        return bool(self.versions) and not any(isinstance(job.trigger, AfterTrigger) for job in self.definitions)
+
+    def spans(self) -> Iterator[Span]:
+        """What held when. An edit takes effect for the instants after it."""
+        versions = list(self.versions.values())
+        for index, (record, job) in enumerate(versions):
+            since = job.created_at if job.version == 1 else job.updated_at
+            until = versions[index + 1].job.updated_at if index + 1 < len(versions) else LATEST
+            yield Span(record, job, since, until)
+
+    def is_scheduled(self, row: Record) -> bool:
+        """Whether a row surely is the clock's doing and nobody's hand's."""
+        if row.kind is not None:
+            return row.kind == "scheduled"
+        return all(trigger.fire_at not in (None, row.fire_at) for trigger in self.triggers)
+
+    def stretch_over(self, instant: Instant) -> Record | None:
+        """The row that stands for this instant among others."""
+        position = bisect_right(self.stretches, instant, key=_first_instant)
+        row = self.stretches[position - 1] if position else None
+        return row if row is not None and instant <= (row.last_at or 0) else None
+
+
+def _first_instant(row: Record) -> Instant:
+    return row.fire_at or 0
+
+
+def read_calendar(record: Record) -> Calendar:
+    """A calendar that a record carries."""
+    return carried(record, _calendar)
+
+
+def due_after(job: Job, after: Instant, calendars: Calendars) -> Instant | None:
+    """The first instant after `after` at which a definition is due, however often it has fired."""
+    return next_fire_at(replace(job, fired=0, policy=replace(job.policy, max_firings=None)), after, calendars)
+
+
+def due_instants(job: Job, after: Instant, calendars: Calendars) -> Iterator[Instant]:
+    """All of them after `after`."""
+    endless = replace(job, fired=0, policy=replace(job.policy, max_firings=None))
+    instant = next_fire_at(endless, after, calendars)
+    while instant is not None:
+        yield instant
+        instant = next_fire_at(endless, instant, calendars)

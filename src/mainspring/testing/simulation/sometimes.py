@@ -1,0 +1,107 @@
+"""What must happen sometimes: a simulation in which nothing rare ever happened has shown nothing.
+
+Faults count themselves as they strike; here is what is read off the store: the paths that the program took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Final
+
+from mainspring.core.model import Event
+from mainspring.core.states import BLOCKED
+from mainspring.store import RunFilter, Store
+from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS
+from mainspring.testing.simulation.workload import NAMESPACE
+
+_LOOK_S = 3.0
+_BATCH = 10_000
+
+_BY_KIND: Final = {
+    "run.lost": "run lost",
+    "run.retrying": "run retried",
+    "run.handed_back": "run handed back",
+    "worker.dead": "worker taken for dead",
+    "job.resumed": "job resumed",
+    "job.updated": "job changed",
+}
+_BY_REASON: Final = (
+    ("firing.missed", "misfire=skip", "misfire skipped"),
+    ("firing.missed", "misfire=once", "misfires joined"),
+    ("firing.missed", "misfire=all", "misfire beyond catching up"),
+    ("firing.missed", "not started within", "misfire past its deadline"),
+    ("firing.skipped", "overlap=forbid", "overlap refused"),
+    ("firing.skipped", "paused", "firing skipped while paused"),
+    ("firing.skipped", "upstream job", "after-job skipped"),
+    ("run.cancelled", "overlap=replace", "overlap replaced"),
+    ("run.cancelled", "a client asked", "run cancelled"),
+    ("run.skipped", "upstream run", "dependant skipped"),
+    ("run.failed", "upstream run", "dependant failed"),
+    ("run.failed", "its worker was lost", "losses used up"),
+    ("run.failed", "all retries are used up", "retries used up"),
+    ("run.failed", "TimeoutError", "run timed out"),
+    ("run.skipped", "not started by", "run expired"),
+    ("run.skipped", "in line key:", "key stopped after a failure"),
+)
+_ELSEWHERE: Final = (
+    "takeover",
+    "waited at a gate",
+    "waited in line",
+    "waited for another run",
+    "stale term refused",
+    "plan overtaken",
+    "idempotency key known",
+    "cancel while running",
+    "cancel while waiting",
+    "cancel too late",
+    "claim passed to another",
+    "report accepted",
+    "report repeated",
+    "report stale",
+    "work timed_out",
+    "work cancelled",
+    "work fenced",
+    "ignored cancellation",
+)
+PATHS: Final = (*_BY_KIND.values(), *(name for _, _, name in _BY_REASON), *_ELSEWHERE)
+EXPECTED: Final = (*CALLS, *EVENTS, *HABITS, *PATHS)
+"""All that a large enough batch of `chaos` has to have seen."""
+
+
+def unseen(sometimes: Counter[str]) -> list[str]:
+    """What did not happen, though it should sometimes."""
+    return [name for name in EXPECTED if not sometimes[name]]
+
+
+async def watch(store: Store, seen: Counter[str]) -> None:
+    """Look now and then what runs wait for; it leaves no trace afterwards."""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        for run in await store.list_runs(RunFilter(NAMESPACE, states=(BLOCKED,), limit=_BATCH)):
+            if run.blocked_on is not None:
+                seen["waited at a gate"] += 1
+            elif run.key is not None:
+                seen["waited in line"] += 1
+            else:
+                seen["waited for another run"] += 1
+
+
+async def read_events(store: Store, seen: Counter[str]) -> None:
+    """Count what the events tell."""
+    while await store.number_events(_BATCH):
+        pass
+    terms = 0
+    for batch in await store.events_since(0, 100 * _BATCH):
+        for event in batch.events:
+            terms += event.kind == "leader.elected"
+            _count(event, seen)
+    seen["takeover"] += max(terms - 1, 0)
+
+
+def _count(event: Event, seen: Counter[str]) -> None:
+    if event.kind in _BY_KIND:
+        seen[_BY_KIND[event.kind]] += 1
+    for kind, part, name in _BY_REASON:
+        if event.kind == kind and part in event.reason:
+            seen[name] += 1
