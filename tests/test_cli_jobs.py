@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -387,6 +388,20 @@ class TestActions:
         assert answer.code == 2
         assert "Remove 3 jobs? There is nobody to ask: say --yes" in answer.err
         assert len(cli.json("job", "list")) == 3
+
+    def test_at_a_terminal_somebody_is_asked(self, cli: Terminal) -> None:
+        self.add(cli)
+        for typed, code, left in ((b"n\n", 1, 3), (b"y\n", 0, 0)):
+            ours, theirs = os.openpty()
+            process = cli.start("job", "remove", "--all", stdin=theirs, stderr=theirs)
+            os.write(ours, typed)
+            process.communicate(timeout=30)
+            shown = os.read(ours, 10_000).decode()
+            os.close(theirs)
+            os.close(ours)
+            assert "Remove 3 jobs? [y/N]:" in shown
+            assert process.returncode == code
+            assert len(cli.json("job", "list")) == left
 
     def test_a_selection_is_acted_on(self, cli: Terminal) -> None:
         self.add(cli)

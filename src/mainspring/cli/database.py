@@ -6,6 +6,7 @@ import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.lazy import Verb
+from mainspring.cli.lookup import select_jobs
 from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.session import Session
@@ -39,8 +40,7 @@ def status(session: Session) -> int:
 
 async def _count(app: Mainspring) -> tuple[dict[State, int], int]:
     store = await app.open()
-    namespace = app.settings.namespace
-    return await store.count_runs(namespace), len(await store.list_jobs(namespace, limit=-1))
+    return await store.count_runs(app.settings.namespace), len(await select_jobs(app))
 
 
 def _draw(screen: Screen, url: str, found: DatabaseStatus, jobs: int, runs: dict[State, int]) -> None:

@@ -10,6 +10,7 @@ import click
 from mainspring.cli.lazy import stack
 from mainspring.cli.naming import complete_job
 from mainspring.cli.session import is_attended
+from mainspring.cli.trouble import FAILED
 from mainspring.core.states import STATES, State
 from mainspring.store import RunFilter
 
@@ -50,7 +51,9 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not is_attended():
         raise click.UsageError(f"{question} There is nobody to ask: say --yes, or look first with --dry-run.")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        click.echo("Nothing was done.", err=True)
+        raise click.exceptions.Exit(FAILED)
 
 
 def count_of(things: Sequence[object], word: str) -> str:

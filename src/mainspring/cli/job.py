@@ -152,7 +152,7 @@ def _facts(job: Job, now: Instant) -> list[tuple[str, Value]]:
         ("runs", " · ".join(work)),
         ("policy", describe_policy(job.policy)),
         ("tags", ", ".join(job.options.tags)),
-        ("fired", f"{job.fired} times" if job.fired else "never"),
+        ("fired", {0: "never", 1: "once"}.get(job.fired, f"{job.fired} times")),
         ("app", f"{job.app} · version {job.version} · added {moment(job.created_at)}"),
         ("id", job.id),
     ]

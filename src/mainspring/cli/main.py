@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -60,11 +59,6 @@ def run(args: Sequence[str]) -> int:
     session = Session()
     try:
         code = cli.main(list(args), "mainspring", standalone_mode=False, obj=session)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; writing the rest at exit must not fail either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except Exception as error:
         return explain(error, session)
     return code if isinstance(code, int) else 0

@@ -27,7 +27,7 @@ FAILED, USAGE, RUN_FAILED, NOT_ALLOWED, INTERRUPTED = 1, 2, 3, 4, 130
 def explain(error: Exception, session: Session) -> int:
     """Tell an error on stderr; the exit code that it stands for."""
     if isinstance(error, click.exceptions.Abort):
-        click.echo("Stopped: nothing more was done.", err=True)
+        click.echo("Stopped.", err=True)
         return INTERRUPTED
     if session.debug:
         traceback.print_exception(error)

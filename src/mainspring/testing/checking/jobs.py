@@ -57,12 +57,13 @@ class JobStory:
         self.stretches: list[Record] = []
         """Its rows that stand for several instants, in order."""
 
-    def define(self, record: Record) -> None:
-        """It was created, edited, paused or removed, or so it was at the end."""
+    def define(self, record: Record, *, is_end: bool) -> None:
+        """It was created, edited, paused or removed; or so it was at the end, when nothing was under way any more."""
         self.name = record.job or self.name
+        self._doubtful = record.outcome != "ok" or (self._doubtful and not is_end)
         if record.outcome != "ok":
-            self._doubtful = True
-        elif record.state == REMOVED:
+            return
+        if record.state == REMOVED:
             self.removed = True
         else:
             job = carried(record, _job)
@@ -85,6 +86,11 @@ class JobStory:
     def definitions(self) -> list[Job]:
         """All of them, in order."""
         return [version.job for version in self.versions.values()]
+
+    @property
+    def records(self) -> list[Record]:
+        """The records that have them."""
+        return [version.record for version in self.versions.values()]
 
     @property
     def is_complete(self) -> bool:
@@ -126,15 +132,11 @@ def read_calendar(record: Record) -> Calendar:
     return carried(record, _calendar)
 
 
-def due_after(job: Job, after: Instant, calendars: Calendars) -> Instant | None:
-    """The first instant after `after` at which a definition is due, however often it has fired."""
-    return next_fire_at(replace(job, fired=0, policy=replace(job.policy, max_firings=None)), after, calendars)
+def unlimited(job: Job) -> Job:
+    """The same job, which may fire as often as it likes: how often it has fired is not known for every instant."""
+    return replace(job, fired=0, policy=replace(job.policy, max_firings=None))
 
 
-def due_instants(job: Job, after: Instant, calendars: Calendars) -> Iterator[Instant]:
-    """All of them after `after`."""
-    endless = replace(job, fired=0, policy=replace(job.policy, max_firings=None))
-    instant = next_fire_at(endless, after, calendars)
-    while instant is not None:
-        yield instant
-        instant = next_fire_at(endless, instant, calendars)
+def is_due(job: Job, instant: Instant, calendars: Calendars) -> bool:
+    """Whether a definition names an instant."""
+    return next_fire_at(unlimited(job), instant - 1, calendars) == instant

@@ -20,7 +20,7 @@ _options = msgspec.json.Decoder(RunOptions).decode
 class Turn:
     """All that happened under one token of a run."""
 
-    __slots__ = ("attempt", "claims", "ends", "handbacks", "prolonged", "reports", "starts", "token", "until")
+    __slots__ = ("claims", "ends", "handbacks", "prolonged", "reports", "starts", "token", "until")
 
     def __init__(self, token: int) -> None:
         self.token = token
@@ -29,7 +29,6 @@ class Turn:
         self.ends: tuple[Record, ...] = ()
         self.reports: tuple[Record, ...] = ()
         self.handbacks: tuple[Record, ...] = ()
-        self.attempt: Record | None = None
         self.until: Instant = 0
         """The claim did not run out before this."""
         self.prolonged: Record | None = None
@@ -68,7 +67,7 @@ class Turn:
 class RunStory:
     """All that happened to one run."""
 
-    __slots__ = ("_new", "cancels", "id", "row", "run", "submits", "turns")
+    __slots__ = ("_new", "attempts", "cancels", "id", "row", "run", "submits", "turns")
 
     def __init__(self, run_id: str) -> None:
         self.id = run_id
@@ -76,6 +75,8 @@ class RunStory:
         """By token, in order."""
         self.submits: tuple[Record, ...] = ()
         self.cancels: tuple[Record, ...] = ()
+        self.attempts: tuple[Record, ...] = ()
+        """As they were remembered at the end, in order."""
         self.row: Record | None = None
         """The run at the end."""
         self.run: Run | None = None
@@ -89,9 +90,11 @@ class RunStory:
         return turn
 
     def sort(self) -> None:
-        """All has been read: put the turns in order."""
+        """All has been read: put it in order."""
         if len(self.turns) > 1:
             self.turns = dict(sorted(self.turns.items()))
+        if len(self.attempts) > 1:
+            self.attempts = tuple(sorted(self.attempts, key=lambda record: record.attempt or 0))
 
     def end(self, record: Record) -> None:
         """The run as it was at the end."""

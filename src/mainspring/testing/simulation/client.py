@@ -1,4 +1,4 @@
-"""Clients of the simulated world: they submit, cancel, trigger, pause, resume and edit, and repeat what got no answer."""
+"""Clients of the simulated world: they submit, cancel, trigger, pause and edit, and repeat what got no answer."""
 
 from __future__ import annotations
 

@@ -32,5 +32,6 @@ async def _record_firings(store: Store, scribe: Scribe, clock: Clock, job: Job) 
     for firing in reversed(await store.list_firings(job.id, limit=_ALL)):
         scribe.write(
             "firing", "end", clock, job_id=job.id, fire_at=firing.fire_at, region=firing.region, idx=firing.idx,
-            state=firing.outcome, run=firing.run_id, last_at=firing.last_at, count=firing.count, reason=firing.reason,
+            kind=firing.kind, state=firing.outcome, run=firing.run_id, last_at=firing.last_at, count=firing.count,
+            reason=firing.reason,
         )  # fmt: skip

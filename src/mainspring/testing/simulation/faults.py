@@ -53,25 +53,44 @@ class Profile(msgspec.Struct, frozen=True):
 _LOSSES = {"lost_request": 0.6, "lost_reply": 0.6, "delay": 1.0, "long_delay": 0.1, "late_delivery": 0.15}
 _NETWORK = {**_LOSSES, "duplicate": 0.4, "hang": 0.08}
 _CRASHES = {"crash": 6.0, "restart": 2.0, "upgrade": 0.5}
+_EVILS = {
+    "pause": 4.0,
+    "partition": 2.0,
+    "slow_disk": 1.0,
+    "store_down": 1.0,
+    "disk_full": 1.0,
+    "clock_jump": 2.0,
+    "false_lease": 2.0,
+    "silent_lease": 2.0,
+}
 
 PROFILES: Final = MappingProxyType(
     {
         "calm": Profile("nothing goes wrong; everything must be on time"),
-        "crash": Profile("processes are killed, restarted and replaced", {"lost_reply": 0.2}, _CRASHES,
-                         frozenset({"poison"})),
-        "network": Profile("calls and answers are lost, late, doubled", _NETWORK, {"partition": 4.0},
-                           frozenset({"lost_hints", "false_hints"})),
-        "time": Profile("clocks are wrong, processes stop for long, leases lie", {"delay": 0.5},
-                        {"pause": 6.0, "clock_jump": 4.0, "false_lease": 3.0, "silent_lease": 3.0, "slow_disk": 2.0},
-                        frozenset({"wrong_clocks"})),
-        "herd": Profile("hundreds of jobs are due in the same second", {"lost_reply": 0.3}, {"crash": 2.0, "pause": 2.0},
-                        herd=300),
-        "chaos": Profile("everything at once", _NETWORK,
-                         {**_CRASHES, "pause": 4.0, "partition": 2.0, "slow_disk": 1.0, "store_down": 1.0,
-                          "disk_full": 1.0, "clock_jump": 2.0, "false_lease": 2.0, "silent_lease": 2.0},
-                         frozenset(HABITS), herd=30),
+        "crash": Profile(
+            "processes are killed, restarted and replaced", {"lost_reply": 0.2}, _CRASHES, frozenset({"poison"})
+        ),
+        "network": Profile(
+            "calls and answers are lost, late, doubled",
+            _NETWORK,
+            {"partition": 4.0},
+            frozenset({"lost_hints", "false_hints"}),
+        ),
+        "time": Profile(
+            "clocks are wrong, processes stop for long, leases lie",
+            {"delay": 0.5},
+            {"pause": 6.0, "clock_jump": 4.0, "false_lease": 3.0, "silent_lease": 3.0, "slow_disk": 2.0},
+            frozenset({"wrong_clocks"}),
+        ),
+        "herd": Profile(
+            "hundreds of jobs are due in the same second",
+            {"lost_reply": 0.3},
+            {"crash": 2.0, "pause": 2.0},
+            herd=300,
+        ),
+        "chaos": Profile("everything at once", _NETWORK, {**_CRASHES, **_EVILS}, frozenset(HABITS), herd=30),
     }
-)  # fmt: skip
+)
 
 
 class Event(msgspec.Struct, frozen=True):

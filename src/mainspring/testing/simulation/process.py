@@ -1,5 +1,5 @@
-"""One simulated process: a node, a worker or both, with its own clock, wire and lease. It is started, stopped, frozen and
-killed, and comes back under a new name."""
+"""One simulated process: a node, a worker or both, with its own clock, wire and lease. It is started, stopped, frozen
+and killed, and comes back under a new name."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ class Process:
         wrong = around.weather.has("wrong_clocks")
         around.weather.note("wrong_clocks", wrong)
         self.clock = ProcessClock(around.clock, self._random, wrong=wrong)
-        self.wire = Wire(
-            around.store, self.actor, self._host, self.clock, around.weather, around.scribe, around.seed
-        )
+        self.wire = Wire(around.store, self.actor, self._host, self.clock, around.weather, around.scribe, around.seed)
         self.lease = LyingLease(open_lease(None, self.wire.as_store), around.clock)
         self._executor = SimulatedExecutor(
             self.actor, around.seed, self.clock, around.weather, around.scribe, self._die_of

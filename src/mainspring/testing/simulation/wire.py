@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
+from inspect import iscoroutinefunction
 from random import Random
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from mainspring.core.instants import Instant
 from mainspring.errors import MainspringError, StoreFull, StoreUnavailable
@@ -21,16 +22,28 @@ from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.hosts import Host
 from mainspring.testing.simulation.scribe import Scribe
 
-READS: Final = frozenset(
-    """cancels changed_jobs count_runs due_jobs events_since find_runs finished gate_holders get_job get_run list_attempts
-    list_calendars list_edges list_firings list_jobs list_logs list_runs list_workers next_due next_position upstream_runs
-    """.split()
+METHODS: Final = sorted(
+    name
+    for part in Store.__mro__
+    for name, method in vars(part).items()
+    if iscoroutinefunction(method) and name != "close"
 )
-METHODS: Final = READS | frozenset(
-    """acquire adopt_zones begin_term claim clean create_job edit_job fire hand_back number_events pause_jobs record recover
-    register release remove_job renew renew_hold report request_cancel save_calendar submit sync_jobs tell trigger
-    """.split()
+_LOOKS = (
+    "cancels",
+    "changed_",
+    "count_",
+    "due_",
+    "events_",
+    "find_",
+    "finished",
+    "gate_",
+    "get_",
+    "list_",
+    "next_",
+    "ups",
 )
+READS: Final = frozenset(name for name in METHODS if name.startswith(_LOOKS))
+"""Methods that write nothing: a full disk does not keep them from answering."""
 PATIENCE_S = 15.0
 """How long a driver waits for an answer before it gives up."""
 
@@ -39,7 +52,14 @@ class Wire:
     """One process's store. `as_store` is what the process gets."""
 
     def __init__(
-        self, store: Store, actor: str, host: Host | None, clock: ProcessClock, weather: Weather, scribe: Scribe, seed: str
+        self,
+        store: Store,
+        actor: str,
+        host: Host | None,
+        clock: ProcessClock,
+        weather: Weather,
+        scribe: Scribe,
+        seed: str,
     ) -> None:
         self._store = store
         self.actor = actor
@@ -84,7 +104,7 @@ class Wire:
         random = self._random
         await asyncio.sleep(self._latency())
         if self.cut or self._weather.down:
-            await self._fail("no connection", random.uniform(0.0, 0.5))
+            raise await _lost("no connection", random.uniform(0.0, 0.5))
         if self._weather.full and name not in READS:
             raise StoreFull("the disk is full")
         fault = self._weather.draw(random)
@@ -103,18 +123,14 @@ class Wire:
         told = told and not (self._host is not None and self._host.dead)
         return await self._scribe.carry_out(self._store, self.actor, self._clock, name, args, options, told=told)
 
-    async def _fail(self, why: str, after_s: float) -> NoReturn:
-        await asyncio.sleep(after_s)
-        raise StoreUnavailable(why)
-
     async def _suffer(self, fault: str, work: _Work) -> Any:
         random = self._random
         match fault:
             case "lost_request":
-                await self._fail("the request was lost", random.uniform(0.0, 2.0))
+                raise await _lost("the request was lost", random.uniform(0.0, 2.0))
             case "lost_reply":
                 await work(told=False)
-                await self._fail("the reply was lost", random.uniform(0.0, 2.0))
+                raise await _lost("the reply was lost", random.uniform(0.0, 2.0))
             case "delay":
                 return await self._deliver(work, random.uniform(0.02, 0.8))
             case "long_delay":
@@ -122,13 +138,13 @@ class Wire:
             case "late_delivery":
                 # The process gives up, and only then does the request arrive.
                 _send(_arrive(work, random.uniform(1.0, PATIENCE_S), told=False))
-                await self._fail("no answer came", random.uniform(0.2, 1.0))
+                raise await _lost("no answer came", random.uniform(0.2, 1.0))
             case "duplicate":
                 return await self._deliver_twice(work)
             case _:
                 if random.random() < 0.5:
                     await work(told=False)
-                await self._fail("no answer came", random.uniform(PATIENCE_S / 2, PATIENCE_S))
+                raise await _lost("no answer came", random.uniform(PATIENCE_S / 2, PATIENCE_S))
 
     async def _deliver(self, work: _Work, delay_s: float) -> Any:
         """A request that is on its way no longer depends on who sent it: it arrives though its sender was killed."""
@@ -149,6 +165,12 @@ class Wire:
 
 _Work = Callable[..., Coroutine[Any, Any, Any]]
 _Answer = tuple[Any, Exception | None]
+
+
+async def _lost(why: str, after_s: float) -> StoreUnavailable:
+    """What a caller learns, and when."""
+    await asyncio.sleep(after_s)
+    return StoreUnavailable(why)
 
 
 def _send(flight: Coroutine[Any, Any, _Answer]) -> asyncio.Task[_Answer]:

@@ -1,4 +1,4 @@
-"""A world: several processes of the real program on one real store, in virtual time; it turns, suffers, heals and ends."""
+"""A world: several processes of the real program on one real store, in virtual time; it suffers, heals and ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainspring.testing.simulation.ending import record_end
 from mainspring.testing.simulation.faults import PROFILES, Event, Weather, plan_events
 from mainspring.testing.simulation.hosts import HostingLoop
 from mainspring.testing.simulation.process import Process, Surroundings
-from mainspring.testing.simulation.scribe import Scribe
+from mainspring.testing.simulation.scribe import Scribe, as_json
 from mainspring.testing.simulation.sometimes import read_events, watch
 from mainspring.testing.simulation.wire import PATIENCE_S, Wire
 from mainspring.testing.simulation.workload import APP, CALENDARS, NAMESPACE, Sketch, draw_night
@@ -102,6 +102,9 @@ class World:
         length_s = self._scenario.minutes * 60
         for calendar in CALENDARS:
             await self._store.save_calendar(NAMESPACE, calendar)
+            self._scribe.write("calendar", "world", self.clock, name=calendar.name, data=as_json(calendar))
+        if not (self._profile.calls or self._profile.events or self._profile.habits):
+            self._scribe.write("fault", "world", self.clock, name="healed")
         for process in self.processes:
             process.start_after(Random(f"{self._seed}:{process.name}").uniform(0.0, 1.0))
         clients = [self._make_client(number) for number in range(1, CLIENTS + 1)]

@@ -1,0 +1,121 @@
+"""What was accepted: work that is kept and comes to an end, and cancels that hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from mainspring.core.instants import DAY, Duration, Instant, format_instant
+from mainspring.core.states import BLOCKED, CANCELLED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED
+from mainspring.testing.checking.reading import surely_before
+from mainspring.testing.checking.runs import RunStory
+from mainspring.testing.checking.stories import Stories
+from mainspring.testing.checking.verdict import Finding, found
+from mainspring.testing.history import Record
+
+_REMEMBERED: Duration = DAY
+"""Idempotency keys are remembered for longer than this."""
+_CANCELLED: frozenset[str] = frozenset({CANCELLED, SUCCEEDED, SKIPPED})
+"""How a run may end after a cancel was acknowledged: a worker that had already succeeded, or skipped, is believed."""
+
+
+def accepted_work_is_kept_and_ends(stories: Stories) -> Iterator[Finding]:
+    """(3) Each acknowledged submission has its run at the end, which has ended if the history is drained; and one
+    idempotency key has one run.
+
+    Not seen: whether a run that was not yet due when the history was drained, or that waits while there is such a run,
+    would have ended; keys that were used again after a day.
+    """
+    if stories.end_of_runs is not None:
+        for story in stories.runs.values():
+            if story.acknowledged is not None and story.row is None:
+                message = f"run {story.id} was accepted, and is not there at the end"
+                yield found(message, story.acknowledged, stories.end_of_runs)
+    if stories.drained is not None:
+        yield from _unended(stories, stories.drained)
+    yield from _doubled_keys(stories)
+
+
+def _unended(stories: Stories, drained: Record) -> Iterator[Finding]:
+    others_due_later = _any_due_later(stories, drained.store)
+    for story in stories.runs.values():
+        run = story.run
+        if story.acknowledged is None or run is None or run.state in FINAL:
+            continue
+        if not _is_due_later(story, drained.store) and not (run.state == BLOCKED and others_due_later):
+            message = f"run {story.id} was accepted, and is still {run.state} at the end"
+            yield found(message, story.acknowledged, story.row, drained)
+
+
+def _is_due_later(story: RunStory, now: Instant) -> bool:
+    return story.run is not None and story.run.state == PENDING and story.run.due_at > now
+
+
+def _any_due_later(stories: Stories, now: Instant) -> bool:
+    return any(_is_due_later(story, now) for story in stories.runs.values())
+
+
+def _doubled_keys(stories: Stories) -> Iterator[Finding]:
+    by_key: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for story in stories.runs.values():
+        for submit in story.submits:
+            # One that was not acknowledged counts if its run is there.
+            counts = submit.outcome == "ok" or (submit.outcome == "unknown" and story.row is not None)
+            if submit.key is not None and counts and story.new is not None:
+                by_key[story.new.namespace, submit.key].append(submit)
+    for (_, key), submits in by_key.items():
+        submits.sort(key=lambda submit: submit.store)
+        first = submits[0]
+        for submit in submits[1:]:
+            if submit.run != first.run and submit.store < first.store + _REMEMBERED:
+                rows = [stories.runs[each.run].row for each in (first, submit) if each.run and each.outcome != "ok"]
+                yield found(f"idempotency key {key} has two runs, {first.run} and {submit.run}", first, submit, *rows)
+                break
+
+
+def acknowledged_cancels_hold(stories: Stories) -> Iterator[Finding]:
+    """(18) A run whose cancel was acknowledged is never claimed again, and ends cancelled; unless its worker had
+    succeeded, or skipped it, meanwhile.
+
+    Not seen: a claim whose order to the cancel is not known; how it ends, before the history is drained.
+    """
+    for story in stories.runs.values():
+        cancel = next((record for record in story.cancels if record.outcome == "ok"), None)
+        if cancel is None:
+            continue
+        for turn in story.claimed:
+            if surely_before(cancel, turn.claims[0]):
+                message = f"run {story.id} was claimed with token {turn.token} after its cancel had been acknowledged"
+                yield found(message, cancel, turn.claims[0])
+                break
+        run = story.run
+        if run is not None and (run.state in FINAL or stories.drained is not None) and run.state not in _CANCELLED:
+            message = f"the cancel of run {story.id} was acknowledged, and it {_how_it_is(run.state)}"
+            yield found(message, cancel, story.row, None if run.state in FINAL else stories.drained)
+
+
+def _how_it_is(state: str) -> str:
+    return f"ended {state}" if state in FINAL else f"is still {state} at the end"
+
+
+def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
+    """(19) Once the history is drained no run is due and unclaimed, held by nobody, or waits for nothing.
+
+    Not seen: whether a run that waits could go on, while any other is not yet due.
+    """
+    drained = stories.drained
+    if drained is None:
+        return
+    others_due_later = _any_due_later(stories, drained.store)
+    for story in stories.runs.values():
+        run = story.run
+        if run is None:
+            continue
+        if run.state == PENDING and run.due_at <= drained.store:
+            message = f"run {story.id} was due at {format_instant(run.due_at)}, and nobody has claimed it"
+            yield found(message, story.row, drained)
+        elif run.state == RUNNING and (run.claimed_until or 0) < drained.store:
+            message = f"run {story.id} is held with token {run.token} by worker {run.worker}, whose claim has run out"
+            yield found(message, story.row, drained)
+        elif run.state == BLOCKED and not others_due_later:
+            yield found(f"run {story.id} waits, and nothing is left to wait for", story.row, drained)

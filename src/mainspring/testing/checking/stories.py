@@ -1,0 +1,197 @@
+"""Everything that a history says, sorted by run and by job: read once, so that each invariant looks at little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from mainspring.core.calendar_rules import references
+from mainspring.core.calendars import Calendar
+from mainspring.core.instants import MINUTE, SECOND, Duration, Instant
+from mainspring.core.model import Job
+from mainspring.errors import InvalidInput
+from mainspring.testing.checking.jobs import JobStory, read_calendar
+from mainspring.testing.checking.reading import given
+from mainspring.testing.checking.runs import RunStory, Turn
+from mainspring.testing.history import Record
+
+HEALED = "healed"
+DRAINED = "drained"
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What counts as late, where nothing goes wrong."""
+
+    lateness: Duration | None = None
+    """How long after it was due a run may begin; None: as late as it likes."""
+    overrun: Duration = 30 * SECOND
+    """How long after its timeout work may go on."""
+
+    @property
+    def planning(self) -> Duration:
+        """How long after an instant it may take until the ledger has it."""
+        return MINUTE if self.lateness is None else self.lateness
+
+
+class Stories:
+    """The index of a history."""
+
+    def __init__(self, records: Iterable[Record], bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.runs: dict[str, RunStory] = {}
+        self.jobs: dict[str, JobStory] = {}
+        self.terms: list[Record] = []
+        self.calendars: dict[str, Calendar] = {}
+        self._changed_calendars: set[str] = set()
+        self.kinds: dict[str, Record] = {}
+        """The first record of each kind."""
+        self.drained: Record | None = None
+        self.healed: Record | None = None
+        self.fired: dict[tuple[str, Instant], Record] = {}
+        """Which record acknowledges the firing of an instant, by a node or by hand."""
+        self.count = 0
+        self._read(records)
+        for story in self.runs.values():
+            story.sort()
+        for job in self.jobs.values():
+            job.sort()
+
+    def _read(self, records: Iterable[Record]) -> None:
+        take: dict[str, Callable[[Record], None]] = {
+            "job": self._job,
+            "calendar": self._calendar,
+            "term": self.terms.append,
+            "fire": self._fire,
+            "trigger": self._trigger,
+            "submit": self._submit,
+            "cancel": self._cancel,
+            "claim": self._claim,
+            "renew": self._renew,
+            "start": self._start,
+            "end": self._end,
+            "report": self._report,
+            "handback": self._handback,
+            "firing": self._firing,
+            "run": self._run,
+            "attempt": self._attempt,
+            "fault": self._fault,
+        }
+        for record in records:
+            what = record.what
+            if what not in take:
+                problem = f"of record {record.seq} is not a kind of record"
+                raise InvalidInput("what", what, problem, f"use one of {', '.join(take)}")
+            if what not in self.kinds:
+                self.kinds[what] = record
+            take[what](record)
+            self.count += 1
+
+    @property
+    def end(self) -> Record | None:
+        """Shows that the end was recorded."""
+        return self.kinds.get("firing") or self.kinds.get("run") or self.drained
+
+    @property
+    def end_of_runs(self) -> Record | None:
+        """Shows that the runs at the end were recorded."""
+        return self.kinds.get("run") or self.drained
+
+    def is_quiet(self, since: Instant) -> bool:
+        """Whether nothing went wrong from an instant on, nor so shortly before that its effects may have lasted."""
+        return self.healed is not None and since >= self.healed.store + self.bounds.planning
+
+    def can_time(self, job: Job) -> bool:
+        """Whether all calendars that a definition obeys are known and were always the same."""
+        open_names, seen = list(job.policy.calendars), set[str]()
+        while open_names:
+            name = open_names.pop()
+            if name not in self.calendars or name in self._changed_calendars:
+                return False
+            if name not in seen:
+                seen.add(name)
+                open_names += references(self.calendars[name].rules)
+        return True
+
+    def job(self, job_id: str) -> JobStory:
+        """The story of a job."""
+        story = self.jobs.get(job_id)
+        if story is None:
+            story = self.jobs[job_id] = JobStory(job_id)
+        return story
+
+    def _story(self, record: Record) -> RunStory:
+        run_id = given(record, "run", record.run)
+        story = self.runs.get(run_id)
+        if story is None:
+            story = self.runs[run_id] = RunStory(run_id)
+        return story
+
+    def _turn(self, record: Record) -> Turn:
+        return self._story(record).turn(given(record, "token", record.token))
+
+    def _job(self, record: Record) -> None:
+        self._of_job(record).define(record, is_end=self.drained is not None)
+
+    def _of_job(self, record: Record) -> JobStory:
+        return self.job(given(record, "job_id", record.job_id))
+
+    def _calendar(self, record: Record) -> None:
+        calendar = read_calendar(record)
+        if self.calendars.setdefault(calendar.name, calendar) != calendar:
+            self._changed_calendars.add(calendar.name)
+
+    def _fire(self, record: Record) -> None:
+        job = self._of_job(record)
+        job.fires.append(record)
+        if record.outcome == "ok":
+            self.fired.setdefault((job.id, given(record, "fire_at", record.fire_at)), record)
+
+    def _trigger(self, record: Record) -> None:
+        job = self._of_job(record)
+        job.triggers.append(record)
+        if record.outcome == "ok":
+            self.fired.setdefault((job.id, given(record, "fire_at", record.fire_at)), record)
+
+    def _submit(self, record: Record) -> None:
+        self._story(record).submits += (record,)
+
+    def _cancel(self, record: Record) -> None:
+        self._story(record).cancels += (record,)
+
+    def _claim(self, record: Record) -> None:
+        turn = self._turn(record)
+        turn.claims += (record,)
+        turn.prolong(record)
+
+    def _renew(self, record: Record) -> None:
+        self._turn(record).prolong(record)
+
+    def _start(self, record: Record) -> None:
+        self._turn(record).starts += (record,)
+
+    def _end(self, record: Record) -> None:
+        self._turn(record).ends += (record,)
+
+    def _report(self, record: Record) -> None:
+        self._turn(record).reports += (record,)
+
+    def _handback(self, record: Record) -> None:
+        self._turn(record).handbacks += (record,)
+
+    def _firing(self, record: Record) -> None:
+        self._of_job(record).record(record)
+
+    def _run(self, record: Record) -> None:
+        self._story(record).end(record)
+
+    def _attempt(self, record: Record) -> None:
+        self._story(record).attempts += (record,)
+
+    def _fault(self, record: Record) -> None:
+        if record.name == DRAINED:
+            self.drained = record
+        elif record.name == HEALED:
+            self.healed = self.healed or record
+        else:
+            self.healed = None

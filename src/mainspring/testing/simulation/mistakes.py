@@ -1,0 +1,121 @@
+"""What planted bugs do instead of the right thing. Each takes the right function and gives a wrong one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from mainspring.core.instants import SECOND, Duration, Instant
+from mainspring.core.model import Claim, NewRun, Report, Worker
+from mainspring.core.planning import Plan
+from mainspring.core.priority import Ordering
+from mainspring.executor import AttemptContext, StopKind
+from mainspring.store import Renewal
+
+Right = Callable[..., Any]
+
+
+def nothing(_right: Right) -> Right:
+    """It is not done at all."""
+    return lambda *_args, **_options: None
+
+
+def claim_in_two_steps(_right: Right) -> Right:
+    """Look in one transaction, take in another."""
+    work = import_module("mainspring.stores.sqlite.work")
+
+    async def claim(store: Any, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+        found = await store._db.read(lambda tx: work._candidates(tx, worker, limit, ordering))
+        await asyncio.sleep(0.005)
+        chosen = [seq for _, seq, _ in found]
+
+        def take(tx: Any) -> list[Claim]:
+            there = [seq for seq in chosen if tx.execute("SELECT 1 FROM runs WHERE seq = ?", (seq,)).fetchone()]
+            claims: list[Claim] = work._take(tx, worker, there, tx.now + ttl)
+            return claims
+
+        claims: list[Claim] = await store._db.write(take)
+        return claims
+
+    return claim
+
+
+def accept_any_token(right: Right) -> Right:
+    """A report counts for whoever runs the run now."""
+    reports_of = import_module("mainspring.stores.sqlite.reports")
+
+    def report(tx: Any, reports: Sequence[Report]) -> Any:
+        held = reports_of.load_held(tx, [each.run_id for each in reports])
+        tokens = {run_id: run.token for run_id, run in held.items()}
+        return right(tx, [msgspec.structs.replace(each, token=tokens.get(each.run_id, each.token)) for each in reports])
+
+    return report
+
+
+def renew_for_anyone(right: Right) -> Right:
+    """Every claim that is asked for is said to stand."""
+
+    async def renew(store: Any, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
+        renewal: Renewal = await right(store, worker, claims, ttl)
+        return Renewal(frozenset(claims), renewal.cancels)
+
+    return renew
+
+
+def begin_beside(_right: Right) -> Right:
+    """Work that is given anew begins, and the old goes on."""
+
+    def hand_over(worker: Any, attempts: list[AttemptContext]) -> None:
+        worker._on_crew(worker.crew.begin, attempts)
+        worker.reporter.wake()
+
+    return hand_over
+
+
+def pass_over_some(right: Right) -> Right:
+    """Now and then an instant is moved past and not fired."""
+
+    def plan(job: Any, now: Instant, calendars: Any) -> Plan:
+        made: Plan = right(job, now, calendars)
+        kept = tuple(firing for firing in made.firings if firing.fire_at // SECOND % 4)
+        return msgspec.structs.replace(made, firings=kept) if made.kind == "scheduled" else made
+
+    return plan
+
+
+def one_run_more(right: Right) -> Right:
+    """The first run of a firing is made twice, under two ids."""
+
+    def write_rows(recorder: Any, runs: Sequence[NewRun], *args: Any, **options: Any) -> list[NewRun]:
+        fresh: list[NewRun] = right(recorder, runs, *args, **options)
+        return [*fresh, msgspec.structs.replace(fresh[0], id=fresh[0].id[::-1])] if fresh else fresh
+
+    return write_rows
+
+
+def lose_one(right: Right) -> Right:
+    """Of many runs submitted together the last is not written."""
+
+    def insert(tx: Any, runs: Sequence[NewRun]) -> None:
+        right(tx, runs[:-1] if len(runs) > 3 else runs)
+
+    return insert
+
+
+def ignore_deadline(right: Right) -> Right:
+    """Work goes on past its deadline."""
+
+    def stop(crew: Any, attempt: AttemptContext, kind: StopKind, reason: str) -> None:
+        if kind != "timed_out":
+            right(crew, attempt, kind, reason)
+
+    return stop
+
+
+def without_zone(right: Right) -> Right:
+    """Expressions are read by UTC, whatever the zone."""
+    return lambda cron, after, _zone: right(cron, after, "UTC")
