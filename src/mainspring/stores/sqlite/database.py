@@ -69,10 +69,11 @@ def _expand(query: str, rows: int, width: int) -> str:
 class _Job(Generic[T]):
     """Work on its way to a thread, and where its answer goes."""
 
-    __slots__ = ("answer", "error", "future", "loop", "work")
+    __slots__ = ("answer", "error", "future", "loop", "promised", "work")
 
-    def __init__(self, work: Callable[[Transaction], T]) -> None:
+    def __init__(self, work: Callable[[Transaction], T], *, promised: bool = False) -> None:
         self.work = work
+        self.promised = promised
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[T] = self.loop.create_future()
         self.answer: T | None = None
@@ -94,6 +95,7 @@ class Database:
         self.path = path
         self.clock = clock
         self._durable = durable
+        self._synced = durable
         self._inline = inline
         self._listeners: list[Callable[[], None]] = []
         self._writes: SimpleQueue[_Job[Any] | None] = SimpleQueue()
@@ -132,9 +134,13 @@ class Database:
         for listener in tuple(self._listeners):
             listener()
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run work under the write lock and commit; errors roll back all of it, and nothing else."""
-        job = _Job(work)
+    async def write(self, work: Callable[[Transaction], T], *, promised: bool = True) -> T:
+        """Run work under the write lock and commit; errors roll back all of it, and nothing else.
+
+        What is not `promised` to anybody outside (a claim, a lease, a heartbeat) need not survive a power cut, since
+        whoever holds it does not either: it is committed without a sync, and is synced with the next promise.
+        """
+        job = _Job(work, promised=promised)
         if self._inline:
             self._commit([job])
             job.settle()
@@ -194,6 +200,7 @@ class Database:
         events: list[Event] = []
         changed = False
         try:
+            self._set_sync(any(job.promised for job in batch))
             begin(writer)
             for job in batch:
                 transaction = self._attempt(job, alone=len(batch) == 1)
@@ -209,6 +216,11 @@ class Database:
             return
         if changed:
             self._announce()
+
+    def _set_sync(self, promised: bool) -> None:
+        if self._durable and promised != self._synced:
+            self._writer.execute(f"PRAGMA synchronous = {'FULL' if promised else 'NORMAL'}")
+            self._synced = promised
 
     def _attempt(self, job: _Job[Any], *, alone: bool) -> Transaction | None:
         transaction = Transaction(self._writer, self.clock.now())

@@ -31,7 +31,7 @@ class Events:
         # A read first: taking the write lock to find nothing would cost an idle node a commit per look.
         if not (await self._db.read(lambda tx: tx.execute(_Q["unpublished"], (1,)).fetchone()))[0]:
             return 0
-        return await self._db.write(work)
+        return await self._db.write(work, promised=False)
 
     async def events_since(self, position: int, limit: int) -> list[EventBatch]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["since"], (position, limit)).fetchall())

@@ -66,7 +66,7 @@ class Reports:
         return await self._db.write(lambda tx: _report(tx, reports))
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
-        return await self._db.write(lambda tx: _hand_back(tx, claims))
+        return await self._db.write(lambda tx: _hand_back(tx, claims), promised=False)
 
 
 def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:

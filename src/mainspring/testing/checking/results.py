@@ -175,8 +175,8 @@ def _impossible_end(story: RunStory, any_attempt: Record) -> Iterator[Finding]:
     elif state == CANCELLED:
         fits = last != SUCCEEDED
     elif state == FAILED:
-        never_began = story.new is None or bool(story.new.after) and story.new.on_failure == "fail"
-        fits = last in (*_FAILURES, _LOST) or (last is None and never_began)
+        waited = story.new is not None and bool(story.new.after) and story.new.on_failure == "fail"
+        fits = last in (*_FAILURES, _LOST) or (last is None and waited)
     else:
         fits = last in (None, "skipped")
     if not fits:

@@ -21,6 +21,7 @@ CALLS: Final = (
 """What may happen to one call to the store."""
 EVENTS: Final = (
     "crash",
+    "power_cut",
     "pause",
     "restart",
     "upgrade",
@@ -52,7 +53,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 _LOSSES = {"lost_request": 0.6, "lost_reply": 0.6, "delay": 1.0, "long_delay": 0.1, "late_delivery": 0.15}
 _NETWORK = {**_LOSSES, "duplicate": 0.4, "hang": 0.08}
-_CRASHES = {"crash": 6.0, "restart": 2.0, "upgrade": 0.5}
+_CRASHES = {"crash": 6.0, "power_cut": 0.7, "restart": 2.0, "upgrade": 0.5}
 _EVILS = {
     "pause": 4.0,
     "partition": 2.0,
@@ -104,6 +105,7 @@ class Event(msgspec.Struct, frozen=True):
 
 _LENGTHS: Final = {
     "crash": (0.1, 15.0),
+    "power_cut": (3.0, 40.0),
     "pause": (0.5, 20.0),
     "restart": (0.1, 3.0),
     "upgrade": (0.1, 1.0),

@@ -68,6 +68,7 @@ class Wire:
         self._weather = weather
         self._scribe = scribe
         self._random = Random(f"{seed}:wire:{actor}")
+        self._hinting = False
         self.cut = False
         for name in METHODS:
             setattr(self, name, partial(self._call, name))
@@ -86,16 +87,22 @@ class Wire:
         return self._store.on_change(partial(self._hint, listener))
 
     def _hint(self, listener: Callable[[], None]) -> None:
-        if self._host is None or self._host.dead or self.cut or self._weather.down:
+        """Changes that come while a hint is on its way are hinted at together, as between real processes."""
+        if self._host is None or self._host.dead or self._hinting or self.cut or self._weather.down:
             return
         if self._weather.has("lost_hints") and self._random.random() < 0.3:
             self._weather.note("lost_hints")
             return
+        self._hinting = True
         loop, context = asyncio.get_running_loop(), self._host.context
-        loop.call_later(self._random.uniform(0.0005, 0.03), listener, context=context)
+        loop.call_later(self._random.uniform(0.0005, 0.05), self._tell, listener, context=context)
         if self._weather.has("false_hints") and self._random.random() < 0.02:
             self._weather.note("false_hints")
             loop.call_later(self._random.uniform(0.1, 3.0), listener, context=context)
+
+    def _tell(self, listener: Callable[[], None]) -> None:
+        self._hinting = False
+        listener()
 
     async def close(self) -> None:
         """See the store port: the store is not this process's to close."""

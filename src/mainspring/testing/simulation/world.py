@@ -141,6 +141,10 @@ class World:
             case "crash":
                 process.kill()
                 process.start_after(event.length_s)
+            case "power_cut":
+                for each in self.processes:
+                    each.kill()
+                    each.start_after(event.length_s)
             case "pause":
                 process.freeze(event.length_s)
             case "restart":

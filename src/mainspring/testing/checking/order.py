@@ -1,0 +1,200 @@
+"""Order: the best run first, and the runs of one key one after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import groupby
+from typing import NamedTuple
+
+from mainspring.core.instants import Instant
+from mainspring.core.priority import HIGHEST, rank
+from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED
+from mainspring.testing.checking.lateness import accepted_by, waits_for_nothing
+from mainspring.testing.checking.reading import earliest
+from mainspring.testing.checking.runs import RunStory, Turn
+from mainspring.testing.checking.stories import Stories
+from mainspring.testing.checking.verdict import Finding, found
+from mainspring.testing.history import Record
+
+Line = tuple[str, str, str, str]
+"""Namespace, queue, region, task: a worker either serves all runs that have these in common, or none."""
+
+
+class _Claimed(NamedTuple):
+    """A claim, and what decides who goes first."""
+
+    claim: Record
+    story: RunStory
+    line: Line
+    priority: int
+    due: Instant
+    """When the run was due; of one that was claimed before, when it was due at first."""
+
+
+class _Arrival(NamedTuple):
+    """A run that waits: ordered by when it was due."""
+
+    due: Instant
+    seq: int
+    since: Instant
+    claimed: _Claimed
+
+
+def the_best_run_goes_first(stories: Stories) -> Iterator[Finding]:
+    """(13) A worker never claims a run while a better one, which it could have claimed as well, is left.
+
+    Better by both orderings, strict and ageing, so that it does not matter which one is set; under ageing this is also
+    why nobody starves. Not seen: that better runs were left which had to wait for anything, or had been claimed before;
+    or that are of a task, queue or region of which the worker claimed nothing, as it may not serve them; claims whose
+    order to others is not known.
+    """
+    claims = [claimed for story in stories.runs.values() for claimed in _claims(story)]
+    claims.sort(key=lambda each: (each.claim.store, each.claim.seq))
+    serves: dict[str | None, dict[Line, _Claimed]] = defaultdict(dict)
+    for claimed in claims:
+        serves[claimed.claim.worker].setdefault(claimed.line, claimed)
+    waiting = _Waiting(stories, claims)
+    for claimed in claims:
+        waiting.move_to(earliest(claimed.claim))
+        for line, witness in serves[claimed.claim.worker].items():
+            better = waiting.better_than(claimed, line)
+            if better is not None:
+                yield _overtaken(stories, claimed, better, witness)
+                break
+
+
+def _claims(story: RunStory) -> Iterator[_Claimed]:
+    known = story.known
+    if known is None:
+        return
+    line = (known.namespace, known.queue, known.region, known.task)
+    for turn in story.claimed:
+        due = story.new.due_at if story.new is not None else _unchanged_due(story)
+        if due is not None:
+            yield _Claimed(turn.claims[0], story, line, known.priority, due)
+
+
+def _unchanged_due(story: RunStory) -> Instant | None:
+    """A run that ended with its first claim is still due when it was: it never went back to wait."""
+    run = story.run
+    ended = run is not None and run.token == 1 and run.state in (SUCCEEDED, FAILED, SKIPPED)
+    return run.due_at if run is not None and ended else None
+
+
+def _overtaken(stories: Stories, claimed: _Claimed, better: _Claimed, witness: _Claimed) -> Finding:
+    message = (
+        f"worker {claimed.claim.worker} claimed run {claimed.story.id} (priority {claimed.priority}, token "
+        f"{claimed.claim.token}) while run {better.story.id} (priority {better.priority}) was due and waited"
+    )
+    evidence: list[Record | None] = []
+    for each in (claimed, better, witness):
+        evidence += [each.claim, *_origin(stories, each.story)]
+    return found(message, *evidence)
+
+
+def _origin(stories: Stories, story: RunStory) -> list[Record | None]:
+    """Where a run is from, and what kind of run it is."""
+    known = story.known
+    records = [] if known is None or known.job_id is None else stories.job(known.job_id).records
+    return [story.source, *story.submits[:1], accepted_by(stories, story), *records]
+
+
+class _Waiting:
+    """The runs that surely wait, as time goes on: accepted, due, and never claimed so far."""
+
+    def __init__(self, stories: Stories, claims: list[_Claimed]) -> None:
+        self._coming: list[_Arrival] = []
+        for claimed in claims:
+            accepted = accepted_by(stories, claimed.story)
+            if claimed.claim.token == 1 and accepted is not None and waits_for_nothing(stories, claimed.story):
+                since = max(accepted.store, claimed.due)
+                self._coming.append(_Arrival(claimed.due, claimed.claim.seq, since, claimed))
+        self._coming.sort(key=lambda arrival: arrival.since, reverse=True)
+        self._heaps: dict[tuple[Line, int], list[_Arrival]] = defaultdict(list)
+
+    def move_to(self, now: Instant) -> None:
+        """Let in those who came before now."""
+        while self._coming and self._coming[-1].since < now:
+            arrival = self._coming.pop()
+            heappush(self._heaps[arrival.claimed.line, arrival.claimed.priority], arrival)
+
+    def better_than(self, claimed: _Claimed, line: Line) -> _Claimed | None:
+        """One in a line that waited before this one was claimed, and still did afterwards, and has the better rank."""
+        for priority in range(HIGHEST, claimed.priority + 1):
+            heap = self._heaps.get((line, priority))
+            while heap and earliest(heap[0].claimed.claim) <= claimed.claim.store:
+                heappop(heap)
+            if not heap or heap[0].since >= earliest(claimed.claim):
+                continue
+            if rank(priority, heap[0].due, "ageing") < rank(claimed.priority, claimed.due, "ageing"):
+                return heap[0].claimed
+        return None
+
+
+class _Stay(NamedTuple):
+    """How long a run had its key, at least: from its first claim to its end."""
+
+    key: tuple[str, str]
+    story: RunStory
+    first: Turn
+    last: Turn
+
+
+def runs_of_one_key_go_in_order(stories: Stories) -> Iterator[Finding]:
+    """(22) Of the runs with the same key one is at work, or waits for its retry, at a time; and they go in the order in
+    which they were accepted.
+
+    Not seen: the order of runs that were accepted at times that are not known exactly, or by several requests.
+    """
+    by_key: dict[tuple[str, str], list[_Stay]] = defaultdict(list)
+    for story in stories.runs.values():
+        if (stay := _stay(story)) is not None:
+            by_key[stay.key].append(stay)
+    for (_, key), stays in by_key.items():
+        yield from _one_at_a_time(key, stays)
+        yield from _out_of_turn(stories, key, stays)
+
+
+def _stay(story: RunStory) -> _Stay | None:
+    known, turns = story.known, story.claimed
+    if known is None or known.key is None or not turns or (story.new is not None and not story.new.lines):
+        return None
+    return _Stay((known.namespace, known.key), story, turns[0], max(turns, key=lambda turn: turn.released))
+
+
+def _one_at_a_time(key: str, stays: list[_Stay]) -> Iterator[Finding]:
+    stays.sort(key=lambda stay: stay.first.claims[0].store)
+    holder = stays[0]
+    for stay in stays[1:]:
+        if stay.first.claims[0].store < holder.last.released:
+            yield _clash(f"runs {holder.story.id} and {stay.story.id} of key {key} were at work at once", holder, stay)
+        holder = max(holder, stay, key=lambda each: each.last.released)
+
+
+def _out_of_turn(stories: Stories, key: str, stays: list[_Stay]) -> Iterator[Finding]:
+    """By the times of acceptance: a run whose first claim came before that of one accepted earlier."""
+    accepted = [(record, stay) for stay in stays if (record := _accepted_at(stories, stay.story)) is not None]
+    accepted.sort(key=lambda each: each[0].store)
+    before: tuple[Record, _Stay] | None = None
+    for _, group in groupby(accepted, key=lambda each: each[0].store):
+        same = list(group)
+        for record, stay in same:
+            if before is not None and stay.first.claims[0].store < earliest(before[1].first.claims[0]):
+                message = f"run {stay.story.id} of key {key} went before run {before[1].story.id}, accepted earlier"
+                yield found(message, *_clash(message, before[1], stay).evidence, before[0], record)
+        latest = max(same, key=lambda each: earliest(each[1].first.claims[0]))
+        if before is None or earliest(latest[1].first.claims[0]) > earliest(before[1].first.claims[0]):
+            before = latest
+
+
+def _accepted_at(stories: Stories, story: RunStory) -> Record | None:
+    """The record that has the exact time at which a run was accepted."""
+    record = accepted_by(stories, story)
+    return record if record is not None and record.sent is None and len(story.submits) <= 1 else None
+
+
+def _clash(message: str, one: _Stay, other: _Stay) -> Finding:
+    evidence = [each.story.source for each in (one, other)] + [each.story.submits[0] for each in (one, other) if each.story.submits]
+    return found(message, *evidence, one.first.claims[0], *one.last.proof(), other.first.claims[0])
