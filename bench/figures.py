@@ -26,6 +26,11 @@ class Series:
         rounds = self.rounds(value)
         return statistics.median(rounds) if rounds else None
 
+    @property
+    def void(self) -> str:
+        """Why there is no figure, in a few words; nothing if there is one."""
+        return f"void: {self.trouble.removeprefix('void: ')[:60]}" if self.trouble else ""
+
 
 @dataclass
 class Row:

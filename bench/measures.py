@@ -26,7 +26,7 @@ class Size:
 
     rounds: int = 3
     submit_rounds: int = 5
-    submit_s: float = 2.0
+    submit_s: float = 1.0
     batches: int = 10
     count: int = 20_000
     slow_count: int = 2_000
@@ -82,10 +82,7 @@ def _everybody(measure: str, params: Params, slow: Params | None = None) -> list
 
 
 def _cells(series: dict[str, Series], value: Callable[[Answer], float], unit: str) -> dict[str, str]:
-    return {
-        key: f"void: {own.trouble.removeprefix('void: ')}" if own.trouble else show(own.figure(value), unit)
-        for key, own in series.items()
-    }
+    return {key: own.void or show(own.figure(value), unit) for key, own in series.items()}
 
 
 def _rounds(series: dict[str, Series], value: Callable[[Answer], float]) -> dict[str, list[float]]:
@@ -171,8 +168,8 @@ def _percentiles(series: dict[str, Series]) -> dict[str, str]:
     """The median and the 99th percentile; and how many ran, where not all did."""
     cells = {}
     for key, own in series.items():
-        if own.trouble:
-            cells[key] = f"void: {own.trouble.removeprefix('void: ')}"
+        if own.void:
+            cells[key] = own.void
             continue
         ran = sum(len(answer["samples_ms"]) for answer in own.answers)
         expected = sum(answer["expected"] for answer in own.answers)

@@ -86,6 +86,8 @@ def run(contestant: Contestant, measure: str, folder: Path, limit_s: int, params
         raise Failed(f"not done within {limit_s} s") from None
     finally:
         end(process)
+    if process.returncode == -signal.SIGALRM:
+        raise Failed(f"not done within {limit_s} s")
     if process.returncode:
         ended = f"ended with code {process.returncode}"
         raise Failed((trouble.strip().splitlines() or [ended])[-1])

@@ -114,9 +114,7 @@ def _horizon(stories: Stories, job: JobStory) -> _Horizon:
     return max(accounted, key=lambda horizon: horizon.instant, default=_Horizon(0, None))
 
 
-def _missing_in_span(
-    stories: Stories, job: JobStory, span: Span, after: Instant, until: _Horizon
-) -> Iterator[Finding]:
+def _missing_in_span(stories: Stories, job: JobStory, span: Span, after: Instant, until: _Horizon) -> Iterator[Finding]:
     definition, shape = unlimited(span.job), _shape(job)
     context = (*job.records, until.shown_by, stories.end)
     while (instant := next_fire_at(definition, after, stories.calendars)) is not None and instant <= until.instant:

@@ -89,9 +89,7 @@ def _late(stories: Stories, story: RunStory, due: Instant, claim: Record) -> Ite
     ready = max(due, accepted.store)
     if earliest(claim) > ready + bound and stories.is_quiet(ready):
         message = f"run {story.id} could begin at {format_instant(ready)}, and was claimed only at "
-        yield found(
-            message + format_instant(claim.store), *_cause(stories, story), accepted, claim, stories.healed
-        )
+        yield found(message + format_instant(claim.store), *_cause(stories, story), accepted, claim, stories.healed)
 
 
 def deadlines_end_the_work(stories: Stories) -> Iterator[Finding]:

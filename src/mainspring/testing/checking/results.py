@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -101,7 +102,7 @@ def _too_often(story: RunStory, options: RunOptions) -> Iterator[Finding]:
 
 def _too_soon(story: RunStory, options: RunOptions) -> Iterator[Finding]:
     turns = story.claimed
-    for turn, following in zip(turns, turns[1:], strict=False):
+    for turn, following in pairwise(turns):
         retry = turn.accepted
         if retry is None or retry.state != PENDING:
             continue
@@ -158,7 +159,7 @@ def _impossible_attempts(story: RunStory) -> Iterator[Finding]:
             message = f"attempt {record.attempt} of run {story.id} should be number {number}"
             yield found(message, *story.attempts[:number])
             return
-    for record, following in zip(story.attempts, story.attempts[1:], strict=False):
+    for record, following in pairwise(story.attempts):
         if (following.token or 0) <= (record.token or 0):
             message = f"attempt {following.attempt} of run {story.id} has token {following.token} after {record.token}"
             yield found(message, *story.attempts)

@@ -112,10 +112,13 @@ class RunStory:
 
     @property
     def new(self) -> NewRun | None:
-        """The run as it was submitted; None for one of a firing."""
-        if self._new is None:
-            accepted = next((record for record in self.submits if record.outcome != "refused"), None)
-            self._new = None if accepted is None else carried(accepted, _new_run)
+        """The run as it was submitted; None for one of a firing.
+
+        A later submission with the same idempotency key asks for another run, and is answered with this one.
+        """
+        if self._new is None and self.submits:
+            asked = (carried(record, _new_run) for record in self.submits if record.outcome != "refused")
+            self._new = next((new for new in asked if new.id == self.id), None)
         return self._new
 
     @property
@@ -126,7 +129,7 @@ class RunStory:
     @property
     def source(self) -> Record | None:
         """The record that says what is `known`."""
-        return self.row or next((record for record in self.submits if record.outcome != "refused"), None)
+        return self.row or next(iter(self.submits), None)
 
     @property
     def options(self) -> RunOptions | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
 
 from mainspring.core.calendar_rules import references
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import MINUTE, SECOND, Duration, Instant
+from mainspring.core.instants import MINUTE, Duration, Instant
 from mainspring.core.model import Job
 from mainspring.errors import InvalidInput
 from mainspring.testing.checking.jobs import JobStory, read_calendar
@@ -23,9 +24,9 @@ DRAINED = "drained"
 class Bounds(msgspec.Struct, frozen=True):
     """What counts as late, where nothing goes wrong."""
 
-    lateness: Duration | None = None
+    lateness: Duration | None
     """How long after it was due a run may begin; None: as late as it likes."""
-    overrun: Duration = 30 * SECOND
+    overrun: Duration
     """How long after its timeout work may go on."""
 
     @property
@@ -50,12 +51,23 @@ class Stories:
         self.healed: Record | None = None
         self.fired: dict[tuple[str, Instant], Record] = {}
         """Which record acknowledges the firing of an instant, by a node or by hand."""
+        self.repeated: Counter[tuple[str | None, Instant | None]] = Counter()
+        """How often runs of a firing were repeated by hand."""
+        self.named: dict[tuple[str, str], JobStory] = {}
+        """Jobs by namespace and name."""
         self.count = 0
         self._read(records)
+        self._sort()
+
+    def _sort(self) -> None:
         for story in self.runs.values():
             story.sort()
+            if story.run is not None and story.run.retry_of is not None:
+                self.repeated[story.run.job_id, story.run.fire_at] += 1
         for job in self.jobs.values():
             job.sort()
+            if job.newest is not None:
+                self.named[job.newest.job.namespace, job.newest.job.name] = job
 
     def _read(self, records: Iterable[Record]) -> None:
         take: dict[str, Callable[[Record], None]] = {

@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from mainspring.core.instants import SECOND, Duration
-from mainspring.testing.checking import Bounds, Verdict, check
+from mainspring.testing.checking import Verdict, check
 from mainspring.testing.history import History, Record
 from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS, PROFILES
 from mainspring.testing.simulation.planted import planted
@@ -63,7 +63,7 @@ def run_scenario(scenario: Scenario, *, bug: str | None = None, keep: bool = Tru
             errors.append(f"{type(error).__name__}: {error}")
     errors += world.loop.errors
     # The bug is gone by now, so that the checker, which uses the same rules of time, does not have it too.
-    verdict = check(history.records, Bounds(lateness=LATENESS))
+    verdict = check(history.records, lateness_bound=LATENESS)
     kept = history.records if keep or errors or not verdict.ok else []
     return Result(scenario, verdict, errors, sometimes, world.loop.time(), kept)
 

@@ -109,7 +109,8 @@ class Wire:
 
     async def _call(self, name: str, *args: Any, **options: Any) -> Any:
         random = self._random
-        await asyncio.sleep(self._latency())
+        if name not in READS or random.random() < 0.5 or self._weather.slow:
+            await asyncio.sleep(self._latency())
         if self.cut or self._weather.down:
             raise await _lost("no connection", random.uniform(0.0, 0.5))
         if self._weather.full and name not in READS:

@@ -111,7 +111,7 @@ class World:
         added = self._sketch.added() + self._sketch.herd(self._profile.herd)
         for job in added:
             await clients[0].create(job)
-        names = [job.name for job in (*self._declared, *added[:8])]
+        names = [job.name for job in (*self._declared, *added[:8]) if job.policy.max_firings is None]
         watching = self.loop.create_task(watch(self._store, self._happened))
         acting = [self.loop.create_task(client.act_until(length_s * 0.95, names)) for client in clients]
         for event in plan_events(self._profile, self._seed, self._scenario.minutes * 0.97, self._without):
