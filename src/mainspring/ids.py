@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random, SystemRandom
 
 from mainspring.clock import Clock
-from mainspring.core.ids import encode_bits, encode_time
+from mainspring.core.ids import PAIRS, encode_bits, encode_time
 from mainspring.core.instants import MILLISECOND
 
 
@@ -32,6 +32,13 @@ class IdSource:
     def batch(self, size: int) -> list[str]:
         """Many ids at once, in order."""
         prefix = encode_time(self._clock.now()) + self._source
-        first = self._count + 1
-        self._count += size
-        return [prefix + encode_bits(number, 8) for number in range(first, first + size)]
+        ids: list[str] = []
+        while len(ids) < size:
+            # All but the last two characters are the same for 1,024 numbers.
+            first = self._count + 1
+            low = first & 1023
+            endings = PAIRS[low : low + size - len(ids)]
+            upper = prefix + encode_bits(first >> 10, 6)
+            ids += [upper + ending for ending in endings]
+            self._count += len(endings)
+        return ids

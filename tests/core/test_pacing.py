@@ -3,34 +3,43 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.pacing import AHEAD_S, MOST_AHEAD, room, smoothed
+from mainspring.core.pacing import AHEAD_S, MOST_AHEAD, room, typical
 
-rates = st.floats(0, 1e6)
+lengths = st.floats(1e-6, 1e5)
 
 
-@given(st.integers(1, 1000), st.integers(0, 3000), rates)
-def test_a_worker_never_holds_more_than_it_can_start_soon(concurrency: int, held: int, rate: float) -> None:
-    taken = room(concurrency, held, rate)
+@given(st.integers(1, 1000), st.integers(0, 3000), lengths)
+def test_a_worker_never_holds_more_than_it_can_start_soon(concurrency: int, held: int, run_s: float) -> None:
+    taken = room(concurrency, held, run_s)
     assert taken >= 0
-    assert held + taken <= max(held, concurrency + min(rate * AHEAD_S, MOST_AHEAD))
+    assert held + taken <= max(held, concurrency + min(AHEAD_S * concurrency / run_s, MOST_AHEAD))
 
 
 def test_a_worker_of_slow_tasks_claims_nothing_ahead() -> None:
-    assert room(10, 10, 0.5) == 0
-    assert room(10, 4, 0.5) == 6
+    assert room(10, 10, 60.0) == 0
+    assert room(10, 4, 60.0) == 6
 
 
-@given(rates, st.integers(0, 100_000), st.floats(0.001, 100))
-def test_the_rate_lies_between_what_it_was_and_what_it_is(previous: float, count: int, seconds: float) -> None:
-    low, high = sorted((previous, count / seconds))
-    assert low * 0.999999 <= smoothed(previous, count, seconds) <= high * 1.000001 + 1e-9
+def test_a_worker_that_knows_nothing_yet_claims_nothing_ahead() -> None:
+    assert room(10, 0, None) == 10
 
 
-def test_a_burst_is_met_at_once_and_forgotten_within_seconds() -> None:
-    rate = 0.0
-    for _ in range(5):
-        rate = smoothed(rate, 100, 0.01)
-    assert rate > 5_000
-    for _ in range(50):
-        rate = smoothed(rate, 0, 0.1)
-    assert rate < 100
+def test_a_worker_of_short_tasks_meets_a_burst() -> None:
+    assert room(10, 0, 0.0005) == 10 + MOST_AHEAD
+
+
+@given(st.none() | lengths, lengths, st.integers(1, 1000))
+def test_the_typical_length_lies_between_what_it_was_and_what_it_is(
+    previous: float | None, mean: float, count: int
+) -> None:
+    found = typical(previous, mean * count, count)
+    assert found is not None
+    low, high = sorted((mean if previous is None else previous, mean))
+    assert low * 0.999999 <= found <= high * 1.000001
+
+
+def test_a_few_long_runs_end_the_claiming_ahead() -> None:
+    run_s: float | None = 0.001
+    for _ in range(3):
+        run_s = typical(run_s, 5.0, 1)
+    assert room(10, 10, run_s) <= 2

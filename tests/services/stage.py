@@ -85,10 +85,10 @@ class FaultyStore:
         async def call(*args: Any, **options: Any) -> Any:
             self.calls[name] += 1
             fault = self._faults[name].popleft() if self._faults[name] else ""
-            if self.is_cut or fault == "request":
-                raise StoreUnavailable(f"the request {name} was lost")
             if fault == "late request":
                 await self._opened.wait()
+            if self.is_cut or fault == "request":
+                raise StoreUnavailable(f"the request {name} was lost")
             answer = await method(*args, **options)
             if fault == "late reply":
                 await self._opened.wait()

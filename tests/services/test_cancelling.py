@@ -64,7 +64,7 @@ async def test_one_that_a_worker_holds_but_has_not_started_was_never_attempted(
 
     handles = await work.submit_many([{}, {}, {}])
     worker = make_worker(app, store, clock, app.settings)
-    worker.held.rate = 100.0  # So that it claims ahead.
+    worker.held.run_s = 0.001  # So that it claims ahead.
     await worker.claimer.turn()
     await let_others_run()
     await handles[1].cancel(WHY)

@@ -17,7 +17,6 @@ from stage import (
     FaultyStore,
     JumpingClock,
     at_home,
-    ended,
     let_others_run,
     let_pass,
     make_worker,
@@ -30,7 +29,6 @@ from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Report
-from mainspring.services.worker import Worker
 from mainspring.stores.sqlite.store import SqliteStore
 
 TTL_S = USUAL.claim_ttl / SECOND
@@ -133,6 +131,21 @@ class TestFencing:
             assert stopped_at < renewed_at + TTL_S
             assert stopped_at == pytest.approx(renewed_at + TTL_S * 0.9, abs=0.1), "and not earlier than it must be"
             assert len(worker.held) == 0
+
+    async def test_a_claim_that_was_never_renewed_counts_from_when_it_was_asked_for(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        line, work = FaultyStore(store), Watched(app, clock, 100)
+        await work.task.submit()
+        line.hold_reply("claim")
+        async with working(app, line, clock, USUAL):
+            await let_pass(clock, "2s")
+            line.let_through()
+            await let_others_run()
+            line.is_cut = True
+            await let_pass(clock, "20s")
+        assert work.story[0] == ("started", 2.0)
+        assert work.story[1] == ("stopped", pytest.approx(TTL_S * 0.9, abs=0.1))
 
     async def test_a_store_that_answers_nothing_does_not_keep_the_worker_from_fencing(
         self, store: Any, app: Mainspring, clock: JumpingClock
@@ -337,7 +350,7 @@ class TestRoom:
             work = Watched(app, clock, 1_000)
             handles = await work.task.submit_many([{}] * 50)
             async with working(app, store, clock, app.settings) as worker:
-                worker.held.rate = 1_000.0  # A moment ago, runs were short.
+                worker.held.run_s = 0.001  # A moment ago, runs were short.
                 await let_others_run()
                 assert len(worker.held) == 50
                 await let_pass(clock, "5s")
@@ -345,14 +358,6 @@ class TestRoom:
             runs = [await handle.status() for handle in handles]
         assert sorted(run.state for run in runs) == ["pending"] * 48 + ["running"] * 2
         assert {run.attempt for run in runs} == {0}
-
-    async def test_a_rate_of_the_past_is_forgotten_while_there_is_nothing_to_do(
-        self, store: Any, app: Mainspring, clock: JumpingClock
-    ) -> None:
-        async with working(app, store, clock, USUAL) as worker:
-            worker.held.rate = 10_000.0
-            await let_pass(clock, "5s")
-            assert worker.held.rate < 1
 
 
 async def test_a_worker_looks_for_what_comes_due(store: Any, app: Mainspring, clock: JumpingClock) -> None:
@@ -368,15 +373,12 @@ async def test_what_ends_while_its_claim_is_renewed_is_not_taken_for_lost(
     store: Any, app: Mainspring, clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = FaultyStore(store)
-    handle = await Watched(app, clock, 2).task.submit()
-
-    async def busy(worker: Worker) -> None:
-        line.hold_reply("renew", 100)
+    handle = await Watched(app, clock, 4).task.submit()
+    async with working(app, line, clock, USUAL):
+        await let_pass(clock, "2s")
+        line.hold_request("renew")
         await let_pass(clock, "3s")
+        assert (await handle.status()).state == "succeeded"
         line.let_through()
-        await let_pass(clock, "3s")
-
-    async with working(app, line, clock, USUAL) as worker:
-        await busy(worker)
-        assert (await ended(handle)).state == "succeeded"
+        await let_pass(clock, "1s")
     assert "is stopped here" not in caplog.text

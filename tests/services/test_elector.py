@@ -169,6 +169,17 @@ class TestTrust:
         assert [one.number, other.number] == [None, 2]
         assert one.story == ["elected", "resigned"]
 
+    async def test_a_leader_that_hears_that_its_lease_went_to_another_stops_at_once(
+        self, one: Node, other: Node, clock: JumpingClock
+    ) -> None:
+        await one.turn()
+        clock.jump("1h")  # For the store, the lease has run out; for the leader, hardly any time has passed.
+        await other.turn()
+        assert one.term() is not None
+        await one.turn()
+        assert [one.number, other.number] == [None, 2]
+        assert one.story == ["elected", "resigned"]
+
     async def test_the_store_refuses_what_a_stale_leader_writes(
         self, store: Any, one: Node, other: Node, clock: JumpingClock
     ) -> None:
@@ -233,6 +244,7 @@ class TestLostWords:
         async with turning(*nodes):
             line.is_cut = True
             await let_pass(clock, "40s")
+            assert line.calls["acquire"] > 2 * 40 / 0.4 * 0.9, "they go on asking as often as when all is well"
             line.is_cut = False
             await let_pass(clock, "1s")
             assert sum(node.term() is not None for node in nodes) == 1

@@ -19,7 +19,9 @@ from stage import FAST, at_home, ended, until, working
 
 from mainspring import Mainspring, Retry
 from mainspring.clock import SystemClock
+from mainspring.core.instants import SECOND
 from mainspring.core.model import Run
+from mainspring.executors.program import LAST_OUTPUT_S
 from mainspring.stores.sqlite.store import SqliteStore
 
 KINDS = ["async", "thread", "process"]
@@ -274,6 +276,7 @@ class TestCommands:
             run = await command(["sh", "-c", "sleep 60 & echo $!"])
         (pid,) = await lines_of(live, run, "stdout")
         assert run.state == "succeeded"
+        assert run.finished_at - run.started_at < LAST_OUTPUT_S * SECOND, "and does not hold it up"
         await until(lambda: not is_alive(int(pid)))
 
     @pytest.mark.parametrize(

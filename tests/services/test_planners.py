@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from stage import FaultyStore, JumpingClock, add_job, at_home, fired_at, let_pas
 
 from mainspring import Mainspring
 from mainspring.core.model import Term
+from mainspring.core.planning import Plan
+from mainspring.store import Fired
 from mainspring.stores.sqlite.store import SqliteStore
 
 Leads = Callable[[], Term | None]
@@ -138,3 +140,26 @@ class TestSeveralPlanners:
             await let_pass(clock, "2s")
         assert await fired_at(store, job) == [1, 2]
         assert await fired_at(store, new) == [3, 4, 5, 6]
+
+    async def test_a_new_leader_plans_from_what_is_stored_and_not_from_what_it_remembers(
+        self, stores: list[SqliteStore], clock: JumpingClock
+    ) -> None:
+        with at_home(Mainspring(), stores[0], clock) as app:
+            await add_job(app, "job", "1s")
+        leadership, refused = Leadership(stores[0]), []
+
+        async def fire(plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+            fired = await stores[0].fire(plans, term)
+            refused.extend(each for each in fired if not each.applied)
+            return fired
+
+        line = FaultyStore(stores[0])
+        line.fire = fire
+        planners = [make_planner(store, clock, leadership.of(str(n))) for n, store in enumerate([line, stores[1]])]
+        async with turning(*planners):
+            for owner in "010":
+                leadership.terms.clear()
+                await leadership.give_to(owner)
+                planners[int(owner)].wake()
+                await let_pass(clock, "3s")
+        assert refused == []

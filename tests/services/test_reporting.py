@@ -136,11 +136,11 @@ class TestOutput:
 
         handle = await work.submit()
         async with working(app, line, clock, USUAL):
-            line.hold_request("record")
+            line.hold_request("record", 100)
             await let_pass(clock, "1500ms")
-            assert (await handle.status()).state == "running"
-            line.let_through()
-            await let_others_run()
+            while (await handle.status()).state == "running":
+                line.let_through()
+                await let_others_run()
             assert (await handle.status()).state == "succeeded"
             assert await texts(store, handle.id) == [str(number) for number in range(2_000)]
 
@@ -158,8 +158,13 @@ class TestOutput:
         handle = await work.submit()
         async with working(app, line, clock, USUAL):
             for _ in range(4):
-                line.lose_request("record", 3)
-                await let_pass(clock, "3s")
+                line.hold_request("record")
+                await let_pass(clock, "2s")
+                line.is_cut = True
+                line.let_through()
+                await let_pass(clock, "500ms")
+                line.is_cut = False
+                await let_pass(clock, "500ms")
         assert await texts(store, handle.id) == [str(number) for number in range(20)]
         assert (await handle.status()).progress == 0.95
 

@@ -10,8 +10,9 @@ from hashlib import blake2b
 from mainspring.core.instants import MILLISECOND, Instant
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
+PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 LENGTH = 26
+"""Characters of an id."""
 
 
 def encode_time(instant: Instant) -> str:
@@ -21,7 +22,7 @@ def encode_time(instant: Instant) -> str:
 
 def encode_bits(number: int, length: int) -> str:
     """A number in `length` (even) characters."""
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * length - 10, -1, -10)])
+    return "".join([PAIRS[number >> shift & 1023] for shift in range(5 * length - 10, -1, -10)])
 
 
 def run_id_of(job_id: str, fire_at: Instant, region: str, idx: int) -> str:

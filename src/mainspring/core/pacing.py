@@ -4,25 +4,27 @@ from __future__ import annotations
 
 AHEAD_S = 0.1
 MOST_AHEAD = 1_000
-RISE_S = 0.05
-FALL_S = 1.0
+_MEMORY = 20
+"""So many runs it takes to change a worker's mind about how long runs are."""
 
 
-def room(concurrency: int, held: int, finished_per_s: float) -> int:
-    """How many more runs a worker may claim: never more than it can start soon, so that no run waits here while
-    another worker is free.
+def room(concurrency: int, held: int, run_s: float | None) -> int:
+    """How many more runs a worker may claim: never more than it can start soon, so that no run waits here while another
+    worker is free.
 
-    Fast tasks need work at hand while the next claim is on its way; slow ones must not be hoarded. So what is claimed
-    ahead is what this worker lately finished in a tenth of a second.
+    Short runs need work at hand while the next claim is on its way; long ones must not be hoarded. So what is claimed
+    ahead is what ends within a tenth of a second, if runs are as long as lately.
     """
-    ahead = min(int(finished_per_s * AHEAD_S), MOST_AHEAD)
+    ahead = 0 if run_s is None else min(int(AHEAD_S * concurrency / max(run_s, 1e-6)), MOST_AHEAD)
     return max(concurrency + ahead - held, 0)
 
 
-def smoothed(previous: float, count: int, seconds: float) -> float:
-    """A rate that rises within a twentieth of a second, so that a burst of fast runs is met, and falls within one."""
-    if seconds <= 0:
+def typical(previous: float | None, total_s: float, count: int) -> float | None:
+    """How long runs are lately, after `count` more that took `total_s` together."""
+    if count == 0:
         return previous
-    current = count / seconds
-    weight = min(seconds / (RISE_S if current > previous else FALL_S), 1.0)
-    return previous * (1 - weight) + current * weight
+    mean = max(total_s, 0.0) / count
+    if previous is None:
+        return mean
+    weight = min(count / _MEMORY, 1.0)
+    return previous * (1 - weight) + mean * weight

@@ -263,7 +263,7 @@ def _list_misses(misses: Sequence[tuple[Instant, str]]) -> list[PlannedFiring]:
 
 def jitter_of(job: Job) -> Duration:
     """The delay that spreads this job's runs: between nothing and `jitter`, the same on every node and every time."""
-    return int(fraction_of("jitter", job.id) * job.policy.jitter)
+    return int(fraction_of("jitter", job.id) * job.policy.jitter) if job.policy.jitter else 0
 
 
 def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:

@@ -25,7 +25,7 @@ FULL_WAIT_S = 1.0
 
 
 class Claimer(Loop):
-    """`hand_over` passes attempts to the crew's loop; `on_full` is called while there is no room for more."""
+    """`hand_over` passes attempts to the crew's loop; `on_full` is called while all places are taken."""
 
     name = "claimer"
 
@@ -48,12 +48,14 @@ class Claimer(Loop):
         self._on_full = on_full
         self._ttl = settings.claim_ttl
         self._ordering = settings.ordering
+        self._sated = False
 
     async def turn(self) -> float:
-        self._held.measure()
-        wanted = room(self._worker.concurrency, len(self._held), self._held.rate)
-        if wanted <= 0 or self._held.solitary:
+        wanted = room(self._worker.concurrency, len(self._held), self._held.run_s)
+        self._sated = False
+        if len(self._held) >= self._worker.concurrency:
             self._on_full()
+        if wanted <= 0 or self._held.solitary:
             return FULL_WAIT_S
         sent_at = self.clock.monotonic()
         claims = await self._store.claim(self._worker, wanted, self._ttl, self._ordering)
@@ -63,7 +65,14 @@ class Claimer(Loop):
             self._held.add(attempts, trusted_until(sent_at, self._ttl))
         if len(claims) >= wanted:
             return 0.0
+        self._sated = True
         return await self._until_due()
+
+    def make_room(self) -> None:
+        """Runs have ended here. After a claim that came back short there is nothing to fill their places with, until
+        something changes or comes due."""
+        if not self._sated:
+            self.wake()
 
     async def _until_due(self) -> float:
         due_at = await self._store.next_due(self._worker)

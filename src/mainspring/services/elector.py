@@ -65,7 +65,7 @@ class Elector(Loop):
         return self._renew_s
 
     def _back_off(self, error: Exception) -> float:
-        """No longer than when all is well: a leader has little time to renew, and a cluster without one none to lose."""
+        """No longer than when all is well: a leader has little time to renew, and a cluster without one none."""
         return min(super()._back_off(error), self._renew_s)
 
     async def _lead(self, until: float) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mainspring.clock import Clock
-from mainspring.core.pacing import smoothed
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Report
+from mainspring.core.pacing import typical
 from mainspring.executor import AttemptContext
 
 
@@ -13,14 +14,11 @@ class Held:
     """Claims from the moment they were given until the store has acknowledged their end. Lives on the worker's own
     loop."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._attempts: dict[str, tuple[AttemptContext, float]] = {}
         self._solitary = 0
-        self._finished = 0
-        self._measured_at = clock.monotonic()
-        self.rate = 0.0
-        """Finished runs per second, lately."""
+        self.run_s: float | None = None
+        """How long runs are lately; None before the first has ended."""
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -48,13 +46,11 @@ class Held:
             if held is not None and held[0].claim.token == token:
                 del self._attempts[run_id]
                 self._solitary -= held[0].claim.losses > 0
-                self._finished += 1
 
-    def measure(self) -> None:
-        """Bring the rate up to date."""
-        now = self._clock.monotonic()
-        self.rate = smoothed(self.rate, self._finished, now - self._measured_at)
-        self._finished, self._measured_at = 0, now
+    def note(self, reports: Sequence[Report]) -> None:
+        """Learn from runs that ended how long runs are."""
+        lengths = [it.finished_at - it.started_at for it in reports if it.started_at and it.finished_at]
+        self.run_s = typical(self.run_s, sum(lengths) / SECOND, len(lengths))
 
     def claims(self) -> list[tuple[str, int]]:
         """All of them."""

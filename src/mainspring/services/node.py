@@ -25,6 +25,10 @@ PARTING_S = 2.0
 """How long one step of stopping may take where the store does not answer."""
 
 
+PLANNER_GAP_S = 0.02
+"""Most changes are of runs, not of jobs: a planner looks for edits only so often."""
+
+
 class Scheduler:
     """The loops that schedule: one node at a time leads, unless the coordination is `cluster`."""
 
@@ -73,6 +77,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
         self._hinted = False
+        self._planner_waits = False
 
     @property
     def loops(self) -> list[Loop]:
@@ -97,10 +102,15 @@ class Node:
         self._hinted = False
         if self.worker is not None:
             self.worker.wake()
-        if self.scheduler is not None:
-            self.scheduler.planner.wake()
-            if not self.scheduler.leads():
-                self.scheduler.elector.wake()
+        if self.scheduler is not None and not self._planner_waits:
+            self._planner_waits = True
+            self._loop.call_later(PLANNER_GAP_S, self._wake_scheduler, self.scheduler)
+
+    def _wake_scheduler(self, scheduler: Scheduler) -> None:
+        self._planner_waits = False
+        scheduler.planner.wake()
+        if not scheduler.leads():
+            scheduler.elector.wake()
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Hand leadership over, drain the worker, tell what is left to tell, then end: whatever the store does, within

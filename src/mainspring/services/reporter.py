@@ -69,7 +69,7 @@ class Reporter(Loop):
                 self.stale += 1
                 log.warning("run %s: the result came after its claim had passed to another; refused", report.run_id)
         self._held.remove([(report.run_id, report.token) for report in reports])
-        self._held.measure()
+        self._held.note(reports)
         self._on_room()
 
     async def _pass_on(self) -> None:
@@ -85,6 +85,7 @@ class Reporter(Loop):
             with _taken(returned, len(returned)) as claims:
                 count = await self._store.hand_back(claims)
             self._held.remove(claims)
+            self._held.run_s = None  # What went back could not start: runs are longer than they were.
             self._on_room()
             log.info("%d runs handed back", count)
 

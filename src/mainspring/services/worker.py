@@ -61,10 +61,10 @@ class Worker:
         self._on_unstoppable = on_unstoppable
         self._told = False
         self._endings: set[asyncio.Task[None]] = set()
-        self.held = Held(clock)
+        self.held = Held()
         self.crew = Crew(executor_of, row.concurrency, clock, store.now, self._tell_done)
         self.claimer = Claimer(store, row, self.held, self._hand_over, self._on_full, settings, clock, random)
-        self.reporter = Reporter(store, self.crew, self.held, self.claimer.wake, settings, clock, random)
+        self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
         self.heart = Heart(store, row, self.held, self._stop_run, settings, clock, random)
 
     @property
