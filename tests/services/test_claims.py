@@ -233,13 +233,14 @@ class TestFencing:
         store, file = SqliteStore(":memory:", SystemClock(), inline=True), tmp_path / "pids"
         line = FaultyStore(store)
         with at_home(chores.app, store, SystemClock()):
-            async with working(chores.app, line, SystemClock(), FAST):
+            async with working(chores.app, line, SystemClock(), FAST) as worker:
                 await chores.hang_with_family.submit(str(file))
                 await until(lambda: file.exists() and len(file.read_text().split()) == 2)
                 pids = [int(pid) for pid in file.read_text().split()]
                 line.is_cut, cut_at = True, time.monotonic()
                 await until(lambda: not any(is_alive(pid) for pid in pids))
                 assert time.monotonic() - cut_at < 1.0
+                await until(lambda: not worker.crew.busy)
         await store.close()
 
 

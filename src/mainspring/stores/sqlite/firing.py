@@ -74,10 +74,7 @@ class Recorder:
             self._tell(first.outcome, job, first.fire_at, first.reason, count)
 
     def _tell(self, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> None:
-        self._tx.events.append(
-            Event(f"firing.{outcome}", self._tx.now, job.namespace, None, job.id, job.name, job.task, None, fire_at,
-                  reason=reason, count=count)
-        )  # fmt: skip
+        self._tx.events.append(firing_event(self._tx, outcome, job, fire_at, reason, count))
 
     def _fire(self, job: Job, firing: PlannedFiring, kind: FiringKind, request_id: str | None) -> int:
         if job.policy.overlap in ("allow", "queue"):
@@ -128,6 +125,14 @@ class Recorder:
         states = {run_id: cancel_run(self._tx, run_id, reason) for run_id in verdict.run_ids}
         running = tuple(run_id for run_id, state in states.items() if state == RUNNING)
         return [msgspec.structs.replace(run, after=running, on_failure="run") for run in runs]
+
+
+def firing_event(tx: Transaction, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> Event:
+    """What became of a firing."""
+    kind = f"firing.{outcome}"
+    return Event(
+        kind, tx.now, job.namespace, None, job.id, job.name, job.task, None, fire_at, reason=reason, count=count
+    )
 
 
 def free_instant(tx: Transaction, job_id: str, instant: Instant) -> Instant:
