@@ -20,6 +20,7 @@ from stage import (
     let_others_run,
     let_pass,
     make_worker,
+    turning,
     until,
     working,
 )
@@ -320,6 +321,19 @@ class TestLostRuns:
         assert all(seen == {0} or 0 not in seen for seen in together)
         run = await store.get_run("default", lost.run_id)
         assert (run.state, run.losses, run.attempt) == ("succeeded", 1, 2)
+
+    async def test_those_that_were_lost_before_follow_each_other_without_a_pause(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        work = Watched(app, clock, 0.01)
+        await work.task.submit_many([{}] * 10)
+        await store.claim(make_worker(app, store, clock, name="dead").row, 10, SECOND, "strict")
+        clock.advance("20s")
+        assert await recover(store) == 10
+        worker = make_worker(app, store, clock, USUAL)
+        async with turning(*worker.loops):  # Nobody tells it of changes.
+            await let_pass(clock, "500ms")
+        assert [word for word, _ in work.story].count("finished") == 10
 
     async def test_a_lost_answer_to_a_claim_delays_the_runs_but_loses_none(
         self, store: Any, app: Mainspring, clock: JumpingClock

@@ -58,8 +58,8 @@ class Elector(Loop):
         else:
             if sent_at < self._tried_at + SHORTEST_S:
                 return max(self._tried_at + SHORTEST_S - sent_at, SHORTEST_S / 10)
-            self._tried_at = sent_at
             self._hold = await self._lease.acquire(LEASE, self._owner, self._ttl)
+            self._tried_at = sent_at
         if self._hold is not None:
             await self._lead(trusted_until(sent_at, self._ttl))
         return self._renew_s

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mainspring.core.instants import DAY, Duration, Instant, format_instant
-from mainspring.core.states import BLOCKED, CANCELLED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED
+from mainspring.core.instants import DAY, Duration, format_instant
+from mainspring.core.states import BLOCKED, CANCELLED, FINAL, PENDING, SKIPPED, SUCCEEDED
 from mainspring.testing.checking.reading import surely_before
 from mainspring.testing.checking.runs import RunStory
 from mainspring.testing.checking.stories import Stories
@@ -20,39 +20,36 @@ _CANCELLED: frozenset[str] = frozenset({CANCELLED, SUCCEEDED, SKIPPED})
 
 
 def accepted_work_is_kept_and_ends(stories: Stories) -> Iterator[Finding]:
-    """(3) Each acknowledged submission has its run at the end, which has ended if the history is drained; and one
+    """(3) Each acknowledged submission has its run at the end; if the history is drained, every run has ended; and one
     idempotency key has one run.
 
-    Not seen: whether a run that was not yet due when the history was drained, or that waits while there is such a run,
-    would have ended; keys that were used again after a day.
+    Not seen: whether a run would have ended that was not yet due when the history was drained, or that waited while
+    another was not done; keys that were used again after a day.
     """
     if stories.end_of_runs is not None:
         for story in stories.runs.values():
             if story.acknowledged is not None and story.row is None:
                 message = f"run {story.id} was accepted, and is not there at the end"
                 yield found(message, story.acknowledged, stories.end_of_runs)
-    if stories.drained is not None:
-        yield from _unended(stories, stories.drained)
+    for story in _unfinished(stories):
+        state = None if story.run is None else story.run.state
+        message = f"run {story.id} was accepted, and is still {state} at the end"
+        yield found(message, story.acknowledged, *story.submits[:1], story.row, stories.drained)
     yield from _doubled_keys(stories)
 
 
-def _unended(stories: Stories, drained: Record) -> Iterator[Finding]:
-    others_due_later = _any_due_later(stories, drained.store)
-    for story in stories.runs.values():
+def _unfinished(stories: Stories) -> Iterator[RunStory]:
+    """The runs that should have ended when the history was drained, and had not."""
+    if stories.drained is None:
+        return
+    unfinished = [story for story in stories.runs.values() if story.run is not None and not story.has_ended]
+    others_go_on = any(story.run is not None and story.run.state != BLOCKED for story in unfinished)
+    for story in unfinished:
         run = story.run
-        if story.acknowledged is None or run is None or run.state in FINAL:
-            continue
-        if not _is_due_later(story, drained.store) and not (run.state == BLOCKED and others_due_later):
-            message = f"run {story.id} was accepted, and is still {run.state} at the end"
-            yield found(message, story.acknowledged, story.row, drained)
-
-
-def _is_due_later(story: RunStory, now: Instant) -> bool:
-    return story.run is not None and story.run.state == PENDING and story.run.due_at > now
-
-
-def _any_due_later(stories: Stories, now: Instant) -> bool:
-    return any(_is_due_later(story, now) for story in stories.runs.values())
+        if run is None or (run.state == BLOCKED and others_go_on):
+            continue  # It may wait for them.
+        if run.state != PENDING or run.due_at <= stories.drained.store:
+            yield story
 
 
 def _doubled_keys(stories: Stories) -> Iterator[Finding]:
@@ -101,21 +98,18 @@ def _how_it_is(state: str) -> str:
 def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
     """(19) Once the history is drained no run is due and unclaimed, held by nobody, or waits for nothing.
 
-    Not seen: whether a run that waits could go on, while any other is not yet due.
+    Not seen: whether a run that waits could go on, while another is not done.
     """
-    drained = stories.drained
-    if drained is None:
-        return
-    others_due_later = _any_due_later(stories, drained.store)
-    for story in stories.runs.values():
-        run = story.run
-        if run is None:
+    for story in _unfinished(stories):
+        run, drained = story.run, stories.drained
+        if run is None or drained is None:
             continue
-        if run.state == PENDING and run.due_at <= drained.store:
+        if run.state == BLOCKED:
+            message = f"run {story.id} waits, and nothing is left to wait for"
+        elif run.state == PENDING:
             message = f"run {story.id} was due at {format_instant(run.due_at)}, and nobody has claimed it"
-            yield found(message, story.row, drained)
-        elif run.state == RUNNING and (run.claimed_until or 0) < drained.store:
+        elif (run.claimed_until or 0) < drained.store:
             message = f"run {story.id} is held with token {run.token} by worker {run.worker}, whose claim has run out"
-            yield found(message, story.row, drained)
-        elif run.state == BLOCKED and not others_due_later:
-            yield found(f"run {story.id} waits, and nothing is left to wait for", story.row, drained)
+        else:
+            continue
+        yield found(message, story.row, drained)

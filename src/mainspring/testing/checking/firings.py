@@ -96,7 +96,7 @@ def _missing_rows(stories: Stories, job: JobStory) -> Iterator[Finding]:
         after, until = span.since, min(span.until, horizon.instant)
         if span.job.policy.max_firings is None:
             yield from _missing_in_span(stories, job, span, after, _Horizon(until, horizon.shown_by))
-        elif own := [instant for instant in job.rows if after < instant <= until]:
+        elif own := [i for i, rows in job.rows.items() if after < i <= until and job.is_scheduled(rows[0])]:
             last = job.rows[max(own)][0]
             yield from _missing_in_span(stories, job, span, min(own), _Horizon(max(own), last))
 

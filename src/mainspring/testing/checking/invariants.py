@@ -35,7 +35,7 @@ class Invariant(NamedTuple):
 INVARIANTS = (
     Invariant(1, "one record per due instant", firings.each_due_instant_has_one_record, ("job",)),
     Invariant(2, "no run without cause", causes.no_run_without_cause, ()),
-    Invariant(3, "accepted work is kept and ends", acceptance.accepted_work_is_kept_and_ends, ("submit",)),
+    Invariant(3, "accepted work is kept and ends", acceptance.accepted_work_is_kept_and_ends, ()),
     Invariant(4, "tokens grow", claims.tokens_grow, ("claim",)),
     Invariant(5, "claims never overlap", claims.claims_never_overlap, ("claim",)),
     Invariant(6, "one accepted result", results.one_result_is_accepted, ("report",)),

@@ -127,7 +127,7 @@ class Client:
         if self._submitted and self._random.random() < 0.3:
             run_id = self._random.choice(self._submitted[-12:])
         else:
-            run = self._draw(task=self._random.choice(("steady", "slow", "stubborn")))
+            run = self._draw(task=self._random.choice(("steady", "slow", "stubborn", "flaky", "broken")))
             run_id = run.id
             await self._send(run)
             await asyncio.sleep(self._random.uniform(0.0, 3.0))

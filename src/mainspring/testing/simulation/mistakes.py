@@ -66,16 +66,6 @@ def renew_for_anyone(right: Right) -> Right:
     return renew
 
 
-def begin_beside(_right: Right) -> Right:
-    """Work that is given anew begins, and the old goes on."""
-
-    def hand_over(worker: Any, attempts: list[AttemptContext]) -> None:
-        worker._on_crew(worker.crew.begin, attempts)
-        worker.reporter.wake()
-
-    return hand_over
-
-
 def pass_over_some(right: Right) -> Right:
     """Now and then an instant is moved past and not fired."""
 

@@ -86,11 +86,10 @@ PLANTED: Final = MappingProxyType(
             "calm",
         ),
         "a stale report is accepted": Planted([InCode(f"{_STORE}.reports:_report", mistakes.accept_any_token)]),
-        "whoever renews keeps the claim": Planted([InCode(f"{_STORE}.work:Work.renew", mistakes.renew_for_anyone)]),
-        "a worker does not fence itself": Planted(
+        "lost claims are renewed": Planted(
             [
+                InCode(f"{_STORE}.work:Work.renew", mistakes.renew_for_anyone),
                 InCode(f"{_SERVICES}.heart:Heart._fence", mistakes.nothing),
-                InCode(f"{_SERVICES}.worker:Worker._hand_over", mistakes.begin_beside),
             ],
             "time",
         ),

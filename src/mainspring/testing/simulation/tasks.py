@@ -43,7 +43,7 @@ TASKS: Final = MappingProxyType(
         "steady": Traits(0.2, 2.0),
         "slow": Traits(2.0, 12.0),
         "flaky": Traits(0.01, 2.0, failing=0.5, skipping=0.02),
-        "broken": Traits(0.01, 0.5, failing=1.0),
+        "broken": Traits(0.01, 3.0, failing=1.0),
         "stubborn": Traits(0.5, 6.0, stubborn=2),
         "poison": Traits(0.1, 1.0, deadly=0.5),
         "limited": Traits(0.05, 1.5, failing=0.1),

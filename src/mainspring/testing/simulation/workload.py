@@ -62,8 +62,8 @@ class Sketch:
     def declared(self) -> list[Job]:
         """What the program itself declares, in its first version: of each kind of trigger and policy something."""
         made = [self._make(self._timed()) for _ in range(self._random.randint(1, 3))]
-        made.append(self._make(self._timed(), overlap="forbid", task="slow"))
-        made.append(self._make(self._timed(), overlap="replace", task=self._random.choice(("slow", "stubborn"))))
+        made.append(self._make(self._frequent(), overlap="forbid", task="slow"))
+        made.append(self._make(self._frequent(), overlap="replace", task=self._random.choice(("slow", "stubborn"))))
         made.append(self._make(self._timed(), overlap="queue", task="steady"))
         upstreams = self._random.sample([job.name for job in made], 2)
         made.append(self._make(self._following(upstreams)))
@@ -100,6 +100,9 @@ class Sketch:
         if self._random.random() < 0.5:
             return CronTrigger(self._random.choice(_EXPRESSIONS), self._zone)
         return EveryTrigger(self._random.choice((8_500_000, 13 * SECOND, 20 * SECOND, 30 * SECOND, 45 * SECOND)))
+
+    def _frequent(self) -> Trigger:
+        return EveryTrigger(self._random.choice((5, 8, 11)) * SECOND)
 
     def _once(self) -> Trigger:
         return AtTrigger(self._start + round(self._random.uniform(0.4, 0.95) * self._length))
