@@ -29,7 +29,7 @@ class Care:
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
         # A look first: most passes find nothing, and finding nothing must not cost a commit.
-        if not await self._db.read(lambda tx: _anything_to_recover(tx, dead_after)):
+        if not await self._db.read(lambda tx: _anything_to_recover(tx, dead_after), quick=True):
             return Reaped(0, 0, ())
         return await self._db.write(lambda tx: _recover(tx, dead_after, limit))
 

@@ -156,6 +156,17 @@ def begin(connection: sqlite3.Connection) -> None:
             pause = min(pause * 1.5, 0.005)
 
 
+def begin_at_once(connection: sqlite3.Connection) -> bool:
+    """Take the write lock if it is free; whether it was."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            return False
+        raise
+    return True
+
+
 @contextmanager
 def mapped_errors(path: str) -> Iterator[None]:
     """Driver exceptions become ours at this edge."""

@@ -1,4 +1,5 @@
-"""One writer thread, one reader thread, one file. Work that arrives while a commit is under way shares the next commit.
+"""One writer thread, one reader thread, one file. Work that arrives while a commit is under way shares the next commit;
+quick work that meets nobody is done where it is asked for.
 
 The same work can run inline, without threads: for simulation in virtual time.
 """
@@ -22,7 +23,15 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Event
 from mainspring.errors import MainspringError, StoreError, StoreUnavailable
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.connection import begin, check_ours, connect, explain, mapped_errors, prepare
+from mainspring.stores.sqlite.connection import (
+    begin,
+    begin_at_once,
+    check_ours,
+    connect,
+    explain,
+    mapped_errors,
+    prepare,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +40,8 @@ WATCH_S = 0.02
 BUSY_WATCH_S = 0.1
 """How often a busy one looks."""
 GROUP_LIMIT = 256
+SLOW_S, SLOW_FOR_S = 0.002, 1.0
+"""A commit on a caller's thread that takes longer than this sends those of the next second to the writer thread."""
 BULK_ROWS = 250
 """SQLite takes 32,766 parameters in a statement; beyond a few hundred rows nothing is gained."""
 
@@ -110,6 +121,9 @@ class Database:
             self._writer.close()
             raise
         self._closed = False
+        self._writing, self._reading = threading.Lock(), threading.Lock()
+        self._served: set[asyncio.AbstractEventLoop] = set()
+        self._slow_until = 0.0
         self._threads: list[threading.Thread] = []
         if not inline:
             self._start(self._write_loop, "writer")
@@ -136,34 +150,72 @@ class Database:
         for listener in tuple(self._listeners):
             listener()
 
-    async def write(self, work: Callable[[Transaction], T], *, promised: bool = True) -> T:
+    async def write(self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False) -> T:
         """Run work under the write lock and commit; errors roll back all of it, and nothing else.
 
         What is not `promised` to anybody outside (a claim, a lease, a heartbeat) need not survive a power cut, since
         whoever holds it does not either: it is committed without a sync, and is synced with the next promise.
+
+        `quick` work may be done on the calling thread: see `_write_here`.
         """
+        self._check_open()
         job = _Job(work, promised=promised)
         if self._inline:
             self._commit([job])
             job.settle()
+        elif quick and self._write_here(job):
+            job.settle()
+            await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
         else:
-            self._put(self._writes, job)
+            self._writes.put(job)
         return await job.future
 
-    async def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run work on one consistent snapshot."""
+    async def read(self, work: Callable[[Transaction], T], *, quick: bool = False) -> T:
+        """Run work on one consistent snapshot; on the calling thread if it is `quick` and the reader is free."""
+        self._check_open()
         job = _Job(work)
         if self._inline:
             self._look(job)
             job.settle()
+        elif quick and self._reading.acquire(blocking=False):
+            try:
+                self._look(job)
+            finally:
+                self._reading.release()
+            job.settle()
         else:
-            self._put(self._reads, job)
+            self._reads.put(job)
         return await job.future
 
-    def _put(self, queue: SimpleQueue[_Job[Any] | None], job: _Job[Any]) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self.path} has been closed by this program")
-        queue.put(job)
+
+    def _write_here(self, job: _Job[Any]) -> bool:
+        """Commit on the calling thread, if nobody else writes, the lock is free at once, and the disk is fast.
+
+        To wake the writer thread and be woken by it takes as long as a commit on a fast disk. But only one of the
+        callers of a loop's turn is served like this: the others meet in the thread, and share a commit.
+        """
+        if job.loop in self._served or (job.promised and time.monotonic() < self._slow_until):
+            return False
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            self._set_sync(job.promised)
+            if not self._writes.empty() or not begin_at_once(self._writer):
+                return False
+            began = time.monotonic()
+            self._commit([job], begun=True)
+            if time.monotonic() - began > SLOW_S:
+                self._slow_until = began + SLOW_FOR_S
+        except sqlite3.Error:
+            return False  # The thread will find the same trouble, and tell of it.
+        finally:
+            self._writing.release()
+        self._served.add(job.loop)
+        job.loop.call_soon(self._served.discard, job.loop)
+        return True
 
     def _write_loop(self) -> None:
         version, looked_at = self._data_version(), time.monotonic()
@@ -181,11 +233,13 @@ class Database:
             except Empty:
                 pass
             if batch:
-                self._commit(batch)
+                with self._writing:
+                    self._commit(batch)
                 _settle(batch)
             if time.monotonic() - looked_at >= (BUSY_WATCH_S if batch else WATCH_S):
                 looked_at = time.monotonic()
-                seen, version = version, self._data_version()
+                with self._writing:
+                    seen, version = version, self._data_version()
                 if seen != version:
                     self._announce()
 
@@ -196,14 +250,15 @@ class Database:
         except sqlite3.Error:
             return -1
 
-    def _commit(self, batch: list[_Job[Any]]) -> None:
+    def _commit(self, batch: list[_Job[Any]], *, begun: bool = False) -> None:
         """All of the batch in one commit; work that fails is undone alone."""
         writer = self._writer
         events: list[Event] = []
         changed = False
         try:
-            self._set_sync(any(job.promised for job in batch))
-            begin(writer)
+            if not begun:
+                self._set_sync(any(job.promised for job in batch))
+                begin(writer)
             for job in batch:
                 transaction = self._attempt(job, alone=len(batch) == 1)
                 if transaction is not None:
@@ -258,7 +313,8 @@ class Database:
 
     def _read_loop(self) -> None:
         while (job := self._reads.get()) is not None:
-            self._look(job)
+            with self._reading:
+                self._look(job)
             _settle([job])
 
     def _look(self, job: _Job[Any]) -> None:
@@ -280,8 +336,9 @@ class Database:
         self._reads.put(None)
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
-        self._reader.close()
-        self._writer.close()
+        with self._reading, self._writing:
+            self._reader.close()
+            self._writer.close()
 
 
 def _settle(batch: list[_Job[Any]]) -> None:

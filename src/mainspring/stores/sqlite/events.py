@@ -29,9 +29,9 @@ class Events:
             return int(count)
 
         # A read first: taking the write lock to find nothing would cost an idle node a commit per look.
-        if not (await self._db.read(lambda tx: tx.execute(_Q["unpublished"], (1,)).fetchone()))[0]:
+        if not (await self._db.read(lambda tx: tx.execute(_Q["unpublished"], (1,)).fetchone(), quick=True))[0]:
             return 0
-        return await self._db.write(work, promised=False)
+        return await self._db.write(work, promised=False, quick=True)
 
     async def events_since(self, position: int, limit: int) -> list[EventBatch]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["since"], (position, limit)).fetchall())

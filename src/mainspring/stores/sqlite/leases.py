@@ -20,7 +20,7 @@ class Leases:
             row = tx.execute(_Q["acquire"], (name, owner, tx.now + ttl, tx.now)).fetchone()
             return None if row is None else Hold(name, owner, row[0], ttl, tx.now + ttl)
 
-        return await self._db.write(work, promised=False)
+        return await self._db.write(work, promised=False, quick=True)
 
     async def renew_hold(self, hold: Hold) -> Hold | None:
         def work(tx: Transaction) -> Hold | None:
@@ -28,14 +28,14 @@ class Leases:
             cursor = tx.execute(_Q["renew"], (expires_at, hold.name, hold.owner, hold.token, tx.now))
             return Hold(hold.name, hold.owner, hold.token, hold.ttl, expires_at) if cursor.rowcount else None
 
-        return await self._db.write(work, promised=False)
+        return await self._db.write(work, promised=False, quick=True)
 
     async def release(self, hold: Hold) -> None:
         def work(tx: Transaction) -> None:
             tx.execute(_Q["release"], (hold.name, hold.owner, hold.token))
             tx.changed = True
 
-        await self._db.write(work, promised=False)
+        await self._db.write(work, promised=False, quick=True)
 
     async def begin_term(self, name: str, owner: str) -> Term:
         def work(tx: Transaction) -> Term:
@@ -46,4 +46,4 @@ class Leases:
             tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
             return Term(name, number, owner)
 
-        return await self._db.write(work, promised=False)
+        return await self._db.write(work, promised=False, quick=True)

@@ -40,7 +40,7 @@ class Plans:
             (newest,) = tx.execute(_JOBS["newest_change"]).fetchone()
             return newest, read_jobs(tx.execute(_JOBS["changed"], (since,))) if newest > since else []
 
-        return await self._db.read(work)
+        return await self._db.read(work, quick=True)
 
     async def adopt_zones(self, version: str) -> int:
         return await self._db.write(lambda tx: adopt_zones(tx, version))

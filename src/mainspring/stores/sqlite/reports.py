@@ -19,6 +19,8 @@ from mainspring.stores.sqlite.text import clean
 
 _Q = load_queries("sqlite", "work")
 _END = load_queries("sqlite", "endings")
+_FEW = 10
+"""So many reports count as quick work."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -63,7 +65,7 @@ class Reports:
     _db: Database
 
     async def report(self, reports: Sequence[Report]) -> list[Verdict]:
-        return await self._db.write(lambda tx: _report(tx, reports))
+        return await self._db.write(lambda tx: _report(tx, reports), quick=len(reports) <= _FEW)
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
         return await self._db.write(lambda tx: _hand_back(tx, claims), promised=False)

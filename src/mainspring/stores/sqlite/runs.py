@@ -28,7 +28,7 @@ class Runs:
     _db: Database
 
     async def submit(self, runs: Sequence[NewRun]) -> list[str]:
-        return await self._db.write(lambda tx: _submit(tx, runs))
+        return await self._db.write(lambda tx: _submit(tx, runs), quick=len(runs) == 1)
 
     async def get_run(self, namespace: str, run_id: str) -> Run:
         row = await self._db.read(lambda tx: tx.execute(_Q["get"], (run_id,)).fetchone())

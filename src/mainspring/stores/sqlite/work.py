@@ -40,14 +40,14 @@ class Work:
             kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
             tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
 
-        await self._db.write(work, promised=False)
+        await self._db.write(work, promised=False, quick=True)
 
     async def list_workers(self, namespace: str) -> list[Worker]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
         return [_worker(row) for row in rows]
 
     async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
-        return await self._db.write(lambda tx: _claim(tx, worker, limit, ttl, ordering), promised=False)
+        return await self._db.write(lambda tx: _claim(tx, worker, limit, ttl, ordering), promised=False, quick=True)
 
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
@@ -56,7 +56,7 @@ class Work:
             found = (_earliest_known(tx.execute(_Q["earliest"], place), tasks) for place in places)
             return min((instant for instant in found if instant is not None), default=None)
 
-        return await self._db.read(work)
+        return await self._db.read(work, quick=True)
 
     async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
         def work(tx: Transaction) -> Renewal:
@@ -66,11 +66,11 @@ class Work:
             held = frozenset((run_id, token) for run_id, token, _, _ in rows)
             return Renewal(held, {run_id: reason for run_id, _, requested, reason in rows if requested is not None})
 
-        return await self._db.write(work, promised=False)
+        return await self._db.write(work, promised=False, quick=True)
 
     async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
         ids = _encode(list(run_ids)).decode()
-        return dict(await self._db.read(lambda tx: tx.execute(_Q["cancels"], (ids,)).fetchall()))
+        return dict(await self._db.read(lambda tx: tx.execute(_Q["cancels"], (ids,)).fetchall(), quick=True))
 
     async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
         def work(tx: Transaction) -> None:
@@ -81,7 +81,7 @@ class Work:
                 _Q["set_progress"], [(mark.fraction, clean(mark.note), mark.run_id, mark.token) for mark in progress]
             )
 
-        await self._db.write(work, promised=False)
+        await self._db.write(work, promised=False, quick=True)
 
 
 def _earliest_known(rows: Iterable[tuple[Instant, str]], tasks: frozenset[str]) -> Instant | None:

@@ -142,8 +142,8 @@ PLANTED: Final = MappingProxyType(
         "the clocks are those of London": Planted(
             [InCode("mainspring.core.cron:Cron.next_after", mistakes.without_zone)], "calm"
         ),
-        "a hand-back loses the run": Planted(
-            [InCode(f"{_STORE}.reports:_hand_back", lambda _: lambda tx, claims: len(claims))], "crash"
+        "a finished run is not forgotten": Planted(
+            [InQuery("endings", "forget_runs", "WHERE seq", "WHERE seq < 0 AND seq")], "calm"
         ),
     }
 )

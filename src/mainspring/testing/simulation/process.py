@@ -25,7 +25,7 @@ from mainspring.testing.simulation.tasks import TASKS, SimulatedExecutor
 from mainspring.testing.simulation.wire import Wire
 from mainspring.wiring import open_lease
 
-STOP_GRACE_S = 5.0
+STOP_GRACE_S = 1.5
 KILLED_AFTER_S = 20.0
 """How long whoever looks after a process waits for it to stop before killing it."""
 

@@ -21,6 +21,8 @@ from mainspring.testing.simulation.world import Scenario, World
 
 LATENESS: Duration = 20 * SECOND
 """How late a run may begin where nothing goes wrong: workers may all be busy for a while."""
+OVERRUN: Duration = 8 * SECOND
+"""How long after its timeout work may go on: some ignores its cancellation twice."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ def run_scenario(scenario: Scenario, *, bug: str | None = None, keep: bool = Tru
             errors.append(f"{type(error).__name__}: {error}")
     errors += world.loop.errors
     # The bug is gone by now, so that the checker, which uses the same rules of time, does not have it too.
-    verdict = check(history.records, lateness_bound=LATENESS)
+    verdict = check(history.records, lateness_bound=LATENESS, deadline_bound=OVERRUN)
     kept = history.records if keep or errors or not verdict.ok else []
     return Result(scenario, verdict, errors, sometimes, world.loop.time(), kept)
 

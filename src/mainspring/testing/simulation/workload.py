@@ -154,7 +154,7 @@ class Sketch:
 def draw_options(random: Random) -> RunOptions:
     """How a run is executed."""
     return RunOptions(
-        timeout=random.choice((None, None, None, 3 * SECOND)),
+        timeout=random.choice((None, None, None, 2 * SECOND)),
         retry=Retry(random.choice((0, 1, 3)), delay=random.choice(("500ms", "2s", "5s")), factor=2.0),
         max_losses=random.choice((1, 3, 3)),
         on_key_failure=random.choice(("continue", "continue", "stop")),

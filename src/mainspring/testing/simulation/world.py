@@ -40,7 +40,7 @@ SETTINGS = Settings(
 CLIENTS = 2
 QUIET_S = PATIENCE_S + 5.0
 """What was sent before the healing may still be under way for so long."""
-LONGEST_DRAIN_S = 900.0
+LONGEST_DRAIN_S = 300.0
 
 
 class Scenario(msgspec.Struct, frozen=True):
