@@ -40,8 +40,8 @@ WATCH_S = 0.02
 BUSY_WATCH_S = 0.1
 """How often a busy one looks."""
 GROUP_LIMIT = 256
-SLOW_S, SLOW_FOR_S = 0.002, 1.0
-"""A commit on a caller's thread that takes longer than this sends those of the next second to the writer thread."""
+SLOW_S = 0.002
+"""Where a synced commit takes longer than this, no caller's loop is made to wait for one."""
 BULK_ROWS = 250
 """SQLite takes 32,766 parameters in a statement; beyond a few hundred rows nothing is gained."""
 
@@ -123,7 +123,8 @@ class Database:
         self._closed = False
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._served: set[asyncio.AbstractEventLoop] = set()
-        self._slow_until = 0.0
+        self._sync_s = 0.0
+        """How long a synced commit takes, lately."""
         self._threads: list[threading.Thread] = []
         if not inline:
             self._start(self._write_loop, "writer")
@@ -197,7 +198,7 @@ class Database:
         To wake the writer thread and be woken by it takes as long as a commit on a fast disk. But only one of the
         callers of a loop's turn is served like this: the others meet in the thread, and share a commit.
         """
-        if job.loop in self._served or (job.promised and time.monotonic() < self._slow_until):
+        if job.loop in self._served or (job.promised and self._sync_s > SLOW_S):
             return False
         if not self._writing.acquire(blocking=False):
             return False
@@ -205,10 +206,7 @@ class Database:
             self._set_sync(job.promised)
             if not self._writes.empty() or not begin_at_once(self._writer):
                 return False
-            began = time.monotonic()
             self._commit([job], begun=True)
-            if time.monotonic() - began > SLOW_S:
-                self._slow_until = began + SLOW_FOR_S
         except sqlite3.Error:
             return False  # The thread will find the same trouble, and tell of it.
         finally:
@@ -267,7 +265,10 @@ class Database:
             if events:
                 now = self.clock.now()
                 writer.execute(_APPEND, (len(events), _encode_events(events).decode("utf-8", "replace"), now))
+            began = time.perf_counter()
             writer.execute("COMMIT")
+            if self._synced:
+                self._sync_s += (time.perf_counter() - began - self._sync_s) / 16
         except BaseException as error:
             self._undo(batch, error)
             return

@@ -45,10 +45,10 @@ def _without_firing(stories: Stories, story: RunStory) -> Iterator[Finding]:
 
 def _not_due(stories: Stories, job: JobStory) -> Iterator[Finding]:
     """Rows at instants that no definition of the job names. Any will do: which was in force is not asked."""
-    if not job.is_complete or not job.is_timed or not all(map(stories.can_time, job.definitions)):
+    if not job.is_complete or not job.is_timed or not all(map(stories.can_time, job.timings)):
         return
     for instant, rows in job.rows.items():
-        if job.is_scheduled(rows[0]) and not any(is_due(each, instant, stories.calendars) for each in job.definitions):
+        if job.is_scheduled(rows[0]) and not any(is_due(each, instant, stories.calendars) for each in job.timings):
             yield found(f"{at(job, instant)} is in the ledger, and was never due", *job.records, rows[0])
 
 
@@ -73,7 +73,7 @@ def fire_times_follow_the_clocks(stories: Stories) -> Iterator[Finding]:
 
 
 def _is_cron(job: JobStory) -> bool:
-    return any(isinstance(definition.trigger, CronTrigger) for definition in job.definitions)
+    return any(isinstance(definition.trigger, CronTrigger) for definition in job.timings)
 
 
 def _not_growing(job: JobStory) -> Iterator[Finding]:

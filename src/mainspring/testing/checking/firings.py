@@ -59,8 +59,7 @@ def _vanished_rows(stories: Stories, job: JobStory) -> Iterator[Finding]:
 
 
 def _missing_runs(stories: Stories, job: JobStory) -> Iterator[Finding]:
-    policies = [definition.policy for definition in job.definitions]
-    if stories.end_of_runs is None or any(policy.keep_succeeded or policy.keep_failed for policy in policies):
+    if stories.end_of_runs is None or any(policy.keep_succeeded or policy.keep_failed for policy in job.policies):
         return
     for rows in job.rows.values():
         for row in rows:
@@ -135,7 +134,7 @@ def _missing_in_span(stories: Stories, job: JobStory, span: Span, after: Instant
 
 def _shape(job: JobStory) -> frozenset[tuple[str | None, int | None]] | None:
     """The regions and indices of each firing, if they were always the same."""
-    shapes = {(policy.regions, policy.completions) for policy in (definition.policy for definition in job.definitions)}
+    shapes = {(policy.regions, policy.completions) for policy in job.policies}
     if len(shapes) > 1:
         return None
     regions, completions = shapes.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import LATEST, Instant
-from mainspring.core.model import Job
+from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import Calendars, next_fire_at
 from mainspring.core.triggers import AfterTrigger
 from mainspring.testing.checking.reading import carried, given
@@ -40,7 +41,7 @@ class Span(NamedTuple):
 
 
 class JobStory:
-    """All that happened to one job."""
+    """All that happened to one job. What is derived is derived once, after all has been read."""
 
     def __init__(self, job_id: str) -> None:
         self.id = job_id
@@ -82,25 +83,44 @@ class JobStory:
         if self.versions:
             self.newest = self.versions[max(self.versions)]
 
-    @property
+    @cached_property
     def definitions(self) -> list[Job]:
         """All of them, in order."""
         return [version.job for version in self.versions.values()]
 
-    @property
+    @cached_property
     def records(self) -> list[Record]:
         """The records that have them."""
         return [version.record for version in self.versions.values()]
 
-    @property
+    @cached_property
+    def timings(self) -> list[Job]:
+        """Definitions of which each is due at other instants: most edits leave these alone."""
+        timing = {
+            (job.trigger, job.policy.start_at, job.policy.end_at, job.policy.calendars, job.policy.on_excluded): job
+            for job in self.definitions
+        }
+        return list(timing.values())
+
+    @cached_property
+    def policies(self) -> set[JobPolicy]:
+        """Each that it ever had."""
+        return {job.policy for job in self.definitions}
+
+    @cached_property
     def is_complete(self) -> bool:
         """Whether all of its definitions are known."""
         return not self._doubtful and bool(self.versions) and list(self.versions) == [*range(1, len(self.versions) + 1)]
 
-    @property
+    @cached_property
     def is_timed(self) -> bool:
         """Whether it is known, and never waited for other jobs instead of the clock."""
-        return bool(self.versions) and not any(isinstance(job.trigger, AfterTrigger) for job in self.definitions)
+        return bool(self.versions) and not any(isinstance(job.trigger, AfterTrigger) for job in self.timings)
+
+    @cached_property
+    def _by_hand(self) -> set[Instant | None]:
+        """The instants for which it was fired by hand; None among them if one is not known."""
+        return {trigger.fire_at for trigger in self.triggers}
 
     def spans(self) -> Iterator[Span]:
         """What held when. An edit takes effect for the instants after it."""
@@ -114,7 +134,7 @@ class JobStory:
         """Whether a row surely is the clock's doing and nobody's hand's."""
         if row.kind is not None:
             return row.kind == "scheduled"
-        return all(trigger.fire_at not in (None, row.fire_at) for trigger in self.triggers)
+        return None not in self._by_hand and row.fire_at not in self._by_hand
 
     def stretch_over(self, instant: Instant) -> Record | None:
         """The row that stands for this instant among others."""

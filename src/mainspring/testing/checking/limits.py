@@ -77,15 +77,10 @@ def _gates(stories: Stories, story: RunStory) -> tuple[Gate, ...]:
     if run is None or run.job_id is None or run.fire_at is None:
         return ()
     job = stories.job(run.job_id)
-    sets = {_gates_of_firing(job, version, run.fire_at) for version in job.versions} if job.is_complete else set()
-    return sets.pop() if len(sets) == 1 else ()
-
-
-def _gates_of_firing(job: JobStory, version: int, fire_at: Instant) -> tuple[Gate, ...]:
-    definition = job.versions[version].job
-    if not definition.limit and not definition.policy.parallelism:
+    kinds = {(each.task, each.limit, each.policy.parallelism): each for each in job.definitions}
+    if not job.is_complete or len(kinds) > 1 or not any(next(iter(kinds))[1:]):
         return ()
-    return make_runs(definition, fire_at, fire_at)[0].gates
+    return make_runs(job.definitions[0], run.fire_at, run.fire_at)[0].gates
 
 
 def _holds(stories: Stories, story: RunStory) -> Iterator[Stay]:
@@ -114,7 +109,7 @@ def jobs_overlap_as_they_may(stories: Stories) -> Iterator[Finding]:
             by_job[run.job_id, run.region].append(story)
     for (job_id, region), runs in by_job.items():
         job = stories.job(job_id)
-        policies = {(each.policy.overlap, each.policy.completions) for each in job.definitions}
+        policies = {(policy.overlap, policy.completions) for policy in job.policies}
         if not job.is_complete or len(policies) > 1:
             continue
         overlap, completions = policies.pop()

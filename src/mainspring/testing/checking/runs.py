@@ -67,12 +67,14 @@ class Turn:
 class RunStory:
     """All that happened to one run."""
 
-    __slots__ = ("_new", "attempts", "cancels", "id", "row", "run", "submits", "turns")
+    __slots__ = ("_new", "attempts", "cancels", "claimed", "id", "row", "run", "submits", "turns")
 
     def __init__(self, run_id: str) -> None:
         self.id = run_id
         self.turns: dict[int, Turn] = {}
         """By token, in order."""
+        self.claimed: list[Turn] = []
+        """Those whose claim is known."""
         self.submits: tuple[Record, ...] = ()
         self.cancels: tuple[Record, ...] = ()
         self.attempts: tuple[Record, ...] = ()
@@ -95,6 +97,7 @@ class RunStory:
             self.turns = dict(sorted(self.turns.items()))
         if len(self.attempts) > 1:
             self.attempts = tuple(sorted(self.attempts, key=lambda record: record.attempt or 0))
+        self.claimed = [turn for turn in self.turns.values() if turn.claims]
 
     def end(self, record: Record) -> None:
         """The run as it was at the end."""
@@ -136,11 +139,6 @@ class RunStory:
         """How it was to be executed."""
         known = self.known
         return None if known is None else _options_of(known.options)
-
-    @property
-    def claimed(self) -> list[Turn]:
-        """The turns whose claim is known, in order of their tokens."""
-        return [turn for turn in self.turns.values() if turn.claims]
 
     @property
     def settled(self) -> Record | None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import msgspec
 
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Claim, NewRun, Report, Worker
+from mainspring.core.outcome import Next
 from mainspring.core.planning import Plan
 from mainspring.core.priority import Ordering
+from mainspring.core.states import PENDING, SUCCEEDED
 from mainspring.executor import AttemptContext, StopKind
 from mainspring.store import Renewal
 
@@ -106,6 +109,18 @@ def ignore_deadline(right: Right) -> Right:
     return stop
 
 
-def without_zone(right: Right) -> Right:
-    """Expressions are read by UTC, whatever the zone."""
-    return lambda cron, after, _zone: right(cron, after, "UTC")
+def by_elapsed_time(_right: Right) -> Right:
+    """Every expression follows elapsed time, whatever its shape."""
+    return lambda cron, start, zone: cron._next_by_elapsed_time(start, zone)
+
+
+def run_again(right: Right) -> Right:
+    """Every fifth success is put back into the queue."""
+    numbers = count(1)
+
+    def settle(proposed: Next, cancel_reason: str | None) -> Next:
+        again = proposed.state == SUCCEEDED and next(numbers) % 5 == 0
+        settled: Next = Next(PENDING, "again") if again else right(proposed, cancel_reason)
+        return settled
+
+    return settle

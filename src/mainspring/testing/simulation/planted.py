@@ -139,12 +139,10 @@ PLANTED: Final = MappingProxyType(
             [InQuery("endings", "forget_runs", "json_each(?))", "json_each(?)) AND state = 'running'")], "calm"
         ),
         "deadlines are forgotten": Planted([InCode(f"{_SERVICES}.crew:Crew._stop", mistakes.ignore_deadline)], "calm"),
-        "the clocks are those of London": Planted(
-            [InCode("mainspring.core.cron:Cron.next_after", mistakes.without_zone)], "calm"
+        "an hour that comes twice fires twice": Planted(
+            [InCode("mainspring.core.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)], "calm"
         ),
-        "a finished run is not forgotten": Planted(
-            [InQuery("endings", "forget_runs", "WHERE seq", "WHERE seq < 0 AND seq")], "calm"
-        ),
+        "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:settle", mistakes.run_again)], "calm"),
     }
 )
 
