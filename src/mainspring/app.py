@@ -21,7 +21,7 @@ from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun
 from mainspring.core.planning import make_runs
 from mainspring.core.states import FINAL, SUCCEEDED, State
 from mainspring.core.triggers import Trigger, check_trigger
-from mainspring.errors import Conflict, InvalidInput, NotFound
+from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.handle import RunHandle, Waiting
 from mainspring.ids import IdSource
 from mainspring.options import (
@@ -349,8 +349,8 @@ class Mainspring:
 
 
 def _elsewhere(**arguments: Any) -> Any:
-    """Stands for the function of a task that another program registers."""
-    raise NotImplementedError
+    """Stands for the function of a task that another program registers, and that is never called here."""
+    raise MainspringError("the task of this name is registered in another program")
 
 
 def _id_of(run: RunHandle[Any] | str) -> str:

@@ -17,7 +17,7 @@ from test_executing import is_alive
 from mainspring import Mainspring, current_run
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
-from mainspring.services.worker import PARTING_S, Worker
+from mainspring.services.worker import ENDING_S, PARTING_S, Worker
 from mainspring.stores.sqlite.store import SqliteStore
 
 GRACE_S = USUAL.drain_grace / SECOND
@@ -198,7 +198,7 @@ class TestTrouble:
             for method in ("register", "hand_back", "report", "renew", "claim", "cancels", "record", "next_due"):
                 line.hold_request(method, 1_000)
             async with draining(worker, clock) as has_ended:
-                await let_pass(clock, round((GRACE_S + 4 * PARTING_S) * SECOND))
+                await let_pass(clock, round((GRACE_S + ENDING_S + 3 * PARTING_S + 1) * SECOND))
                 assert has_ended()
 
     async def test_a_store_that_comes_back_hears_the_results(
@@ -215,6 +215,20 @@ class TestTrouble:
                 assert has_ended()
         assert (await handle.status()).state == "succeeded"
 
+    @pytest.mark.parametrize("lost", ["lose_request", "lose_reply"])
+    async def test_a_lost_hand_back_is_repeated(
+        self, app: Mainspring, line: FaultyStore, clock: JumpingClock, lost: str
+    ) -> None:
+        handle = await sleeper(app, clock).submit(1_000)
+        async with working(app, line, clock, app.settings) as worker:
+            await let_others_run()
+            getattr(line, lost)("hand_back")
+            async with draining(worker, clock, 0.0) as has_ended:
+                await let_pass(clock, "500ms")
+                assert has_ended()
+        run = await handle.status()
+        assert (run.state, run.attempt) == ("pending", 0)
+
     async def test_work_that_ignores_its_cancellation_is_given_back_as_it_is(
         self, store: Any, app: Mainspring, clock: JumpingClock
     ) -> None:
@@ -230,7 +244,7 @@ class TestTrouble:
         async with working(app, store, clock, app.settings) as worker:
             await let_others_run()
             async with draining(worker, clock, 0.0) as has_ended:
-                await let_pass(clock, round(PARTING_S * SECOND))
+                await let_pass(clock, round((ENDING_S + 1) * SECOND))
                 assert has_ended()
         assert (await handle.status()).state == "pending"
         stubborn = False
@@ -241,11 +255,13 @@ class TestTrouble:
             async with working(chores.app, store, SystemClock(), FAST) as worker:
                 handle = await chores.hang_with_family.submit(str(file))
                 await until(lambda: file.exists() and len(file.read_text().split()) == 2)
-                pids = [int(pid) for pid in file.read_text().split()]
+                pid = int(file.read_text().split()[0])
                 drain = asyncio.create_task(worker.drain(0.0))
-                while any(is_alive(pid) for pid in pids):
-                    assert (await handle.status()).state == "running"
-                    await asyncio.sleep(0.01)
+
+                async def is_given_back() -> bool:
+                    return (await handle.status()).state == "pending"
+
+                await until(is_given_back)
+                assert not is_alive(pid)
                 await drain
-                assert (await handle.status()).state == "pending"
         await store.close()

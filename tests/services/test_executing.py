@@ -28,6 +28,26 @@ KINDS = ["async", "thread", "process"]
 GARBAGE = "\N{REPLACEMENT CHARACTER}"
 
 
+WORKER = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+import chores, stage
+from mainspring.clock import SystemClock
+from mainspring.stores.sqlite.store import SqliteStore
+
+async def work():
+    clock = SystemClock()
+    store = SqliteStore(":memory:", clock, inline=True)
+    with stage.at_home(chores.app, store, clock):
+        async with stage.working(chores.app, store, clock):
+            await chores.sleep_in_process.submit(sys.argv[2])
+            await asyncio.sleep(30)
+
+asyncio.run(work())
+"""
+"""A worker that can be killed."""
+
+
 @pytest.fixture
 async def live() -> AsyncIterator[SqliteStore]:
     """A store in real time, with the chores at work."""
@@ -234,6 +254,20 @@ class TestProcesses:
         assert await lines_of(live, run, "stderr") == ["to stderr"]
         assert logged[0] == "half ?"
         assert sorted(logged[1:]) == sorted(str(number) * 20_000 for number in range(4) for _ in range(50))
+
+    async def test_it_dies_with_its_worker(self, tmp_path: Path) -> None:
+        """Nobody would hear its result, and another worker is about to do the work again."""
+        file = tmp_path / "pids"
+        argv = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(file)]
+        worker = await asyncio.create_subprocess_exec(*argv)
+        try:
+            await until(lambda: file.exists() and len(file.read_text().split()) == 2, 10)
+        finally:
+            worker.kill()
+            await worker.wait()
+        child, grandchild = (int(pid) for pid in file.read_text().split())
+        await until(lambda: not is_alive(child))
+        os.kill(grandchild, signal.SIGKILL)
 
     async def test_a_large_result_arrives(self, live: SqliteStore) -> None:
         """Escaped it is several times as large as the limit of a result, and that is no reason to lose it."""

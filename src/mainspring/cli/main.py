@@ -48,6 +48,7 @@ cli = LazyGroup(
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "workers": Entry("mainspring.cli.workers:workers", "List workers."),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
+        "simulate": Entry("mainspring.cli.simulate:simulate", "Run the scheduler where everything fails."),
         "completion": Entry("mainspring.cli.completion:completion", "Print a script for shell completion."),
     },
 )

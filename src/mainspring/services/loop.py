@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from random import Random
 from typing import ClassVar, TypeVar
@@ -33,7 +34,7 @@ async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
         timer.cancel()
 
 
-class Loop:
+class Loop(ABC):
     """Subclasses write `turn`. A turn that fails is repeated later and later, never given up, and never dies
     silently."""
 
@@ -50,9 +51,9 @@ class Loop:
         self._waiter: asyncio.Future[None] | None = None
         self._turning = asyncio.Lock()
 
+    @abstractmethod
     async def turn(self) -> float:
         """One pass; the answer is in how many seconds to look again at the latest."""
-        raise NotImplementedError(self.name)
 
     def wake(self) -> None:
         """Look again now; but not where the last turn failed, since that would make trouble worse. To be called on

@@ -28,8 +28,10 @@ from mainspring.settings import Settings
 from mainspring.store import Store
 
 DRAIN_LOOK_S = 0.02
-PARTING_S = 3.0
-"""How long the end of work that did not finish within the grace, or a last word to the store, may take."""
+ENDING_S = 4.0
+"""How long work that did not finish within the grace may take to end: a process is asked before it is killed."""
+PARTING_S = 2.0
+"""How long a last word to the store may take."""
 EXIT_UNSTOPPABLE = 70
 
 
@@ -146,7 +148,7 @@ class Worker:
         await self._until_free(self._settings.drain_grace / SECOND if grace_s is None else grace_s)
         for run_id, _ in self.held.claims():
             self._on_crew(self.crew.stop, run_id, "handed_back", "")
-        await self._until_free(PARTING_S)
+        await self._until_free(ENDING_S)
         if late := self.held.claims():
             log.warning("%d runs do not end and are handed back as they are", len(late))
             await self._part(self._store.hand_back(late))

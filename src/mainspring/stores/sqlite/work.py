@@ -173,44 +173,13 @@ def _take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant
     taken = {row[0]: row for row in tx.execute(_Q["taken"], (ids,))}
     claims = []
     for seq in chosen:
-        (
-            _,
-            run_id,
-            token,
-            task,
-            args,
-            options,
-            attempt,
-            losses,
-            priority,
-            due_at,
-            namespace,
-            job,
-            fire_at,
-            idx,
-            job_id,
-        ) = taken[seq]
-        claims.append(
-            Claim(
-                run_id,
-                token,
-                task,
-                args,
-                options,
-                attempt,
-                losses,
-                priority,
-                due_at,
-                namespace,
-                job,
-                fire_at,
-                idx,
-                until,
-            )
-        )
+        row = taken[seq]
+        claim = Claim(*row[1:15])
+        claims.append(claim)
         tx.events.append(
-            Event("run.running", tx.now, namespace, run_id, job_id, job, task, worker.id, fire_at, attempt + 1)
-        )
+            Event("run.running", tx.now, claim.namespace, claim.run_id, row[15], claim.job, claim.task, worker.id,
+                  claim.fire_at, claim.attempt + 1)
+        )  # fmt: skip
     return claims
 
 

@@ -38,7 +38,7 @@ def claims_never_overlap(stories: Stories) -> Iterator[Finding]:
     for story in stories.runs.values():
         for turn, following in pairwise(story.claimed):
             again = following.claims[0]
-            if again.store < turn.released:
+            if again.store < turn.released and not surely_before(again, turn.claims[0]):
                 message = (
                     f"run {story.id} was claimed with token {following.token} at {format_instant(again.store)}, "
                     f"while token {turn.token} stood until {format_instant(turn.released)}"

@@ -33,7 +33,7 @@ class Invariant(NamedTuple):
 
 
 INVARIANTS = (
-    Invariant(1, "one record per due instant", firings.each_due_instant_has_one_record, ("job",)),
+    Invariant(1, "one record per due instant", firings.each_due_instant_has_one_record, ()),
     Invariant(2, "no run without cause", causes.no_run_without_cause, ()),
     Invariant(3, "accepted work is kept and ends", acceptance.accepted_work_is_kept_and_ends, ()),
     Invariant(4, "tokens grow", claims.tokens_grow, ("claim",)),

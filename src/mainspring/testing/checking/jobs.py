@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import LATEST, Instant
+from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.model import Job, JobPolicy
-from mainspring.core.planning import Calendars, next_fire_at
+from mainspring.core.planning import Calendars, jitter_of, next_fire_at
 from mainspring.core.triggers import AfterTrigger
 from mainspring.testing.checking.reading import carried, given
 from mainspring.testing.history import Record
@@ -116,6 +116,27 @@ class JobStory:
     def is_timed(self) -> bool:
         """Whether it is known, and never waited for other jobs instead of the clock."""
         return bool(self.versions) and not any(isinstance(job.trigger, AfterTrigger) for job in self.timings)
+
+    @cached_property
+    def least_jitter(self) -> Duration:
+        """Its runs were due no earlier than this after their instants."""
+        return min(map(jitter_of, self.definitions), default=0)
+
+    @cached_property
+    def may_wait(self) -> bool:
+        """Whether there may have been anything, besides a free worker, that its runs had to wait for."""
+        return not self.is_complete or any(
+            job.key or job.limit or job.policy.parallelism or job.policy.overlap in ("queue", "replace")
+            for job in self.definitions
+        )
+
+    @cached_property
+    def gated(self) -> Job | None:
+        """A definition that has the gates that all of its runs had, if they had any."""
+        kinds = {(job.task, job.limit, job.policy.parallelism) for job in self.definitions}
+        if not self.is_complete or len(kinds) > 1:
+            return None
+        return self.definitions[0] if any(kinds.pop()[1:]) else None
 
     @cached_property
     def _by_hand(self) -> set[Instant | None]:

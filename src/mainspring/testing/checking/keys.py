@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from mainspring.testing.checking.lateness import accepted_by
+from mainspring.testing.checking.origins import accepted_by
 from mainspring.testing.checking.reading import earliest
 from mainspring.testing.checking.runs import RunStory, Turn
 from mainspring.testing.checking.stories import Stories

@@ -11,7 +11,7 @@ from mainspring.core.instants import Instant, format_instant
 from mainspring.core.model import Gate, Overlap
 from mainspring.core.planning import make_runs
 from mainspring.testing.checking.jobs import JobStory
-from mainspring.testing.checking.lateness import accepted_by
+from mainspring.testing.checking.origins import accepted_by, origin
 from mainspring.testing.checking.runs import RunStory
 from mainspring.testing.checking.stories import Stories
 from mainspring.testing.checking.verdict import Finding, found
@@ -51,10 +51,9 @@ def concurrency_stays_within_limits(stories: Stories) -> Iterator[Finding]:
     capacities: dict[tuple[str, str], int] = {}
     for story in stories.runs.values():
         known = story.known
-        if known is None or not story.turns:
+        if known is None or not story.claimed:
             continue
-        gates = _gates(stories, story)
-        for gate in gates:
+        for gate in _gates(stories, story):
             name = (known.namespace, gate.name)
             capacities[name] = max(gate.capacity, capacities.get(name, 0))
             stays[name] += _holds(stories, story)
@@ -76,24 +75,14 @@ def _gates(stories: Stories, story: RunStory) -> tuple[Gate, ...]:
     run = story.run
     if run is None or run.job_id is None or run.fire_at is None:
         return ()
-    job = stories.job(run.job_id)
-    kinds = {(each.task, each.limit, each.policy.parallelism): each for each in job.definitions}
-    if not job.is_complete or len(kinds) > 1 or not any(next(iter(kinds))[1:]):
-        return ()
-    return make_runs(job.definitions[0], run.fire_at, run.fire_at)[0].gates
+    gated = stories.job(run.job_id).gated
+    return () if gated is None else make_runs(gated, run.fire_at, run.fire_at)[0].gates
 
 
 def _holds(stories: Stories, story: RunStory) -> Iterator[Stay]:
     for turn in story.claimed:
         who = f"run {story.id} with token {turn.token}"
-        yield Stay(turn.claims[0].store, turn.released, who, (*_origin(stories, story), *turn.proof()))
-
-
-def _origin(stories: Stories, story: RunStory) -> tuple[Record | None, ...]:
-    known = story.known
-    if story.new is not None or known is None or known.job_id is None:
-        return (story.source, *story.submits[:1])
-    return (story.source, *stories.job(known.job_id).records)
+        yield Stay(turn.claims[0].store, turn.released, who, (*origin(stories, story), *turn.proof()))
 
 
 def jobs_overlap_as_they_may(stories: Stories) -> Iterator[Finding]:
@@ -134,7 +123,7 @@ def _overlapping(
 def _lifetime(stories: Stories, story: RunStory, overlap: Overlap) -> Stay:
     turns = story.claimed
     first, last = turns[0].claims[0], max(turns, key=lambda turn: turn.released)
-    shown_by = (*_origin(stories, story), first, *last.proof())
+    shown_by = (*origin(stories, story), first, *last.proof())
     accepted = accepted_by(stories, story)
     if overlap == "forbid" and accepted is not None and accepted.store < first.store:
         return Stay(accepted.store, last.released, f"run {story.id}", (*shown_by, accepted))

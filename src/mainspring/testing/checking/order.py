@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mainspring.core.instants import Instant
 from mainspring.core.priority import HIGHEST, rank
 from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED
-from mainspring.testing.checking.lateness import accepted_by, waits_for_nothing
+from mainspring.testing.checking.origins import accepted_by, origin, waits_for_nothing
 from mainspring.testing.checking.reading import earliest
 from mainspring.testing.checking.runs import RunStory
 from mainspring.testing.checking.stories import Stories
@@ -89,15 +89,8 @@ def _overtaken(stories: Stories, claimed: _Claimed, better: _Claimed, witness: _
     )
     evidence: list[Record | None] = []
     for each in (claimed, better, witness):
-        evidence += [each.claim, *_origin(stories, each.story)]
+        evidence += [each.claim, *origin(stories, each.story), accepted_by(stories, each.story)]
     return found(message, *evidence)
-
-
-def _origin(stories: Stories, story: RunStory) -> list[Record | None]:
-    """Where a run is from, and what kind of run it is."""
-    known = story.known
-    records = [] if known is None or known.job_id is None else stories.job(known.job_id).records
-    return [story.source, *story.submits[:1], accepted_by(stories, story), *records]
 
 
 class _Waiting:

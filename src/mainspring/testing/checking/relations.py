@@ -30,9 +30,8 @@ def dependencies_come_first(stories: Stories) -> Iterator[Finding]:
         if story.new is not None and story.new.after and story.claimed:
             yield from _unmet(stories, story, story.new)
     for job in stories.jobs.values():
-        triggers = {definition.trigger for definition in job.definitions}
-        trigger = triggers.pop() if len(triggers) == 1 else None
-        if isinstance(trigger, AfterTrigger) and job.is_complete:
+        trigger = job.definitions[0].trigger if job.is_complete and len(job.timings) == 1 else None
+        if isinstance(trigger, AfterTrigger):
             yield from _fired_without_reason(stories, job, trigger)
 
 
@@ -84,7 +83,7 @@ def _fired_without_reason(stories: Stories, job: JobStory, trigger: AfterTrigger
     fired = sorted(instant for instant, rows in job.rows.items() if _is_run_after(job, rows))
     namespace = job.definitions[0].namespace
     upstreams = [up for name in trigger.jobs if (up := stories.named.get((namespace, name))) is not None]
-    if not fired or len(upstreams) < len(trigger.jobs):
+    if not fired or len(upstreams) < len(trigger.jobs) or any(upstream.removed for upstream in upstreams):
         return
     needs_success = trigger.when == "all_succeeded" and trigger.on_failure != "run"
     usable = [_usable(stories, upstream, needs_success=needs_success) for upstream in upstreams]

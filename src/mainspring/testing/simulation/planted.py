@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from mainspring.testing.simulation import mistakes
+from mainspring.testing.simulation.world import Scenario
 
 _STORE: Final = "mainspring.stores.sqlite"
 _SERVICES: Final = "mainspring.services"
@@ -67,84 +68,107 @@ Mistake = InQuery | InCode
 
 
 class Planted(NamedTuple):
-    """A bug, where it is, and in which weather it shows."""
+    """A bug, where it is, which invariant it breaks, and a small scenario in which that shows."""
 
     mistakes: Sequence[Mistake]
-    profile: str = "chaos"
+    breaks: int
+    profile: str
+    seed: int = 0
+    """The first seed that finds it, counted from 0: so many others do not."""
+    minutes: float = 1.0
+
+    @property
+    def scenario(self) -> Scenario:
+        """The smallest of which is known that it finds the bug."""
+        return Scenario(self.seed, self.profile, self.minutes, nodes=2, workers=2)
 
 
 PLANTED: Final = MappingProxyType(
     {
-        "the term is not checked": Planted([InCode(f"{_STORE}.plans:_check_term", mistakes.nothing)], "time"),
-        "terms do not grow": Planted([InQuery("leases", "begin_term", "number = number + 1", "number = number")]),
-        "a claim keeps the token": Planted([InQuery("work", "take", "token = token + 1", "token = max(token, 1)")]),
+        "the term is not checked": Planted([InCode(f"{_STORE}.plans:_check_term", mistakes.nothing)], 17, "time", 3),
+        "terms do not grow": Planted(
+            [InQuery("leases", "begin_term", "number = number + 1", "number = number")], 17, "chaos"
+        ),
+        "a claim keeps the token": Planted(
+            [InQuery("work", "take", "token = token + 1", "token = max(token, 1)")], 4, "chaos"
+        ),
         "a claim is not atomic": Planted(
             [
                 InQuery("work", "take", " AND state = 'pending'", ""),
                 InCode(f"{_STORE}.work:Work.claim", mistakes.claim_in_two_steps),
             ],
+            5,
             "calm",
         ),
-        "a stale report is accepted": Planted([InCode(f"{_STORE}.reports:_report", mistakes.accept_any_token)]),
+        "a stale report is accepted": Planted(
+            [InCode(f"{_STORE}.reports:_report", mistakes.accept_any_token)], 6, "chaos", 1
+        ),
         "lost claims are renewed": Planted(
             [
                 InCode(f"{_STORE}.work:Work.renew", mistakes.renew_for_anyone),
                 InCode(f"{_SERVICES}.heart:Heart._fence", mistakes.nothing),
             ],
+            7,
             "time",
+            3,
         ),
         "losses are not counted": Planted(
-            [InQuery("endings", "back_to_pending", "losses = losses + ?4", "losses = losses")], "crash"
+            [InQuery("endings", "back_to_pending", "losses = losses + ?4", "losses = losses")], 9, "crash", 1
         ),
         "a retry does not wait": Planted(
-            [InQuery("endings", "back_to_pending", "due_at = ?2", "due_at = min(due_at, ?2)")], "calm"
+            [InQuery("endings", "back_to_pending", "due_at = ?2", "due_at = min(due_at, ?2)")], 9, "calm"
         ),
-        "retries have no end": Planted([InCode("mainspring.core.retry:_refusal", lambda _: lambda *_: "")], "calm"),
+        "retries have no end": Planted([InCode("mainspring.core.retry:_refusal", lambda _: lambda *_: "")], 9, "calm"),
         "lost work is not recovered": Planted(
-            [InQuery("care", "expired", "claimed_until < ?", "claimed_until < ? - 1e15")], "crash"
+            [InQuery("care", "expired", "claimed_until < ?", "claimed_until < ? - 1e15")], 19, "crash", 1
         ),
-        "a gate is not left": Planted([InQuery("endings", "leave_gate", "used - 1", "used - 0")], "calm"),
-        "a gate is not checked": Planted([InQuery("work", "gate_free", "capacity - used", "capacity")], "calm"),
+        "a gate is not left": Planted([InQuery("endings", "leave_gate", "used - 1", "used - 0")], 19, "calm"),
+        "a gate is not checked": Planted([InQuery("work", "gate_free", "capacity - used", "capacity")], 16, "calm"),
         "a line is served from its end": Planted(
-            [InQuery("endings", "next_in_line", "ORDER BY seq", "ORDER BY seq DESC")], "calm"
+            [InQuery("endings", "next_in_line", "ORDER BY seq", "ORDER BY seq DESC")], 22, "calm"
         ),
         "a line lets everybody in": Planted(
-            [InQuery("endings", "granted_in_line", "SELECT count(*)", "SELECT 0 * count(*)")], "calm"
+            [InQuery("endings", "granted_in_line", "SELECT count(*)", "SELECT 0 * count(*)")], 22, "calm"
         ),
         "a dependant is freed too early": Planted(
-            [InQuery("endings", "wait_less", "WHEN waits_for <= ?1", "WHEN 1")], "calm"
+            [InQuery("endings", "wait_less", "WHEN waits_for <= ?1", "WHEN 1")], 15, "calm", 1
         ),
         "overlap=forbid is not checked": Planted(
-            [InQuery("firings", "unfinished", "ORDER BY", "AND 0 ORDER BY")], "calm"
+            [InQuery("firings", "unfinished", "ORDER BY", "AND 0 ORDER BY")], 14, "calm"
         ),
         "misfires are not recorded": Planted(
-            [InCode(f"{_STORE}.firing:Recorder._record_idle", mistakes.nothing)], "time"
+            [InCode(f"{_STORE}.firing:Recorder._record_idle", mistakes.nothing)], 1, "time", 1
         ),
-        "an instant is passed over": Planted([InCode(f"{_SERVICES}.planner:plan", mistakes.pass_over_some)], "calm"),
+        "an instant is passed over": Planted([InCode(f"{_SERVICES}.planner:plan", mistakes.pass_over_some)], 1, "calm"),
         "a firing has a run too many": Planted(
-            [InCode(f"{_STORE}.firing:Recorder._write_rows", mistakes.one_run_more)], "calm"
+            [InCode(f"{_STORE}.firing:Recorder._write_rows", mistakes.one_run_more)], 2, "calm"
         ),
         "a cancel is forgotten": Planted(
-            [InQuery("endings", "request_cancel", "coalesce(cancel_requested_at, ?1)", "NULL")], "calm"
+            [InQuery("endings", "request_cancel", "coalesce(cancel_requested_at, ?1)", "NULL")], 18, "calm", 9
         ),
         "idempotency keys are forgotten": Planted(
-            [InQuery("runs", "recall", "expires_at > ?", "expires_at > ? + 1e15")], "calm"
+            [InQuery("runs", "recall", "expires_at > ?", "expires_at > ? + 1e15")], 3, "calm"
         ),
-        "a submission is lost": Planted([InCode(f"{_STORE}.intake:_insert_plain", mistakes.lose_one)], "calm"),
+        "a submission is lost": Planted([InCode(f"{_STORE}.intake:_insert_plain", mistakes.lose_one)], 3, "calm", 1),
         "priorities are upside down": Planted(
-            [InCode(f"{_STORE}.work:_PRIORITIES", lambda right: range(10, 0, -1))], "herd"
+            [InCode(f"{_STORE}.work:_PRIORITIES", lambda right: range(10, 0, -1))], 13, "herd", 1
         ),
-        "runs start early": Planted([InQuery("work", "candidates", "due_at <= ?", "due_at <= ? + 2000000")], "calm"),
+        "runs start early": Planted(
+            [InQuery("work", "candidates", "due_at <= ?", "due_at <= ? + 2000000")], 11, "calm"
+        ),
         "a finished run stays in the queue": Planted(
-            [InQuery("endings", "forget_runs", "json_each(?))", "json_each(?)) AND state = 'running'")], "calm"
+            [InQuery("endings", "forget_runs", "json_each(?))", "json_each(?)) AND state = 'running'")], 10, "calm", 1
         ),
-        "deadlines are forgotten": Planted([InCode(f"{_SERVICES}.crew:Crew._stop", mistakes.ignore_deadline)], "calm"),
+        "deadlines are forgotten": Planted(
+            [InCode(f"{_SERVICES}.crew:Crew._stop", mistakes.ignore_deadline)], 12, "calm"
+        ),
         "an hour that comes twice fires twice": Planted(
-            [InCode("mainspring.core.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)], "calm"
+            [InCode("mainspring.core.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)], 21, "calm", 1, 6.5
         ),
-        "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:settle", mistakes.run_again)], "calm"),
+        "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:settle", mistakes.run_again)], 8, "calm"),
     }
 )
+"""By name. Each invariant of the checker has at least one that breaks it."""
 
 
 @contextmanager

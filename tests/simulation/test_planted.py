@@ -1,0 +1,27 @@
+"""The test of the tests: each bug that is planted on purpose is found, and by the invariant that it breaks."""
+
+import pytest
+
+from mainspring.testing.checking import INVARIANTS
+from mainspring.testing.simulation import run_scenario
+from mainspring.testing.simulation.planted import PLANTED, InQuery
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_simulator_finds_that(name: str) -> None:
+    bug = PLANTED[name]
+
+    result = run_scenario(bug.scenario, bug=name)
+
+    assert bug.breaks in result.signature, (result.signature, result.errors)
+
+
+def test_every_invariant_has_a_bug_that_breaks_it() -> None:
+    assert {invariant.number for invariant in INVARIANTS} - {bug.breaks for bug in PLANTED.values()} == set()
+
+
+def test_a_bug_that_can_no_longer_be_planted_is_noticed() -> None:
+    gone = InQuery("work", "take", "no such words", "others")
+
+    with pytest.raises(LookupError, match="plant this bug elsewhere"), gone.in_place():
+        pass
