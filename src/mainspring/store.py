@@ -260,8 +260,7 @@ class LeaseStore(Protocol):
         """Free it, if it is still ours."""
 
     async def begin_term(self, name: str, owner: str) -> Term:
-        """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that term.
-        """
+        """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that."""
 
 
 class EventStore(Protocol):

@@ -352,11 +352,12 @@ class TestRoom:
     async def test_a_full_worker_claims_no_more(self, store: Any, clock: JumpingClock) -> None:
         with at_home(Mainspring(concurrency=2), store, clock) as app:
             work = Watched(app, clock, 1_000)
-            handles = await work.task.submit_many([{}] * 5)
-            async with working(app, store, clock, app.settings):
+            handles, line = await work.task.submit_many([{}] * 5), FaultyStore(store)
+            async with working(app, line, clock, app.settings):
                 await let_pass(clock, "30s")
                 states = [(await handle.status()).state for handle in handles]
         assert sorted(states) == ["pending"] * 3 + ["running"] * 2
+        assert line.calls["claim"] == 1, "nor does it ask"
 
     async def test_what_was_claimed_ahead_goes_back_when_it_turns_out_that_it_cannot_start_soon(
         self, store: Any, clock: JumpingClock

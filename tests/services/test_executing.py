@@ -207,24 +207,32 @@ class TestTimeouts:
         assert [each.outcome for each in await live.list_attempts(run.id)] == ["timed_out", "timed_out"]
         assert seen == ["cancelled"] * 2
 
-    async def test_what_hangs_in_a_process_is_killed_with_all_that_it_started(
+    async def test_what_runs_in_a_process_is_killed(self, live: SqliteStore, tmp_path: Path) -> None:
+        words = {"timeout": "200ms", "retry": chores.ONCE}
+        runs = [
+            await chores.sleep_in_process.options(**words).submit(str(tmp_path / "pids")),
+            await chores.app.submit("command", {"argv": ["sleep", "60"]}, **words),
+        ]
+        reasons = [(await ended(run)).reason.partition(";")[0] for run in runs]
+        assert reasons == ["TimeoutError: not done within its timeout of 200ms"] * 2
+
+    async def test_it_is_killed_with_all_that_it_started_even_if_it_does_not_listen(
         self, live: SqliteStore, tmp_path: Path
     ) -> None:
-        """Even where it does not listen when it is asked to end."""
-        family = tmp_path / "family"
-        script = f"trap '' TERM; sleep 60 & echo $$ $! >{family}; wait; wait"
-        words = {"timeout": "900ms", "retry": chores.ONCE}
+        """However it came to be stopped: by a timeout, or, where a slow start would not matter, by a cancel."""
+        script = f"trap '' TERM; sleep 60 & echo $$ $! >{tmp_path / 'one'}; wait; wait"
         runs = [
-            await chores.hang_with_family.options(**words).submit(str(tmp_path / "other family")),
-            await chores.app.submit("command", {"argv": ["sh", "-c", script]}, **words),
+            await chores.app.submit("command", {"argv": ["sh", "-c", script]}),
+            await chores.hang_with_family.submit(str(tmp_path / "other")),
         ]
-        families = [tmp_path / "other family", family]
-        await until(lambda: all(file.exists() and len(file.read_text().split()) == 2 for file in families))
+        families = [tmp_path / "one", tmp_path / "other"]
+        await until(lambda: all(file.exists() and len(file.read_text().split()) == 2 for file in families), 10)
         pids = [int(pid) for file in families for pid in file.read_text().split()]
         assert all(is_alive(pid) for pid in pids)
-        reasons = [(await ended(run)).reason.partition(";")[0] for run in runs]
-        assert reasons == ["TimeoutError: not done within its timeout of 900ms"] * 2
-        assert not any(is_alive(pid) for pid in pids)
+        for run in runs:
+            await run.cancel()
+        assert [(await ended(run)).state for run in runs] == ["cancelled"] * 2
+        await until(lambda: not any(is_alive(pid) for pid in pids), 0.5)
 
 
 class TestProcesses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
@@ -164,11 +165,11 @@ class Told:
         )  # fmt: skip
 
     def fired(self, job: str, *instants: float, state: State = "succeeded") -> Self:
-        """Rows of the ledger with their runs, which nobody needed to work on."""
+        """Rows of the ledger with their runs, whose work nobody recorded."""
         for seconds in instants:
             run = f"{job}@{seconds}"
             self.firing(job, seconds, state=state, run=run)
-            self.ended(run, state, job_id=job, fire_at=instant(seconds))
+            self.ended(run, state, state, job_id=job, fire_at=instant(seconds))
         return self
 
     def missed(self, job: str, *instants: float) -> Self:
@@ -177,13 +178,21 @@ class Told:
             self.firing(job, seconds, state="missed")
         return self
 
-    def ended(self, run: str, state: State = "succeeded", *attempts: str, **fields: object) -> Self:
-        """A run at the end, with its attempts: one for each token."""
+    def ended(
+        self,
+        run: str,
+        state: State = "skipped",
+        *attempts: str,
+        tokens: Sequence[int] | None = None,
+        **fields: object,
+    ) -> Self:
+        """A run at the end, with its attempts: one for each token, if not told otherwise."""
         values = {"attempt": len(attempts), "losses": attempts.count("lost"), "token": len(attempts), **fields}
         row = run_row(run, state, **values)
         self.add("run", run=run, state=state, job_id=row.job_id, fire_at=row.fire_at, data=as_json(row))
-        for number, outcome in enumerate(attempts, 1):
-            self.add("attempt", run=run, attempt=number, token=number, state=outcome)
+        for number, outcome in enumerate(attempts):
+            token = number + 1 if tokens is None else tokens[number]
+            self.add("attempt", run=run, attempt=number + 1, token=token, state=outcome)
         return self
 
     def check(self, **bounds: int) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mainspring.core.instants import DAY, Duration, format_instant
+from mainspring.core.instants import DAY, Duration, Instant, format_instant
 from mainspring.core.states import BLOCKED, CANCELLED, FINAL, PENDING, SKIPPED, SUCCEEDED
 from mainspring.testing.checking.reading import surely_before
 from mainspring.testing.checking.runs import RunStory
@@ -23,8 +23,8 @@ def accepted_work_is_kept_and_ends(stories: Stories) -> Iterator[Finding]:
     """(3) Each acknowledged submission has its run at the end; if the history is drained, every run has ended; and one
     idempotency key has one run.
 
-    Not seen: whether a run would have ended that was not yet due when the history was drained, or that waited while
-    another was not done; keys that were used again after a day.
+    Not seen: whether a run would have ended that was due or claimed only just before the history was drained, or later,
+    or that waited while another was not done; keys that were used again after a day.
     """
     if stories.end_of_runs is not None:
         for story in stories.runs.values():
@@ -45,11 +45,18 @@ def _unfinished(stories: Stories) -> Iterator[RunStory]:
     unfinished = [story for story in stories.runs.values() if story.run is not None and not story.has_ended]
     others_go_on = any(story.run is not None and story.run.state != BLOCKED for story in unfinished)
     for story in unfinished:
-        run = story.run
-        if run is None or (run.state == BLOCKED and others_go_on):
-            continue  # It may wait for them.
-        if run.state != PENDING or run.due_at <= stories.drained.store:
+        # A run that waits may wait for them; and what came just before the end had no time.
+        may_wait = others_go_on and story.run is not None and story.run.state == BLOCKED
+        if not may_wait and _idle_since(story) <= stories.drained.store - stories.bounds.planning:
             yield story
+
+
+def _idle_since(story: RunStory) -> Instant:
+    """When something could be done about an unfinished run for the last time that is known."""
+    run = story.run
+    if run is None or run.state == PENDING:
+        return 0 if run is None else max(run.due_at, run.created_at)
+    return max([run.created_at, *(turn.claims[0].store for turn in story.claimed)])
 
 
 def _doubled_keys(stories: Stories) -> Iterator[Finding]:
@@ -98,7 +105,8 @@ def _how_it_is(state: str) -> str:
 def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
     """(19) Once the history is drained no run is due and unclaimed, held by nobody, or waits for nothing.
 
-    Not seen: whether a run that waits could go on, while another is not done.
+    Not seen: runs that were due or claimed only just before; whether one that waits could go on, while another is not
+    done.
     """
     for story in _unfinished(stories):
         run, drained = story.run, stories.drained

@@ -49,6 +49,8 @@ class Scribe:
         self._seen = seen
         self._terms: set[tuple[int, str]] = set()
         self._sealed = False
+        self.records = 0
+        """How many were written."""
         self._on_answer: dict[str, Callable[[Call, Any], None]] = {
             "create_job": self._job,
             "edit_job": self._job,
@@ -78,8 +80,7 @@ class Scribe:
 
     def write(self, what: str, actor: str, clock: Clock, **fields: object) -> None:
         """Something that is no call: the side-effect ledger, faults, the state at the end."""
-        if not self._sealed:
-            self._history.add(what, actor=actor, **self.stamp(clock), **fields)
+        self._put(what, {"actor": actor, **self.stamp(clock), **fields})
 
     async def carry_out(
         self, store: Store, actor: str, clock: Clock, name: str, args: Any, options: Any, *, told: bool
@@ -104,8 +105,12 @@ class Scribe:
         return answer
 
     def _add(self, what: str, call: Call, outcome: Outcome | None = None, **fields: object) -> None:
+        self._put(what, {"actor": call.actor, "outcome": outcome or call.outcome, **call.stamp, **fields})
+
+    def _put(self, what: str, fields: dict[str, object]) -> None:
         if not self._sealed:
-            self._history.add(what, actor=call.actor, outcome=outcome or call.outcome, **call.stamp, **fields)
+            self.records += 1
+            self._history.add(what, **fields)
 
     def _job(self, call: Call, job: Job) -> None:
         self._add("job", call, "ok", job_id=job.id, job=job.name, data=as_json(job))

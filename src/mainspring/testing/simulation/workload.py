@@ -121,7 +121,7 @@ class Sketch:
         policy = JobPolicy(
             misfire=random.choice(("skip", "once", "all")),
             grace=random.choice((1, 3, 10)) * SECOND,
-            catch_up_limit=random.choice((2, 5, 100)),
+            catch_up_limit=random.choice((1, 2, 100)),
             start_deadline=random.choice((None, None, None, 8 * SECOND)),
             jitter=random.choice((0, 0, 0, 2 * SECOND)),
             end_at=self._end,

@@ -40,7 +40,9 @@ SETTINGS = Settings(
 CLIENTS = 2
 QUIET_S = PATIENCE_S + 5.0
 """What was sent before the healing may still be under way for so long."""
-LONGEST_DRAIN_S = 300.0
+LONGEST_DRAIN_S = 3_600.0
+LONGEST_SILENCE_S = 90.0
+"""Longer than any run and any wait for a retry: where nothing was recorded for so long, nothing will be."""
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -193,8 +195,10 @@ class World:
 
     async def _drain(self) -> None:
         """Wait until nothing is left to do; what is not done by then never will be, and the checker says so."""
-        deadline = self.loop.time() + LONGEST_DRAIN_S
-        while self.loop.time() < deadline:
+        deadline, silent_since, records = self.loop.time() + LONGEST_DRAIN_S, self.loop.time(), 0
+        while self.loop.time() < min(deadline, silent_since + LONGEST_SILENCE_S):
+            if self._scribe.records != records:
+                records, silent_since = self._scribe.records, self.loop.time()
             counts = await self._store.count_runs(NAMESPACE)
             if sum(counts.values()) == sum(counts.get(state, 0) for state in FINAL):
                 break

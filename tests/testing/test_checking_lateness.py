@@ -1,0 +1,117 @@
+"""Time, as the checker judges it: nothing begins early or, where nothing goes wrong, late (11); deadlines end the work
+(12)."""
+
+from __future__ import annotations
+
+import pytest
+from told import Told, instant
+
+from mainspring.core.instants import MINUTE, SECOND
+from mainspring.core.model import Gate, JobPolicy, RunOptions
+from mainspring.core.planning import jitter_of
+from mainspring.core.triggers import EveryTrigger
+from mainspring.testing.checking.jobs import JobStory
+
+BOUND = 5 * SECOND
+
+
+class TestNothingBeginsEarly:
+    def test_a_run_is_not_claimed_before_it_is_due(self) -> None:
+        told = Told().submit("a", due=5).at(4).claim("a")
+
+        assert told.found(11).message == (
+            "run a was due at 2026-03-26T12:00:05Z, and its claim with token 1 came 1s early"
+        )
+        assert told.shown(11) == ["submit", "claim"]
+
+    def test_at_that_instant_it_is_due(self) -> None:
+        assert Told().submit("a", due=5).at(5).claim("a").start("a").broken() == []
+
+    def test_a_run_of_a_firing_is_due_at_its_instant(self) -> None:
+        told = Told().job("j", EveryTrigger(MINUTE), next_at=120).at(59).claim("j@60").fired("j", 60)
+
+        assert told.shown(11) == ["job", "claim", "firing", "run"]
+
+    def test_or_later_by_its_jitter(self) -> None:
+        policy = JobPolicy(jitter=20 * SECOND)
+        told = Told().job("j", EveryTrigger(MINUTE), next_at=120, policy=policy)
+        story = JobStory("j")
+        story.define(told.records[0], is_end=False)
+        late = jitter_of(story.definitions[0]) / SECOND
+        assert late > 1
+
+        assert told.at(61).claim("j@60").fired("j", 60).broken() == [11]
+
+    def test_one_that_was_fired_by_hand_is_numbered_by_the_next_free_instant_and_due_before(self) -> None:
+        told = Told().job("j", EveryTrigger(MINUTE), next_at=60).trigger("j", 10.1).at(10).claim("a")
+        told.firing("j", 10.1, kind="manual", run="a").ended("a", job_id="j", fire_at=instant(10.1))
+
+        assert told.broken() == []
+
+
+class TestNothingBeginsLate:
+    def quiet(self) -> Told:
+        return Told().fault("healed").at(100)
+
+    def test_a_run_begins_soon_where_nothing_goes_wrong(self) -> None:
+        told = self.quiet().submit("a", due=100).at(106).claim("a")
+
+        assert told.found(11, lateness_bound=BOUND).message == (
+            "run a could begin at 2026-03-26T12:01:40Z, and was claimed only at 2026-03-26T12:01:46Z"
+        )
+        assert told.shown(11, lateness_bound=BOUND) == ["fault", "submit", "claim"]
+
+    def test_without_a_bound_nothing_is_late(self) -> None:
+        assert self.quiet().submit("a", due=100).at(1_000).claim("a").broken() == []
+
+    def test_it_cannot_begin_before_it_is_accepted(self) -> None:
+        assert self.quiet().submit("a", due=0).at(104).claim("a").broken(lateness_bound=BOUND) == []
+
+    def test_while_things_go_wrong_all_may_be_late(self) -> None:
+        told = self.quiet().fault("crash").submit("a", due=100).at(200).claim("a").at(300).fault("healed")
+
+        assert told.broken(lateness_bound=BOUND) == []
+
+    def test_and_shortly_after(self) -> None:
+        told = self.quiet().fault("crash").at(200).fault("healed").at(204).submit("a", due=204).at(300).claim("a")
+
+        assert told.broken(lateness_bound=BOUND) == []
+
+    @pytest.mark.parametrize(
+        "fields", [{"after": ("b",)}, {"gates": (Gate("task:task", 1),)}, {"lines": (Gate("key:k", 1),), "key": "k"}]
+    )
+    def test_a_run_that_has_to_wait_may_be_late(self, fields: dict[str, object]) -> None:
+        told = self.quiet().submit("b").submit("a", due=100, **fields).claim("b").report("b").at(200).claim("a")
+
+        assert told.broken(lateness_bound=BOUND) == []
+
+    def test_a_run_that_was_claimed_before_is_late_for_another_reason(self) -> None:
+        assert self.quiet().submit("a", due=100).at(200).claim("a", 2).broken(lateness_bound=BOUND) == []
+
+    def test_a_run_of_a_firing_can_be_late_too(self) -> None:
+        told = self.quiet().job("j", EveryTrigger(MINUTE), next_at=180).at(120).fire("j", 120).at(130).claim("j@120")
+        told.fired("j", 60, 120)
+
+        assert told.shown(11, lateness_bound=BOUND) == ["fault", "job", "fire", "claim", "firing", "run"]
+
+
+class TestDeadlinesEndTheWork:
+    OPTIONS = RunOptions(timeout=10 * SECOND)
+
+    def worked(self, told: Told, since: float, until: float) -> Told:
+        told.at(since).submit("a", due=since, options=self.OPTIONS).claim("a", ttl=1_000).start("a")
+        return told.at(until).end("a").report("a", 1, "failed")
+
+    def test_work_ends_soon_after_its_timeout(self) -> None:
+        told = self.worked(Told().fault("healed"), 100, 151)
+
+        assert told.found(12).message == "run a with token 1 has a timeout of 10s, and went on for 51s"
+        assert told.shown(12) == ["fault", "submit", "start", "end"]
+
+    def test_it_has_a_while_to_end(self) -> None:
+        assert self.worked(Told().fault("healed"), 100, 139).broken() == []
+        assert self.worked(Told().fault("healed"), 100, 116).broken(deadline_bound=5 * SECOND) == [12]
+
+    def test_where_a_process_may_have_been_stopped_it_may_take_longer(self) -> None:
+        assert self.worked(Told(), 100, 200).broken() == []
+        assert self.worked(Told().fault("healed").fault("pause"), 100, 200).broken() == []
