@@ -223,3 +223,9 @@ def test_a_job_of_every_half_hour_runs_in_every_real_half_hour_of_a_year() -> No
 def test_an_unknown_zone_is_refused() -> None:
     with pytest.raises(InvalidZone):
         parse_cron("0 0 * * *").next_after(0, "Europe/Atlantis")
+
+
+@pytest.mark.parametrize("asked", ["2026-03-29T00:59:58Z", "2026-03-29T00:59:59Z", "2026-03-29T00:59:59.500000Z"])
+def test_a_skipped_time_is_stood_in_for_however_late_it_is_asked_for(asked: str) -> None:
+    expression = parse_cron("0 58 1,2 * * *")
+    assert expression.next_after(parse_instant(asked), "Europe/Berlin") == parse_instant("2026-03-29T01:00:00Z")

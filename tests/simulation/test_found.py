@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from mainspring.core.model import Hold, Worker
-from mainspring.services.elector import Elector
+from mainspring.core.model import Worker
 from mainspring.services.heart import Heart
 from mainspring.services.held import Held
 from mainspring.settings import Settings
@@ -26,19 +25,6 @@ class FixedClock(ManualClock):
         return self.shown
 
 
-class Nobodys:
-    """A lease that others hold."""
-
-    async def acquire(self, name: str, owner: str, ttl: int) -> Hold | None:
-        return None
-
-    async def renew(self, hold: Hold) -> Hold | None:
-        return None
-
-    async def release(self, hold: Hold) -> None:
-        return None
-
-
 @pytest.fixture
 def clock() -> FixedClock:
     return FixedClock()
@@ -55,11 +41,3 @@ async def test_a_heart_that_need_not_hear_yet_does_not_spin(clock: FixedClock, s
     clock.shown = A_TENTH_LATER
 
     assert await heart.turn() > 0
-
-
-async def test_a_stand_by_that_need_not_try_yet_does_not_spin(clock: FixedClock, store: Store) -> None:
-    elector = Elector(store, Nobodys(), "me", Settings(), clock, Random(0))
-    await elector.turn()
-    clock.shown = A_TENTH_LATER
-
-    assert await elector.turn() > 0

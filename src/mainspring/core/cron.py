@@ -90,7 +90,8 @@ class Cron(msgspec.Struct, frozen=True):
         return f"Cron({self.expression!r}, dialect={self.dialect!r})"
 
     def _next_by_wall_clock(self, start: int, zone: ZoneInfo) -> int | None:
-        wall = self._next_wall(_wall_at(start, zone))
+        # From the second before, so that at the very instant of a jump the times that it skips are seen.
+        wall = self._next_wall(_wall_at(start - 1, zone) + 1)
         while wall is not None:
             first, second = _passes(wall, zone)
             if first > second:

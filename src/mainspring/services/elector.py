@@ -57,7 +57,7 @@ class Elector(Loop):
                 return 0.0
         else:
             if sent_at < self._tried_at + SHORTEST_S:
-                return max(self._tried_at + SHORTEST_S - sent_at, SHORTEST_S / 10)
+                return self._tried_at + SHORTEST_S - sent_at
             self._hold = await self._lease.acquire(LEASE, self._owner, self._ttl)
             self._tried_at = sent_at
         if self._hold is not None:
