@@ -211,3 +211,28 @@ async def fired_at(store: Any, job: Job) -> list[int]:
     runs = {run.id for run in await store.list_runs(RunFilter(job=job.name, limit=10_000))}
     assert {row.run_id for row in rows} == runs
     return [(row.fire_at - START) // SECOND for row in rows]
+
+
+class Watched:
+    """A task on the manual clock that notes how it ended."""
+
+    def __init__(self, app: Mainspring, clock: JumpingClock, seconds: float) -> None:
+        self.story: list[tuple[str, float]] = []
+
+        @app.task(name="watched")
+        async def watched() -> str:
+            self.story.append(("started", clock.monotonic()))
+            try:
+                await clock.sleep(seconds)
+            except asyncio.CancelledError:
+                self.story.append(("stopped", clock.monotonic()))
+                raise
+            self.story.append(("finished", clock.monotonic()))
+            return "done"
+
+        self.task = watched
+
+
+async def recover(store: Any) -> int:
+    """What the reaper does; how many runs were lost."""
+    return (await store.recover(USUAL.worker_dead_after, 500)).lost

@@ -16,11 +16,12 @@ from stage import (
     USUAL,
     FaultyStore,
     JumpingClock,
+    Watched,
     at_home,
     let_others_run,
     let_pass,
     make_worker,
-    turning,
+    recover,
     until,
     working,
 )
@@ -35,34 +36,10 @@ from mainspring.stores.sqlite.store import SqliteStore
 TTL_S = USUAL.claim_ttl / SECOND
 
 
-class Watched:
-    """A task on the manual clock that notes how it ended."""
-
-    def __init__(self, app: Mainspring, clock: JumpingClock, seconds: float) -> None:
-        self.story: list[tuple[str, float]] = []
-
-        @app.task(name="watched")
-        async def watched() -> str:
-            self.story.append(("started", clock.monotonic()))
-            try:
-                await clock.sleep(seconds)
-            except asyncio.CancelledError:
-                self.story.append(("stopped", clock.monotonic()))
-                raise
-            self.story.append(("finished", clock.monotonic()))
-            return "done"
-
-        self.task = watched
-
-
 @pytest.fixture
 def app(store: Any, clock: JumpingClock) -> Iterator[Mainspring]:
     with at_home(Mainspring(), store, clock) as app:
         yield app
-
-
-async def recover(store: Any) -> int:
-    return (await store.recover(USUAL.worker_dead_after, 500)).lost
 
 
 class TestKeeping:
@@ -276,7 +253,7 @@ class TestWorkThatCannotBeStopped:
         ends: list[int] = []
         with at_home(chores.app, line, SystemClock()):
             async with working(chores.app, line, SystemClock(), on_unstoppable=lambda: ends.append(1)) as worker:
-                await chores.swallow_cancellation.submit(3, [1, 1, 1])
+                await chores.swallow_cancellation.submit(3, [1, 0.2, 0.2])
                 await until(lambda: worker.crew.busy)
                 line.is_cut = True
                 await until(lambda: ends)
@@ -296,93 +273,6 @@ class TestWorkThatCannotBeStopped:
                 await until(lambda: not worker.crew.busy)
                 await until(lambda: not worker._endings)
         assert ends == []
-
-
-class TestLostRuns:
-    async def test_one_that_was_lost_before_runs_alone(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
-        together: list[set[int]] = []
-        running: set[int] = set()
-
-        @app.task
-        async def work(number: int) -> None:
-            running.add(number)
-            together.append(set(running))
-            await clock.sleep(1)
-            running.discard(number)
-
-        await work.submit(0)
-        (lost,) = await store.claim(make_worker(app, store, clock, name="dead").row, 1, SECOND, "strict")
-        clock.advance("20s")
-        assert await recover(store) == 1
-        await work.submit_many([{"number": number} for number in (1, 2, 3)])
-        async with working(app, store, clock, USUAL):
-            await let_pass(clock, "20s")
-        assert {0} in together
-        assert all(seen == {0} or 0 not in seen for seen in together)
-        run = await store.get_run("default", lost.run_id)
-        assert (run.state, run.losses, run.attempt) == ("succeeded", 1, 2)
-
-    async def test_those_that_were_lost_before_follow_each_other_without_a_pause(
-        self, store: Any, app: Mainspring, clock: JumpingClock
-    ) -> None:
-        work = Watched(app, clock, 0.01)
-        await work.task.submit_many([{}] * 10)
-        await store.claim(make_worker(app, store, clock, name="dead").row, 10, SECOND, "strict")
-        clock.advance("20s")
-        assert await recover(store) == 10
-        worker = make_worker(app, store, clock, USUAL)
-        async with turning(*worker.loops):  # Nobody tells it of changes.
-            await let_pass(clock, "500ms")
-        assert [word for word, _ in work.story].count("finished") == 10
-
-    async def test_a_lost_answer_to_a_claim_delays_the_runs_but_loses_none(
-        self, store: Any, app: Mainspring, clock: JumpingClock
-    ) -> None:
-        line, work = FaultyStore(store), Watched(app, clock, 1)
-        line.lose_reply("claim")
-        handles = await work.task.submit_many([{}, {}])
-        async with working(app, line, clock, USUAL):
-            for _ in range(20):
-                await let_pass(clock, "1s")
-                await recover(store)
-        assert [(await handle.status()).state for handle in handles] == ["succeeded"] * 2
-
-
-class TestRoom:
-    async def test_a_full_worker_claims_no_more(self, store: Any, clock: JumpingClock) -> None:
-        with at_home(Mainspring(concurrency=2), store, clock) as app:
-            work = Watched(app, clock, 1_000)
-            handles, line = await work.task.submit_many([{}] * 5), FaultyStore(store)
-            async with working(app, line, clock, app.settings):
-                await let_pass(clock, "30s")
-                states = [(await handle.status()).state for handle in handles]
-        assert sorted(states) == ["pending"] * 3 + ["running"] * 2
-        assert line.calls["claim"] == 1, "nor does it ask"
-
-    async def test_what_was_claimed_ahead_goes_back_when_it_turns_out_that_it_cannot_start_soon(
-        self, store: Any, clock: JumpingClock
-    ) -> None:
-        with at_home(Mainspring(concurrency=2), store, clock) as app:
-            work = Watched(app, clock, 1_000)
-            handles = await work.task.submit_many([{}] * 50)
-            async with working(app, store, clock, app.settings) as worker:
-                worker.held.run_s = 0.001  # A moment ago, runs were short.
-                await let_others_run()
-                assert len(worker.held) == 50
-                await let_pass(clock, "5s")
-                assert len(worker.held) == 2
-            runs = [await handle.status() for handle in handles]
-        assert sorted(run.state for run in runs) == ["pending"] * 48 + ["running"] * 2
-        assert {run.attempt for run in runs} == {0}
-
-
-async def test_a_worker_looks_for_what_comes_due(store: Any, app: Mainspring, clock: JumpingClock) -> None:
-    work = Watched(app, clock, 0)
-    for delay in ("300ms", "2500ms", "7s"):
-        await work.task.options(delay=delay).submit()
-    async with working(app, store, clock, USUAL):
-        await let_pass(clock, "8s")
-    assert [at for word, at in work.story if word == "started"] == pytest.approx([0.3, 2.5, 7.0])
 
 
 async def test_what_ends_while_its_claim_is_renewed_is_not_taken_for_lost(

@@ -75,7 +75,7 @@ async def test_a_function_that_blocks_the_users_loop_does_not_cost_its_claim(tmp
 
     @app.task
     async def rude() -> None:
-        block(2 * FAST.claim_ttl / 1e6)
+        block(1.5 * FAST.claim_ttl / 1e6)
 
     async with app, running(app):
         run = await ended(await rude.submit())
@@ -111,7 +111,7 @@ async def test_the_loops_turn_while_the_users_loop_is_blocked(tmp_path: Path) ->
     app = make_app(tmp_path)
     async with app, running(app) as node:
         await until(node.scheduler.leads)
-        block(2 * FAST.lease_ttl / 1e6)
+        block(1.5 * FAST.lease_ttl / 1e6)
         assert node.scheduler.leads()
 
 

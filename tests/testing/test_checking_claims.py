@@ -3,7 +3,7 @@ nothing starts after the end (8)."""
 
 from __future__ import annotations
 
-from told import Told
+from told import Told, instant
 
 
 class TestTokensGrow:
@@ -25,6 +25,11 @@ class TestTokensGrow:
         told = Told().claim("a", 2).handback("a", 2).at(20).claim("a", 1, worker="w2").handback("a", 1)
 
         assert told.found(4).message == "run a was claimed with token 1 after token 2"
+
+    def test_what_happened_at_one_instant_happened_in_the_order_of_the_store(self) -> None:
+        told = Told().claim("a", 2).handback("a", 2).claim("a", 1).handback("a", 1)
+
+        assert told.broken() == [4]
 
     def test_an_answer_that_came_late_is_no_claim_that_came_late(self) -> None:
         told = Told().at(11).claim("a", 2, worker="w2", sent=10.5).at(13).claim("a", 1, ttl=-3, sent=0)
@@ -131,6 +136,11 @@ class TestNothingStartsAfterTheEnd:
         told.report("a", 1, outcome="refused")
 
         assert told.broken() == []
+
+    def test_a_worker_may_be_a_little_wrong_about_when_it_ended(self) -> None:
+        told = Told().submit("a").at(6).claim("a").start("a").end("a").at(7).report("a", outcome="unknown")
+
+        assert told.ended("a", "succeeded", finished_at=instant(5.9)).broken() == []
 
     def test_a_result_that_may_not_have_been_accepted_ends_nothing(self) -> None:
         told = Told().claim("a").at(1).report("a", outcome="unknown").at(2).start("a")

@@ -187,6 +187,11 @@ class TestEdits:
         assert Told().job("j", MINUTELY, policy=policy).fired("j", 60, 120).at(900).fault("drained").broken() == []
         assert Told().job("j", MINUTELY, policy=policy).fired("j", 60, 180).broken() == [1]
 
+    def test_who_fires_it_by_hand_later_makes_none(self) -> None:
+        told = Told().job("j", MINUTELY, policy=JobPolicy(max_firings=2)).fired("j", 60, 120).trigger("j", 601)
+
+        assert told.firing("j", 601, kind="manual", state="skipped").broken() == []
+
     def test_a_job_ends_when_its_policy_says(self) -> None:
         policy = JobPolicy(end_at=instant(130))
 
@@ -234,6 +239,13 @@ class TestNoRunWithoutCause:
         told = minutely(next_at=180).fired("j", 60).missed("j", 120).ended("a", job_id="j", fire_at=instant(120))
 
         assert "run a is of no firing" in told.found(2).message
+
+    def test_the_ledger_of_a_removed_job_may_be_gone(self) -> None:
+        told = (
+            minutely(next_at=60).at(100).job("j", MINUTELY, state="removed").ended("a", job_id="j", fire_at=instant(60))
+        )
+
+        assert told.missed("other", 60).broken() == []
 
     def test_a_job_does_not_fire_when_it_is_not_due(self) -> None:
         told = minutely(next_at=120).fired("j", 60).missed("j", 61)

@@ -69,6 +69,12 @@ class TestOverlap:
         assert fired_at(120).shown(14) == ["job", "claim", "report", "fire", "claim", "report", "run", "run"]
         assert fired_at(122).broken() == []
 
+    @pytest.mark.parametrize("overlap", ["queue", "replace"])
+    def test_the_others_are_made_and_wait(self, overlap: Overlap) -> None:
+        told = minutely(overlap).at(119).claim("60.0").at(120).fire("j", 120).at(121).report("60.0")
+
+        assert with_runs(told.at(123).claim("120.0").at(124).report("120.0")).broken() == []
+
     def test_a_run_whose_claim_ran_out_may_have_ended(self) -> None:
         told = minutely("forbid").at(105).claim("60.0").at(121).claim("120.0").at(123).report("120.0")
 
@@ -91,7 +97,7 @@ class TestOverlap:
 
     def test_a_policy_that_was_edited_is_not_judged(self) -> None:
         told = minutely("forbid").at(119).claim("60.0").at(121).claim("120.0").at(122).report("60.0").report("120.0")
-        told.job("j", EveryTrigger(MINUTE), version=2, edited=122, next_at=180)
+        told.job("j", EveryTrigger(MINUTE), version=2, edited=122, next_at=180, policy=JobPolicy(overlap="replace"))
 
         assert with_runs(told).broken() == []
 
@@ -136,8 +142,8 @@ class TestConcurrencyLimits:
         told = Told().submit("a", **GATE).submit("b", **GATE).submit("c", **PAIR)
 
         assert told.at(1).claim("a").at(2).claim("b").claim("c").broken() == [16]
-        told = Told().submit("a", **GATE).submit("b", **GATE).submit("c", **PAIR)
-        assert told.at(1).claim("a").at(2).claim("b").at(13).claim("c").broken() == []
+        told = Told().submit("c", **PAIR).submit("a", **GATE).submit("b", **GATE)
+        assert told.at(1).claim("a").claim("b").at(13).claim("c").broken() == []
 
     def test_gates_of_different_names_and_namespaces_have_nothing_in_common(self) -> None:
         told = (

@@ -93,6 +93,11 @@ class TestPriorityOrder:
         told = Told().submit("worse", priority=6).at(1).submit("better", priority=5)
         assert told.at(2).claim("worse", sent=0.5).at(3).claim("better").broken() == []
 
+    def test_one_that_was_asked_for_before_another_came_is_not_compared_with_it(self) -> None:
+        told = Told().submit("worse", priority=6).submit("best", priority=1).at(3).submit("better", priority=5, due=3)
+
+        assert told.at(5).claim("best").at(6).claim("worse", sent=1).at(10).claim("better").broken() == []
+
     def test_runs_of_firings_stand_in_the_same_line(self) -> None:
         told = Told().job("j", EveryTrigger(MINUTE), next_at=120, priority=1).submit("a", due=60, priority=6)
         told.at(61).fire("j", 60).at(62).claim("a").at(63).claim("j@60").report("j@60")

@@ -1,0 +1,117 @@
+"""What a worker takes: no more than it can start soon, what is due when it is due, and what was lost before alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from stage import (
+    USUAL,
+    FaultyStore,
+    JumpingClock,
+    Watched,
+    at_home,
+    let_others_run,
+    let_pass,
+    make_worker,
+    recover,
+    turning,
+    working,
+)
+
+from mainspring import Mainspring
+from mainspring.core.instants import SECOND
+
+
+@pytest.fixture
+def app(store: Any, clock: JumpingClock) -> Iterator[Mainspring]:
+    with at_home(Mainspring(), store, clock) as app:
+        yield app
+
+
+class TestLostRuns:
+    async def test_one_that_was_lost_before_runs_alone(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        together: list[set[int]] = []
+        running: set[int] = set()
+
+        @app.task
+        async def work(number: int) -> None:
+            running.add(number)
+            together.append(set(running))
+            await clock.sleep(1)
+            running.discard(number)
+
+        await work.submit(0)
+        (lost,) = await store.claim(make_worker(app, store, clock, name="dead").row, 1, SECOND, "strict")
+        clock.advance("20s")
+        assert await recover(store) == 1
+        await work.submit_many([{"number": number} for number in (1, 2, 3)])
+        async with working(app, store, clock, USUAL):
+            await let_pass(clock, "20s")
+        assert {0} in together
+        assert all(seen == {0} or 0 not in seen for seen in together)
+        run = await store.get_run("default", lost.run_id)
+        assert (run.state, run.losses, run.attempt) == ("succeeded", 1, 2)
+
+    async def test_those_that_were_lost_before_follow_each_other_without_a_pause(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        work = Watched(app, clock, 0.01)
+        await work.task.submit_many([{}] * 10)
+        await store.claim(make_worker(app, store, clock, name="dead").row, 10, SECOND, "strict")
+        clock.advance("20s")
+        assert await recover(store) == 10
+        worker = make_worker(app, store, clock, USUAL)
+        async with turning(*worker.loops):  # Nobody tells it of changes.
+            await let_pass(clock, "500ms")
+        assert [word for word, _ in work.story].count("finished") == 10
+
+    async def test_a_lost_answer_to_a_claim_delays_the_runs_but_loses_none(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        line, work = FaultyStore(store), Watched(app, clock, 1)
+        line.lose_reply("claim")
+        handles = await work.task.submit_many([{}, {}])
+        async with working(app, line, clock, USUAL):
+            for _ in range(20):
+                await let_pass(clock, "1s")
+                await recover(store)
+        assert [(await handle.status()).state for handle in handles] == ["succeeded"] * 2
+
+
+class TestRoom:
+    async def test_a_full_worker_claims_no_more(self, store: Any, clock: JumpingClock) -> None:
+        with at_home(Mainspring(concurrency=2), store, clock) as app:
+            work = Watched(app, clock, 1_000)
+            handles, line = await work.task.submit_many([{}] * 5), FaultyStore(store)
+            async with working(app, line, clock, app.settings):
+                await let_pass(clock, "30s")
+                states = [(await handle.status()).state for handle in handles]
+        assert sorted(states) == ["pending"] * 3 + ["running"] * 2
+        assert line.calls["claim"] == 1, "nor does it ask"
+
+    async def test_what_was_claimed_ahead_goes_back_when_it_turns_out_that_it_cannot_start_soon(
+        self, store: Any, clock: JumpingClock
+    ) -> None:
+        with at_home(Mainspring(concurrency=2), store, clock) as app:
+            work = Watched(app, clock, 1_000)
+            handles = await work.task.submit_many([{}] * 50)
+            async with working(app, store, clock, app.settings) as worker:
+                worker.held.run_s = 0.001  # A moment ago, runs were short.
+                await let_others_run()
+                assert len(worker.held) == 50
+                await let_pass(clock, "5s")
+                assert len(worker.held) == 2
+            runs = [await handle.status() for handle in handles]
+        assert sorted(run.state for run in runs) == ["pending"] * 48 + ["running"] * 2
+        assert {run.attempt for run in runs} == {0}
+
+
+async def test_a_worker_looks_for_what_comes_due(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+    work = Watched(app, clock, 0)
+    for delay in ("300ms", "2500ms", "7s"):
+        await work.task.options(delay=delay).submit()
+    async with working(app, store, clock, USUAL):
+        await let_pass(clock, "8s")
+    assert [at for word, at in work.story if word == "started"] == pytest.approx([0.3, 2.5, 7.0])
