@@ -206,3 +206,15 @@ class TestHints:
         await asyncio.wait_for(noticed.wait(), 5)
         await ours.close()
         await theirs.close()
+
+    async def test_a_listener_that_fails_does_not_end_the_writing(self, tmp_path: Path) -> None:
+        store = SqliteStore(str(tmp_path / "x.db"), CLOCK)
+
+        def fail() -> None:
+            raise RuntimeError("not today")
+
+        store.on_change(fail)
+        for _ in range(3):
+            await asyncio.wait_for(store.submit([new_run(), new_run()]), 5)
+        assert len(await store.list_runs(RunFilter())) == 6
+        await store.close()

@@ -7,6 +7,7 @@ The same work can run inline, without threads: for simulation in virtual time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
 import time
@@ -34,6 +35,8 @@ from mainspring.stores.sqlite.connection import (
 )
 
 T = TypeVar("T")
+
+log = logging.getLogger("mainspring")
 
 WATCH_S = 0.02
 """How often an idle process looks whether another has written: 50 looks of about 10 µs a second."""
@@ -149,7 +152,11 @@ class Database:
 
     def _announce(self) -> None:
         for listener in tuple(self._listeners):
-            listener()
+            try:
+                listener()
+            except Exception:
+                # A hint that nobody could take must not end the writer thread, and all writing with it.
+                log.exception("a listener to changes of %s failed", self.path)
 
     async def write(self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False) -> T:
         """Run work under the write lock and commit; errors roll back all of it, and nothing else.
