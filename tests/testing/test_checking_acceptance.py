@@ -96,6 +96,11 @@ class TestCancelsHold:
 
         assert told.broken() == [3, 18]
 
+    def test_for_which_it_has_a_while(self) -> None:
+        told = Told().submit("a").at(880).claim("a").at(890).cancel("a").at(900).fault("drained")
+
+        assert told.ended("a", "running", claimed_until=instant(910)).broken() == []
+
     def test_it_is_never_claimed_again(self) -> None:
         told = Told().submit("a").at(1).claim("a", 1).cancel("a").handback("a", 1).at(2).claim("a", 2)
 

@@ -84,6 +84,9 @@ class TestExecutionsWithinClaims:
     def test_nobody_executes_what_another_was_given(self) -> None:
         assert Told().claim("a", worker="w1").start("a", worker="w2").shown(7) == ["claim", "start"]
 
+    def test_work_that_does_not_know_its_worker_is_not_asked(self) -> None:
+        assert Told().claim("a").add("start", run="a", token=1).broken() == []
+
     def test_a_claim_is_executed_once(self) -> None:
         told = Told().claim("a").start("a").at(1).end("a").start("a")
 

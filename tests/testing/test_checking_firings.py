@@ -97,6 +97,11 @@ class TestOneRecordPerDueInstant:
 
         assert told.found(1).message == "job j: 2026-03-26T12:01:00Z was fired, and is not in the ledger"
 
+    def test_that_of_a_removed_job_may_be_gone(self) -> None:
+        told = minutely(next_at=60).at(60).fire("j", 60).at(90).job("j", MINUTELY, state="removed")
+
+        assert told.submit("a").ended("a").broken() == []
+
     @pytest.mark.parametrize("outcome", ["unknown", "refused"])
     def test_one_that_was_not_need_not_be(self, outcome: str) -> None:
         assert minutely(next_at=60).fire("j", 60, outcome=outcome).submit("a").ended("a").broken() == []

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from mainspring.core.instants import DAY, Duration, Instant, format_instant
+from mainspring.core.model import Run
 from mainspring.core.states import BLOCKED, CANCELLED, FINAL, PENDING, SKIPPED, SUCCEEDED
 from mainspring.testing.checking.reading import surely_before
 from mainspring.testing.checking.runs import RunStory
@@ -31,31 +32,30 @@ def accepted_work_is_kept_and_ends(stories: Stories) -> Iterator[Finding]:
             if story.acknowledged is not None and story.row is None:
                 message = f"run {story.id} was accepted, and is not there at the end"
                 yield found(message, story.acknowledged, stories.end_of_runs)
-    for story in _unfinished(stories):
-        state = None if story.run is None else story.run.state
-        message = f"run {story.id} was accepted, and is still {state} at the end"
-        yield found(message, story.acknowledged, *story.submits[:1], story.row, stories.drained)
+    for story, run, drained in _unfinished(stories):
+        message = f"run {story.id} was accepted, and is still {run.state} at the end"
+        yield found(message, *story.submits[:1], story.row, drained)
     yield from _doubled_keys(stories)
 
 
-def _unfinished(stories: Stories) -> Iterator[RunStory]:
-    """The runs that should have ended when the history was drained, and had not."""
-    if stories.drained is None:
+def _unfinished(stories: Stories) -> Iterator[tuple[RunStory, Run, Record]]:
+    """The runs that should have ended when the history was drained, and had not; and what says that it was."""
+    drained = stories.drained
+    if drained is None:
         return
-    unfinished = [story for story in stories.runs.values() if story.run is not None and not story.has_ended]
-    others_go_on = any(story.run is not None and story.run.state != BLOCKED for story in unfinished)
-    for story in unfinished:
-        # A run that waits may wait for them; and what came just before the end had no time.
-        may_wait = others_go_on and story.run is not None and story.run.state == BLOCKED
-        if not may_wait and _idle_since(story) <= stories.drained.store - stories.bounds.planning:
-            yield story
+    unfinished = [(story, story.run) for story in stories.runs.values() if story.run and story.run.state not in FINAL]
+    others_go_on = any(run.state != BLOCKED for _, run in unfinished)
+    for story, run in unfinished:
+        if run.state == BLOCKED and others_go_on:
+            continue  # It may wait for them.
+        if _idle_since(story, run) <= drained.store - stories.bounds.planning:
+            yield story, run, drained
 
 
-def _idle_since(story: RunStory) -> Instant:
-    """When something could be done about an unfinished run for the last time that is known."""
-    run = story.run
-    if run is None or run.state == PENDING:
-        return 0 if run is None else max(run.due_at, run.created_at)
+def _idle_since(story: RunStory, run: Run) -> Instant:
+    """Since when it should have gone on: what came just before the end had no time."""
+    if run.state == PENDING:
+        return max(run.due_at, run.created_at)
     return max([run.created_at, *(turn.claims[0].store for turn in story.claimed)])
 
 
@@ -81,7 +81,7 @@ def acknowledged_cancels_hold(stories: Stories) -> Iterator[Finding]:
     """(18) A run whose cancel was acknowledged is never claimed again, and ends cancelled; unless its worker had
     succeeded, or skipped it, meanwhile.
 
-    Not seen: a claim whose order to the cancel is not known; how it ends, before the history is drained.
+    Not seen: a claim whose order to the cancel is not known; whether it ends, unless the history is drained well after.
     """
     for story in stories.runs.values():
         cancel = next((record for record in story.cancels if record.outcome == "ok"), None)
@@ -92,14 +92,18 @@ def acknowledged_cancels_hold(stories: Stories) -> Iterator[Finding]:
                 message = f"run {story.id} was claimed with token {turn.token} after its cancel had been acknowledged"
                 yield found(message, cancel, turn.claims[0])
                 break
-        run = story.run
-        if run is not None and (run.state in FINAL or stories.drained is not None) and run.state not in _CANCELLED:
-            message = f"the cancel of run {story.id} was acknowledged, and it {_how_it_is(run.state)}"
-            yield found(message, cancel, story.row, None if run.state in FINAL else stories.drained)
+        yield from _not_cancelled(stories, story, cancel)
 
 
-def _how_it_is(state: str) -> str:
-    return f"ended {state}" if state in FINAL else f"is still {state} at the end"
+def _not_cancelled(stories: Stories, story: RunStory, cancel: Record) -> Iterator[Finding]:
+    run, drained = story.run, stories.drained
+    if run is None or run.state in _CANCELLED:
+        return
+    if run.state in FINAL:
+        yield found(f"the cancel of run {story.id} was acknowledged, and it ended {run.state}", cancel, story.row)
+    elif drained is not None and cancel.store <= drained.store - stories.bounds.planning:
+        message = f"the cancel of run {story.id} was acknowledged, and it is still {run.state} at the end"
+        yield found(message, cancel, story.row, drained)
 
 
 def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
@@ -108,10 +112,7 @@ def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
     Not seen: runs that were due or claimed only just before; whether one that waits could go on, while another is not
     done.
     """
-    for story in _unfinished(stories):
-        run, drained = story.run, stories.drained
-        if run is None or drained is None:
-            continue
+    for story, run, drained in _unfinished(stories):
         if run.state == BLOCKED:
             message = f"run {story.id} waits, and nothing is left to wait for"
         elif run.state == PENDING:

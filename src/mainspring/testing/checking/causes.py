@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mainspring.core.instants import format_instant
 from mainspring.core.triggers import CronTrigger
-from mainspring.testing.checking.firings import at
+from mainspring.testing.checking.firings import instant_of
 from mainspring.testing.checking.jobs import JobStory, is_due
 from mainspring.testing.checking.reading import surely_before
 from mainspring.testing.checking.runs import RunStory
@@ -39,7 +39,7 @@ def _without_firing(stories: Stories, story: RunStory) -> Iterator[Finding]:
     if job.removed or stories.kinds.get("firing") is None:
         return
     if all(row.run != story.id for row in job.rows.get(run.fire_at, ())):
-        message = f"run {story.id} is of no firing: the ledger does not have it for {at(job, run.fire_at)}"
+        message = f"run {story.id} is of no firing: the ledger does not have it for {instant_of(job, run.fire_at)}"
         yield found(message, story.row, *story.submits, stories.kinds["firing"])
 
 
@@ -49,7 +49,7 @@ def _not_due(stories: Stories, job: JobStory) -> Iterator[Finding]:
         return
     for instant, rows in job.rows.items():
         if job.is_scheduled(rows[0]) and not any(is_due(each, instant, stories.calendars) for each in job.timings):
-            yield found(f"{at(job, instant)} is in the ledger, and was never due", *job.records, rows[0])
+            yield found(f"{instant_of(job, instant)} is in the ledger, and was never due", *job.records, rows[0])
 
 
 def _by_no_hand(job: JobStory) -> Iterator[Finding]:
@@ -57,7 +57,7 @@ def _by_no_hand(job: JobStory) -> Iterator[Finding]:
         return
     for instant, rows in job.rows.items():
         if rows[0].kind == "manual":
-            yield found(f"{at(job, instant)} was fired by hand, and nobody did", rows[0])
+            yield found(f"{instant_of(job, instant)} was fired by hand, and nobody did", rows[0])
 
 
 def fire_times_follow_the_clocks(stories: Stories) -> Iterator[Finding]:

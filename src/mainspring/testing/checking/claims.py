@@ -63,7 +63,7 @@ def _unclaimed(story: RunStory, turn: Turn) -> Iterator[Finding]:
     start = turn.starts[0]
     if not turn.claims:
         yield found(f"run {story.id} was executed with token {turn.token}, which nobody was given", start)
-    elif start.worker != turn.claims[0].worker:
+    elif start.worker is not None and start.worker != turn.claims[0].worker:
         message = f"run {story.id} was executed by {start.worker} with token {turn.token} of {turn.claims[0].worker}"
         yield found(message, turn.claims[0], start)
     if len(turn.starts) > 1:

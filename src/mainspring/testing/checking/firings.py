@@ -25,15 +25,14 @@ def each_due_instant_has_one_record(stories: Stories) -> Iterator[Finding]:
         return
     for job in stories.jobs.values():
         yield from _doubled_rows(job)
-        if job.is_timed:
-            yield from _vanished_rows(stories, job)
         if job.is_complete:
+            yield from _vanished_rows(stories, job)
             yield from _missing_runs(stories, job)
             yield from _missing_rows(stories, job)
     yield from _doubled_runs(stories)
 
 
-def at(job: JobStory, instant: Instant | None) -> str:
+def instant_of(job: JobStory, instant: Instant | None) -> str:
     """An instant of a job, for people."""
     return f"job {job.name}: {format_instant(instant or 0)}"
 
@@ -44,17 +43,21 @@ def _doubled_rows(job: JobStory) -> Iterator[Finding]:
         for row in rows:
             first = seen.setdefault((row.region, row.idx), row)
             if first is not row:
-                yield found(f"{at(job, instant)} is in the ledger twice", first, row)
+                yield found(f"{instant_of(job, instant)} is in the ledger twice", first, row)
         stretch = job.stretch_over(instant)
         if stretch is not None and stretch not in rows and rows[0].kind == "scheduled":
-            yield found(f"{at(job, instant)} is in the ledger by itself and as one of a stretch", stretch, rows[0])
+            yield found(
+                f"{instant_of(job, instant)} is in the ledger by itself and as one of a stretch", stretch, rows[0]
+            )
 
 
 def _vanished_rows(stories: Stories, job: JobStory) -> Iterator[Finding]:
+    if job.removed or not job.is_timed:
+        return
     for fire in job.fires:
         instant = fire.fire_at or 0
         if fire.outcome == "ok" and instant not in job.rows and job.stretch_over(instant) is None:
-            message = f"{at(job, instant)} was fired, and is not in the ledger"
+            message = f"{instant_of(job, instant)} was fired, and is not in the ledger"
             yield found(message, fire, *job.records, stories.end)
 
 
@@ -64,7 +67,7 @@ def _missing_runs(stories: Stories, job: JobStory) -> Iterator[Finding]:
     for rows in job.rows.values():
         for row in rows:
             if row.run is not None and (row.run not in stories.runs or stories.runs[row.run].row is None):
-                message = f"{at(job, row.fire_at)} has run {row.run} in the ledger, and there is no such run"
+                message = f"{instant_of(job, row.fire_at)} has run {row.run} in the ledger, and there is no such run"
                 yield found(message, *job.records, row, stories.end_of_runs)
 
 
@@ -76,7 +79,7 @@ def _doubled_runs(stories: Stories) -> Iterator[Finding]:
             continue
         first = seen.setdefault((run.job_id, run.fire_at, run.region, run.idx), story)
         if first is not story:
-            instant = at(stories.job(run.job_id), run.fire_at)
+            instant = instant_of(stories.job(run.job_id), run.fire_at)
             yield found(f"{instant} has two runs, {first.id} and {story.id}", first.row, story.row)
 
 
@@ -125,14 +128,14 @@ def _missing_in_span(stories: Stories, job: JobStory, span: Span, after: Instant
             if instant == stretch.fire_at and after <= span.until:
                 yield from _miscounted(stories, job, span, stretch)
         elif not rows:
-            yield found(f"{at(job, instant)} was due, and is not in the ledger", *context)
+            yield found(f"{instant_of(job, instant)} was due, and is not in the ledger", *context)
         elif shape is not None and (len(rows) > 1 or rows[0].run is not None):
-            for region, idx in shape - {(row.region, row.idx) for row in rows}:
-                message = f"{at(job, instant)} has no run of index {idx} in region {region}"
+            for region, idx in sorted(shape - {(row.region or "", row.idx or 0) for row in rows}):
+                message = f"{instant_of(job, instant)} has no run of index {idx} in region {region}"
                 yield found(message, *context, *rows)
 
 
-def _shape(job: JobStory) -> frozenset[tuple[str | None, int | None]] | None:
+def _shape(job: JobStory) -> frozenset[tuple[str, int]] | None:
     """The regions and indices of each firing, if they were always the same."""
     shapes = {(policy.regions, policy.completions) for policy in job.policies}
     if len(shapes) > 1:
@@ -152,5 +155,5 @@ def _miscounted(stories: Stories, job: JobStory, span: Span, stretch: Record) ->
             break
         due, instant = due + 1, following
     if due != stretch.count or instant != last:
-        message = f"{at(job, stretch.fire_at)} to {format_instant(last)} is not {stretch.count} due instants"
+        message = f"{instant_of(job, stretch.fire_at)} to {format_instant(last)} is not {stretch.count} due instants"
         yield found(message, *job.records, stretch)

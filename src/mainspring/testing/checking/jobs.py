@@ -10,7 +10,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import Calendars, jitter_of, next_fire_at
@@ -19,7 +18,6 @@ from mainspring.testing.checking.reading import carried, given
 from mainspring.testing.history import Record
 
 _job = msgspec.json.Decoder(Job).decode
-_calendar = msgspec.json.Decoder(Calendar).decode
 
 REMOVED = "removed"
 
@@ -34,7 +32,6 @@ class Version(NamedTuple):
 class Span(NamedTuple):
     """A definition, and between which instants it was in force: `since` excluded, `until` included."""
 
-    record: Record
     job: Job
     since: Instant
     until: Instant
@@ -70,7 +67,7 @@ class JobStory:
             job = carried(record, _job)
             self.versions[job.version] = self.newest = Version(record, job)
 
-    def record(self, row: Record) -> None:
+    def enter(self, row: Record) -> None:
         """A row of its ledger."""
         self.rows.setdefault(given(row, "fire_at", row.fire_at), []).append(row)
         if row.last_at is not None and row.last_at > (row.fire_at or 0):
@@ -145,11 +142,9 @@ class JobStory:
 
     def spans(self) -> Iterator[Span]:
         """What held when. An edit takes effect for the instants after it."""
-        versions = list(self.versions.values())
-        for index, (record, job) in enumerate(versions):
-            since = job.created_at if job.version == 1 else job.updated_at
-            until = versions[index + 1].job.updated_at if index + 1 < len(versions) else LATEST
-            yield Span(record, job, since, until)
+        edits = [*(job.updated_at for job in self.definitions[1:]), LATEST]
+        for job, until in zip(self.definitions, edits, strict=True):
+            yield Span(job, job.created_at if job.version == 1 else job.updated_at, until)
 
     def is_scheduled(self, row: Record) -> bool:
         """Whether a row surely is the clock's doing and nobody's hand's."""
@@ -166,11 +161,6 @@ class JobStory:
 
 def _first_instant(row: Record) -> Instant:
     return row.fire_at or 0
-
-
-def read_calendar(record: Record) -> Calendar:
-    """A calendar that a record carries."""
-    return carried(record, _calendar)
 
 
 def unlimited(job: Job) -> Job:

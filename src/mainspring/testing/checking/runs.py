@@ -67,7 +67,7 @@ class Turn:
 class RunStory:
     """All that happened to one run."""
 
-    __slots__ = ("_new", "attempts", "cancels", "claimed", "id", "row", "run", "submits", "turns")
+    __slots__ = ("_accepting", "attempts", "cancels", "claimed", "id", "row", "run", "submits", "turns")
 
     def __init__(self, run_id: str) -> None:
         self.id = run_id
@@ -82,7 +82,7 @@ class RunStory:
         self.row: Record | None = None
         """The run at the end."""
         self.run: Run | None = None
-        self._new: NewRun | None = None
+        self._accepting: tuple[Record, NewRun] | None = None
 
     def turn(self, token: int) -> Turn:
         """What happened under a token."""
@@ -114,15 +114,20 @@ class RunStory:
         return next((record for record in self.submits if record.outcome == "ok"), None)
 
     @property
-    def new(self) -> NewRun | None:
-        """The run as it was submitted; None for one of a firing.
+    def accepting(self) -> tuple[Record, NewRun] | None:
+        """The submission that made the run; None for one of a firing.
 
-        A later submission with the same idempotency key asks for another run, and is answered with this one.
+        A later one with the same idempotency key asks for another run, and is answered with this one.
         """
-        if self._new is None and self.submits:
-            asked = (carried(record, _new_run) for record in self.submits if record.outcome != "refused")
-            self._new = next((new for new in asked if new.id == self.id), None)
-        return self._new
+        if self._accepting is None and self.submits:
+            asked = ((record, carried(record, _new_run)) for record in self.submits if record.outcome != "refused")
+            self._accepting = next((each for each in asked if each[1].id == self.id), None)
+        return self._accepting
+
+    @property
+    def new(self) -> NewRun | None:
+        """The run as it was submitted; None for one of a firing."""
+        return None if self.accepting is None else self.accepting[1]
 
     @property
     def known(self) -> Run | NewRun | None:
@@ -132,7 +137,7 @@ class RunStory:
     @property
     def source(self) -> Record | None:
         """The record that says what is `known`."""
-        return self.row or next(iter(self.submits), None)
+        return self.row or (None if self.accepting is None else self.accepting[0])
 
     @property
     def options(self) -> RunOptions | None:

@@ -12,10 +12,12 @@ from mainspring.core.calendars import Calendar
 from mainspring.core.instants import MINUTE, Duration, Instant
 from mainspring.core.model import Job
 from mainspring.errors import InvalidInput
-from mainspring.testing.checking.jobs import JobStory, read_calendar
-from mainspring.testing.checking.reading import given
+from mainspring.testing.checking.jobs import JobStory
+from mainspring.testing.checking.reading import carried, given
 from mainspring.testing.checking.runs import RunStory, Turn
 from mainspring.testing.history import Record
+
+_calendar = msgspec.json.Decoder(Calendar).decode
 
 HEALED = "healed"
 DRAINED = "drained"
@@ -149,21 +151,22 @@ class Stories:
         return self.job(given(record, "job_id", record.job_id))
 
     def _calendar(self, record: Record) -> None:
-        calendar = read_calendar(record)
+        calendar = carried(record, _calendar)
         if self.calendars.setdefault(calendar.name, calendar) != calendar:
             self._changed_calendars.add(calendar.name)
 
     def _fire(self, record: Record) -> None:
-        job = self._of_job(record)
-        job.fires.append(record)
-        if record.outcome == "ok":
-            self.fired.setdefault((job.id, given(record, "fire_at", record.fire_at)), record)
+        self._of_job(record).fires.append(record)
+        self._acknowledge(record)
 
     def _trigger(self, record: Record) -> None:
-        job = self._of_job(record)
-        job.triggers.append(record)
+        self._of_job(record).triggers.append(record)
+        self._acknowledge(record)
+
+    def _acknowledge(self, record: Record) -> None:
         if record.outcome == "ok":
-            self.fired.setdefault((job.id, given(record, "fire_at", record.fire_at)), record)
+            job_id = given(record, "job_id", record.job_id)
+            self.fired.setdefault((job_id, given(record, "fire_at", record.fire_at)), record)
 
     def _submit(self, record: Record) -> None:
         self._story(record).submits += (record,)
@@ -192,7 +195,7 @@ class Stories:
         self._turn(record).handbacks += (record,)
 
     def _firing(self, record: Record) -> None:
-        self._of_job(record).record(record)
+        self._of_job(record).enter(record)
 
     def _run(self, record: Record) -> None:
         self._story(record).end(record)
