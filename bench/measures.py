@@ -193,9 +193,11 @@ def measure_latency(parent: Path, size: Size) -> list[Row]:
     """From the call to the first line of the function, at a hundred submissions a second."""
     params: Params = {"seconds": size.latency_s, "per_second": PER_SECOND}
     across = Entry("across", MAINSPRING, "latency_across", params)
-    series = _take_turns(parent, size.rounds, [*_everybody("latency", params), across])
-    other = series.pop("across")
+    floor = Entry("floor", MAINSPRING, "latency_floor", params)
+    series = _take_turns(parent, size.rounds, [floor, *_everybody("latency", params), across])
+    other, bare = series.pop("across"), series.pop("floor")
     return [
+        _timing_row("bare SQLite: a synced commit at 100/s, p50 / p99", {OURS: bare}, {}),
         _timing_row("latency at 100/s, p50 / p99", series, {0.5: 1.0, 0.99: 3.0}),
         _timing_row("latency, submitted by another process", {OURS: other}, {}),
     ]

@@ -12,6 +12,7 @@ if __name__ == "__main__":
             "drain": drain.drain,
             "flow": drain.flow,
             "latency": latency.within,
+            "latency_floor": latency.floor,
             "latency_across": latency.across,
             "send": latency.send,
             "lateness": lateness.lateness,

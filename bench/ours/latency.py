@@ -8,11 +8,14 @@ import sys
 import time
 from typing import Any
 
-from bench.ours.opening import measure, new_app, running
+from bench.ours.opening import measure, new_app, path_of, running
+from bench.ours.submit import Bare
 from bench.script import Answer, Params, check_all_ran, pace, wait_async
 from mainspring import Mainspring, Task
 
 PATIENCE_S = 5.0
+ROW = 200
+"""Characters of a bare row: about what a run takes."""
 
 
 def _probe(app: Mainspring, samples: list[float]) -> Task[..., Any]:
@@ -48,6 +51,22 @@ async def within(params: Params) -> Answer:
         samples.clear()
         await _send(probe, params)
         return await _collect(samples, params)
+
+
+@measure
+async def floor(params: Params) -> Answer:
+    """What the disk alone takes at this pace: one bare row, committed and synced, on a file as new as that of `within`.
+
+    A disk that is left alone between commits is slower to sync than one that is kept busy.
+    """
+    bare, samples = Bare(f"{path_of(params)}.bare", "x" * ROW, durable=True, warm=0), list[float]()
+    for pause in pace(params["per_second"], params["seconds"]):
+        await asyncio.sleep(pause)
+        began = time.perf_counter()
+        bare.insert()
+        samples.append((time.perf_counter() - began) * 1000)
+    bare.close()
+    return {"samples_ms": samples, "expected": len(samples)}
 
 
 @measure

@@ -20,23 +20,24 @@ BATCH = 10_000
 class Bare:
     """The least that a durable submission can cost: one row of the same size, inserted and committed."""
 
-    def __init__(self, path: str, body: str, *, durable: bool) -> None:
+    def __init__(self, path: str, body: str, *, durable: bool, warm: int = WARM) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._body = body
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA wal_autocheckpoint = 4000")  # as Mainspring has it
         self._connection.execute("CREATE TABLE runs (seq INTEGER PRIMARY KEY, body TEXT NOT NULL)")
         self._connection.execute("PRAGMA synchronous = OFF")
-        for _ in range(WARM):
-            self._insert()
+        for _ in range(warm):
+            self.insert()
         self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
 
-    def _insert(self) -> None:
+    def insert(self) -> None:
+        """One row, committed."""
         self._connection.execute("INSERT INTO runs (body) VALUES (?)", (self._body,))
 
     def rate(self, seconds: float) -> float:
         """Committed inserts a second."""
-        return rate_of(self._insert, seconds)
+        return rate_of(self.insert, seconds)
 
     def close(self) -> None:
         """Let go of the file."""

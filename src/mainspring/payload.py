@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
+from mainspring.core.specs import without_secrets
 from mainspring.errors import InvalidInput, NotSerialisable, PayloadTooLarge
 
 _encode = msgspec.json.Encoder().encode
@@ -54,6 +55,7 @@ class Signature:
         self._function = function
         self._shape = inspect.signature(function)
         self._named = {name: each for name, each in self._shape.parameters.items() if each.kind is not each.VAR_KEYWORD}
+        self._required = [name for name, each in self._named.items() if each.default is each.empty]
         self._rest = next((name for name in self._shape.parameters if name not in self._named), None)
         """The name of `**kwargs`, if there is one: such a task takes arguments of any name."""
         for name, parameter in self._named.items():
@@ -61,6 +63,11 @@ class Signature:
             if problem:
                 remedy = "arguments are stored by name: use named parameters, or **kwargs"
                 raise InvalidInput(f"task {task}", name, problem, remedy)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        return tuple(self._named)
 
     def __str__(self) -> str:
         shape = self._shape
@@ -77,7 +84,11 @@ class Signature:
             text = _encode(codec.bind(*args, **kwargs))
             codec.check(text)
         except _UNFIT:
-            raise self._explain(args, kwargs) from None
+            revealed = _reveal(args, kwargs)
+            if revealed is None:
+                raise self._explain(args, kwargs) from None
+            self.encode(*revealed, limit)  # What would be found in their place fits, or that is said.
+            text = _encode(codec.bind(*args, **kwargs))
         if b"null" in text:  # It may stand for not-a-number: msgspec writes that so.
             for name, value in self._arguments(args, kwargs).items():
                 _check_value(name, value)
@@ -87,6 +98,8 @@ class Signature:
 
     def decode(self, text: str) -> dict[str, object]:
         """Stored arguments, typed by the annotations, for a call by name."""
+        if text == "{}" and not self._required:
+            return {}  # what many tasks are given
         try:
             return self._codec.read(text)
         except _UNFIT as error:
@@ -207,7 +220,8 @@ def _bare(annotation: object) -> object:
 
 
 def _given(struct: msgspec.Struct) -> dict[str, object]:
-    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not msgspec.UNSET}
+    names = struct.__struct_fields__
+    return {name: value for name in names if (value := getattr(struct, name)) is not msgspec.UNSET}
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
@@ -240,6 +254,17 @@ def _is_finite(value: object) -> bool:
         case list() | tuple():
             return all(map(_is_finite, value))
     return True
+
+
+def _reveal(args: Sequence[object], kwargs: object) -> tuple[list[object], dict[str, object]] | None:
+    """The arguments of a call with a text in place of each secret; None if they refer to none."""
+    if not isinstance(kwargs, Mapping):
+        return None
+    try:
+        positional, named = [without_secrets(each) for each in args], without_secrets(dict(kwargs))
+    except RecursionError:
+        return None
+    return None if positional == list(args) and named == dict(kwargs) else (positional, named)
 
 
 def _too_large(field: str, size: int, limit: int) -> PayloadTooLarge:

@@ -29,7 +29,7 @@ HOT = {
         "leave_lines",
         "next_in_line",
     ],
-    "care": ["expired", "too_late", "beyond_limit"],
+    "care": ["expired", "too_late", "limited_jobs", "beyond_limit"],
     "events": ["unpublished", "since"],
     "jobs": ["due", "changed"],
     "firings": ["move_on", "unfinished", "is_recorded"],

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from mainspring.core.calendar_rules import Blackout, CronRule, DailyWindow, Weekdays, holidays
 from mainspring.core.calendars import Calendar, excluded, next_allowed_day
-from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import (
     LISTED_MISSES,
     Plan,
     PlannedFiring,
+    as_of,
     next_fire_at,
     pass_over,
     plan,
@@ -127,6 +128,37 @@ def timelines(draw: st.DrawFn) -> tuple[Job, list[Instant]]:
     gaps = draw(st.lists(st.integers(1, 30 * SECOND) | st.integers(1, longest), min_size=1, max_size=4))
     wakes = [START + sum(gaps[: count + 1]) for count in range(len(gaps))]
     return a_job(trigger, policy), wakes
+
+
+class TestAPlanMadeAhead:
+    @settings(max_examples=200, deadline=None)
+    @given(timelines(), st.sampled_from([0, 1, 2 * SECOND, 4 * SECOND, 8 * SECOND, 25 * SECOND]) | durations)
+    def test_is_at_its_time_what_would_be_planned_then_or_nothing(
+        self, timeline: tuple[Job, list[Instant]], late: Duration
+    ) -> None:
+        job, _ = timeline
+        if job.next_fire_at is None:
+            return
+        now = job.next_fire_at + late
+        ahead = as_of(plan(job, job.next_fire_at, CALENDARS), now)
+        assert ahead in (None, plan(job, now, CALENDARS))
+
+    def test_is_good_for_a_job_that_is_a_moment_late(self) -> None:
+        job = a_job(EveryTrigger(HOUR))
+        assert job.next_fire_at is not None
+        assert as_of(plan(job, job.next_fire_at, CALENDARS), job.next_fire_at + 5) is not None
+
+    def test_is_not_good_once_another_instant_is_due(self) -> None:
+        job = a_job(EveryTrigger(3 * SECOND))
+        assert job.next_fire_at is not None
+        ahead = plan(job, job.next_fire_at, CALENDARS)
+        assert as_of(ahead, job.next_fire_at + 3 * SECOND - 1) is not None
+        assert as_of(ahead, job.next_fire_at + 3 * SECOND) is None
+
+    def test_is_not_good_before_its_time(self) -> None:
+        job = a_job(EveryTrigger(HOUR))
+        assert job.next_fire_at is not None
+        assert as_of(plan(job, job.next_fire_at, CALENDARS), job.next_fire_at - 1) is None
 
 
 class TestEveryDueInstant:

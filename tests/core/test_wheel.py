@@ -33,6 +33,14 @@ def test_entries_of_one_tick_fire_by_instant_whatever_the_order_of_insertion(whe
     assert wheel.advance(NOON + 2 * SECOND) == [(NOON + SECOND + offset, str(offset)) for offset in (700, 999)]
 
 
+def test_the_soonest_are_those_of_the_earliest_instant_and_stay(wheel: Wheel[str]) -> None:
+    assert wheel.soonest() == []
+    for key, offset in (("late", 400), ("b", 300), ("a", 300)):
+        wheel.insert(key, NOON + offset)
+    assert wheel.soonest() == ["b", "a"]
+    assert wheel.advance(NOON + 300) == [(NOON + 300, "b"), (NOON + 300, "a")]
+
+
 def test_entries_of_one_instant_fire_in_the_order_of_insertion(wheel: Wheel[str]) -> None:
     at = NOON + SECOND
     wheel.insert("b", at)

@@ -14,9 +14,11 @@ import msgspec
 
 from mainspring.core.calendars import Calendar, excluded, excluded_until, next_allowed_day
 from mainspring.core.cron import parse_cron
+from mainspring.core.dependency import End, Fire
 from mainspring.core.ids import fraction_of, run_id_of
 from mainspring.core.instants import DAY, HOUR, SECOND, Duration, Instant, format_duration, to_datetime
 from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
+from mainspring.core.states import FAILED
 from mainspring.core.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger, next_fire
 
 Calendars = Mapping[str, Calendar]
@@ -176,6 +178,20 @@ def plan(job: Job, now: Instant, calendars: Calendars) -> Plan:
     return Plan(job, (*crossed, *firings), following)
 
 
+def as_of(ahead: Plan, now: Instant) -> Plan | None:
+    """A plan that was made before for the job's very instant, as if it were made now; None if it would be another."""
+    job = ahead.job
+    late, following = now - (job.next_fire_at or now), ahead.next_fire_at
+    latest = min(job.policy.grace, job.policy.grace if job.policy.start_deadline is None else job.policy.start_deadline)
+    if not 0 <= late <= latest or (following is not None and following <= now):
+        return None
+    replace = msgspec.structs.replace
+    firings = [
+        replace(firing, runs=tuple([replace(run, created_at=now) for run in firing.runs])) for firing in ahead.firings
+    ]
+    return Plan(job, tuple(firings), following, ahead.kind)
+
+
 def _due_instants(job: Job, now: Instant, calendars: Calendars) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
     """All instants from the next fire time to now; of very many only the newest, and one row for those before them."""
     assert job.next_fire_at is not None
@@ -259,6 +275,24 @@ def _list_misses(misses: Sequence[tuple[Instant, str]]) -> list[PlannedFiring]:
     if older:
         rows.insert(0, PlannedFiring(older[0][0], "missed", older[0][1], last_at=older[-1][0], count=len(older)))
     return rows
+
+
+def settle(made: Plan, verdict: Fire | End, fire_at: Instant, now: Instant) -> Plan:
+    """The plan of an `after` job as its upstreams turned out, for an instant that its ledger does not have yet."""
+    job, planned = made.job, made.job.next_fire_at or 0
+    if isinstance(verdict, End):
+        outcome: FiringOutcome = "failed" if verdict.state == FAILED else "skipped"
+        return msgspec.structs.replace(made, firings=(PlannedFiring(fire_at, outcome, verdict.reason),))
+    if fire_at == planned:
+        return made
+    runs = earlier(make_runs(job, fire_at, now), fire_at - planned)
+    moved = [msgspec.structs.replace(it, fire_at=fire_at, runs=runs if it.runs else ()) for it in made.firings]
+    return msgspec.structs.replace(made, firings=tuple(moved))
+
+
+def earlier(runs: Sequence[NewRun], by: Duration) -> tuple[NewRun, ...]:
+    """The same runs, due earlier: one whose instant was taken is numbered later, but need not wait for that."""
+    return tuple(msgspec.structs.replace(run, due_at=run.due_at - by) for run in runs) if by else tuple(runs)
 
 
 def jitter_of(job: Job) -> Duration:

@@ -98,6 +98,11 @@ class Wheel(Generic[K]):
         """The instant of the earliest entry; None if there is none."""
         return min(self._earliest(), default=None)
 
+    def soonest(self) -> list[K]:
+        """All that is due at the earliest instant, in order of insertion."""
+        groups = self._earliest()
+        return list(groups[min(groups)]) if groups else []
+
     def __len__(self) -> int:
         return len(self._instants)
 

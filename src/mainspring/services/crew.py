@@ -15,7 +15,7 @@ from mainspring.core.instants import SECOND, Instant, format_duration
 from mainspring.core.model import Failure, LogLine, Progress, Report, RunOptions
 from mainspring.core.outcome import Next, after_failure
 from mainspring.core.states import CANCELLED, FAILED, SKIPPED, SUCCEEDED
-from mainspring.executor import AttemptContext, Executor, Outcome, StopKind, plain
+from mainspring.executor import AttemptContext, Executor, Outcome, StopKind, Write, plain
 from mainspring.services.loop import log
 
 INSIST_S = 1.0
@@ -58,24 +58,32 @@ class Crew:
     def begin(self, attempts: Sequence[AttemptContext]) -> None:
         """Start attempts, or keep them until there is room."""
         self._waiting.extend(attempts)
-        while self._waiting and len(self._tasks) < self._concurrency:
-            self._start(self._waiting.popleft())
-            self._started_at = self._clock.monotonic()
+        self._fill()
 
-    def _start(self, attempt: AttemptContext) -> None:
-        task = asyncio.get_running_loop().create_task(self._execute(attempt))
-        self._tasks[attempt.claim.run_id] = (attempt, task)
+    def _fill(self) -> None:
+        if not self._waiting or len(self._tasks) >= self._concurrency:
+            return
+        create_task = asyncio.get_running_loop().create_task
+        while self._waiting and len(self._tasks) < self._concurrency:
+            attempt = self._waiting.popleft()
+            self._tasks[attempt.claim.run_id] = (attempt, create_task(self._execute(attempt)))
+        self._started_at = self._clock.monotonic()
 
     def _equip(self, attempt: AttemptContext) -> None:
+        attempt.now = self._now
         attempt.started_at = self._now()
         attempt.write = self._writer(attempt)
         attempt.behind = self._is_behind
         attempt.context = RunContext(attempt.claim, attempt.deadline, attempt.write, self._marker(attempt))
 
-    def _writer(self, attempt: AttemptContext) -> Callable[[str, str], None]:
+    def _writer(self, attempt: AttemptContext) -> Write:
         claim = attempt.claim
         number = claim.attempt + 1
-        return lambda stream, text: self.lines.append(LogLine(claim.run_id, number, self._now(), stream, text))
+
+        def write(stream: str, text: str, at: Instant | None = None, /) -> None:
+            self.lines.append(LogLine(claim.run_id, number, self._now() if at is None else at, stream, text))
+
+        return write
 
     def _is_behind(self) -> bool:
         return len(self.lines) > MOST_LINES
@@ -125,7 +133,7 @@ class Crew:
         elif attempt.stop_kind != "fenced":
             self.done.append(conclude(attempt, outcome, self._now()))
             self._on_done()
-        self.begin(())
+        self._fill()
 
     def stop(self, run_id: str, kind: StopKind, reason: str = "") -> None:
         """End an attempt, if it has not ended yet; one that has not started never will."""
@@ -145,7 +153,7 @@ class Crew:
             return
         if kind != "fenced":
             self._return(unstarted)
-        self.begin(())
+        self._fill()
 
     def _stop(self, attempt: AttemptContext, kind: StopKind, reason: str) -> None:
         held = self._tasks.get(attempt.claim.run_id)
@@ -208,6 +216,7 @@ def prepare(options: str) -> RunOptions:
 
 
 _DEFAULTS = RunOptions()
+_SUCCESS = Next(SUCCEEDED, "")
 
 
 def _stopped(attempt: AttemptContext) -> Outcome:
@@ -222,7 +231,7 @@ def conclude(attempt: AttemptContext, outcome: Outcome, now: Instant) -> Report:
     """The report of an attempt: what happened and, by the run's policy, what follows."""
     claim = attempt.claim
     if outcome.kind == "succeeded":
-        verdict = Next(SUCCEEDED, "")
+        verdict = _SUCCESS
     elif outcome.kind == "cancelled":
         verdict = Next(CANCELLED, attempt.stop_reason or "cancelled")
     elif outcome.kind == "skipped":

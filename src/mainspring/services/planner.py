@@ -13,7 +13,8 @@ from mainspring.clock import Clock
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import SECOND, ZONE_DATA, Instant
 from mainspring.core.model import Job, Term
-from mainspring.core.planning import Plan, plan
+from mainspring.core.planning import Plan, as_of, plan
+from mainspring.core.triggers import AfterTrigger
 from mainspring.core.wheel import Wheel
 from mainspring.errors import TermPassed
 from mainspring.services.loop import Loop, log
@@ -24,6 +25,11 @@ BATCH = 1_000
 LOAD_LIMIT = 50_000
 LONGEST_WAIT_S = 1.0
 """Edits are told by a hint that may be lost, so look for them at least this often."""
+AHEAD = 2 * SECOND
+"""What comes due so soon is planned before it is due: at its instant there is only to write."""
+AHEAD_LIMIT = 5_000
+AHEAD_SLICE = 50
+"""After so many plans, a millisecond of work, others get their turn."""
 _FROM_NOW_ON = 2**62
 """Asked for changes after this number, the store has none, and says how far it has numbered them."""
 
@@ -42,6 +48,7 @@ class Planner(Loop):
         self._horizon = settings.horizon
         self._wheel: Wheel[str] = Wheel(store.now(), self._horizon)
         self._jobs: dict[str, Job] = {}
+        self._ahead: dict[str, Plan] = {}
         self._loaded_at: Instant = 0
         self._reload_at: Instant = 0
         self._change = _FROM_NOW_ON
@@ -60,6 +67,7 @@ class Planner(Loop):
             await self._store.adopt_zones(ZONE_DATA)
         await self._refresh()
         await self._fire_due(term)
+        await self._plan_ahead()
         return self._next_look()
 
     @property
@@ -71,7 +79,7 @@ class Planner(Loop):
         """Take over edits, and load what has come within the horizon."""
         self._change, changed = await self._store.changed_jobs(self._change)
         if changed:
-            self._calendars.clear()
+            self._forget_calendars()
         now = self._store.now()
         if now < self._loaded_at or now >= self._reload_at:  # The clock may have been set back.
             await self._load(now)
@@ -84,21 +92,27 @@ class Planner(Loop):
         due = await self._store.due_jobs(now + self._horizon, LOAD_LIMIT)
         self._wheel = Wheel(now, self._horizon)
         self._jobs.clear()
-        self._calendars.clear()
+        self._forget_calendars()
         for job in due:
             self._put(job)
         until = now + self._horizon if len(due) < LOAD_LIMIT else due[-1].next_fire_at or now
         self._loaded_at, self._reload_at = now, now + (until - now) // 2
+
+    def _forget_calendars(self) -> None:
+        self._calendars.clear()
+        self._ahead.clear()
 
     def _put(self, job: Job) -> None:
         if job.next_fire_at is None or job.paused_at is not None or not self._wheel.insert(job.id, job.next_fire_at):
             self._drop(job.id)
         else:
             self._jobs[job.id] = job
+            self._ahead.pop(job.id, None)
 
     def _drop(self, job_id: str) -> None:
         self._wheel.cancel(job_id)
         self._jobs.pop(job_id, None)
+        self._ahead.pop(job_id, None)
 
     async def _fire_due(self, term: Term | None) -> None:
         now = self._store.now()
@@ -115,8 +129,28 @@ class Planner(Loop):
                     callback()
             raise
 
+    async def _plan_ahead(self) -> None:
+        """While there is time. A job that changes meanwhile is planned anew when it is due."""
+        now, next_at = self._store.now(), self._wheel.next_at()
+        if next_at is None or not now < next_at <= now + AHEAD:
+            return
+        soon = [self._jobs[job_id] for job_id in self._wheel.soonest() if job_id in self._jobs][:AHEAD_LIMIT]
+        await self._load_calendars(soon)
+        for number, job in enumerate(soon, 1):
+            if job.id not in self._ahead and not isinstance(job.trigger, AfterTrigger):
+                made = self._plan(job, next_at)
+                if made is not None:
+                    self._ahead[job.id] = made
+            if number % AHEAD_SLICE == 0:
+                await self.clock.sleep(0)
+                if self._woken or self._store.now() >= next_at:
+                    return
+
     def _plan(self, job: Job, now: Instant) -> Plan | None:
         """One job that cannot be planned (its calendar is gone, say) must not keep the others from firing."""
+        ahead = self._ahead.pop(job.id, None)
+        if ahead is not None and ahead.job is job and (made := as_of(ahead, now)) is not None:
+            return made
         try:
             return plan(job, now, self._calendars.get(job.namespace, {}))
         except Exception as error:

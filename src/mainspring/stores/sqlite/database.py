@@ -22,7 +22,7 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event
-from mainspring.errors import MainspringError, StoreError, StoreUnavailable
+from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.connection import (
     begin,
@@ -66,15 +66,19 @@ class Transaction:
         self.changed = False
         """Whether planners or workers may now have something to do."""
 
-    def bulk(self, query: str, rows: Sequence[tuple[object, ...]], constants: tuple[object, ...] = ()) -> None:
-        """Execute a query over many rows at once: its `:rows` becomes a list of VALUES, and constants follow them.
+    def bulk(self, query: str, rows: Sequence[tuple[object, ...]], constants: tuple[object, ...] = ()) -> int:
+        """Execute a query over many rows at once: its `:rows` becomes a list of VALUES, and constants follow them. How
+        many rows it changed, unless it begins with WITH: of such a query the driver does not tell.
 
         A statement opens a cursor on the table and on each of its indexes: once per chunk instead of once per row makes
         an insert into a table with many indexes two to four times as fast.
         """
+        changed = 0
         for start in range(0, len(rows), BULK_ROWS):
             chunk = rows[start : start + BULK_ROWS]
-            self.execute(_expand(query, len(chunk), len(chunk[0])), [*chain.from_iterable(chunk), *constants])
+            values = [*chain.from_iterable(chunk), *constants]
+            changed += self.execute(_expand(query, len(chunk), len(chunk[0])), values).rowcount
+        return changed
 
 
 @lru_cache(maxsize=256)
@@ -83,17 +87,31 @@ def _expand(query: str, rows: int, width: int) -> str:
 
 
 class _Job(Generic[T]):
-    """Work on its way to a thread, and where its answer goes."""
+    """Work to be done, here or in a thread, and its answer."""
 
     __slots__ = ("answer", "error", "future", "loop", "promised", "work")
 
-    def __init__(self, work: Callable[[Transaction], T], *, promised: bool = False) -> None:
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[T]
+
+    def __init__(self, work: Callable[[Transaction], T], promised: bool = False) -> None:
         self.work = work
         self.promised = promised
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[T] = self.loop.create_future()
         self.answer: T | None = None
         self.error: BaseException | None = None
+
+    def result(self) -> T:
+        """Of work that has been done."""
+        if self.error is not None:
+            raise self.error
+        return cast(T, self.answer)
+
+    def send(self, queue: SimpleQueue[_Job[Any] | None]) -> asyncio.Future[T]:
+        """Let a thread do it; where the answer will be."""
+        self.loop = asyncio.get_running_loop()
+        self.future = self.loop.create_future()
+        queue.put(self)
+        return self.future
 
     def settle(self) -> None:
         if self.future.done():
@@ -167,16 +185,14 @@ class Database:
         `quick` work may be done on the calling thread: see `_write_here`.
         """
         self._check_open()
-        job = _Job(work, promised=promised)
+        job = _Job(work, promised)
         if self._inline:
             self._commit([job])
-            job.settle()
         elif quick and self._write_here(job):
-            job.settle()
             await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
         else:
-            self._writes.put(job)
-        return await job.future
+            return await job.send(self._writes)
+        return job.result()
 
     async def read(self, work: Callable[[Transaction], T], *, quick: bool = False) -> T:
         """Run work on one consistent snapshot; on the calling thread if it is `quick` and the reader is free."""
@@ -184,16 +200,14 @@ class Database:
         job = _Job(work)
         if self._inline:
             self._look(job)
-            job.settle()
         elif quick and self._reading.acquire(blocking=False):
             try:
                 self._look(job)
             finally:
                 self._reading.release()
-            job.settle()
         else:
-            self._reads.put(job)
-        return await job.future
+            return await job.send(self._reads)
+        return job.result()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -205,21 +219,24 @@ class Database:
         To wake the writer thread and be woken by it takes as long as a commit on a fast disk. But only one of the
         callers of a loop's turn is served like this: the others meet in the thread, and share a commit.
         """
-        if job.loop in self._served or (job.promised and self._sync_s > SLOW_S):
+        loop = asyncio.get_running_loop()
+        if loop in self._served or (job.promised and self._sync_s > SLOW_S):
             return False
         if not self._writing.acquire(blocking=False):
             return False
         try:
-            self._set_sync(job.promised)
-            if not self._writes.empty() or not begin_at_once(self._writer):
+            if not self._writes.empty():
                 return False
-            self._commit([job], begun=True)
+            self._set_sync(job.promised)
+            if not begin_at_once(self._writer):
+                return False
+            self._commit_alone(job)
         except sqlite3.Error:
             return False  # The thread will find the same trouble, and tell of it.
         finally:
             self._writing.release()
-        self._served.add(job.loop)
-        job.loop.call_soon(self._served.discard, job.loop)
+        self._served.add(loop)
+        loop.call_soon(self._served.discard, loop)
         return True
 
     def _write_loop(self) -> None:
@@ -255,43 +272,58 @@ class Database:
         except sqlite3.Error:
             return -1
 
-    def _commit(self, batch: list[_Job[Any]], *, begun: bool = False) -> None:
+    def _commit(self, batch: list[_Job[Any]]) -> None:
         """All of the batch in one commit; work that fails is undone alone."""
-        writer = self._writer
         events: list[Event] = []
         changed = False
         try:
-            if not begun:
-                self._set_sync(any(job.promised for job in batch))
-                begin(writer)
+            self._set_sync(any(job.promised for job in batch))
+            begin(self._writer)
+            if len(batch) == 1:
+                self._commit_alone(batch[0])
+                return
             for job in batch:
-                transaction = self._attempt(job, alone=len(batch) == 1)
+                transaction = self._attempt(job)
                 if transaction is not None:
                     events += transaction.events
                     changed = changed or transaction.changed
-            if events:
-                now = self.clock.now()
-                writer.execute(_APPEND, (len(events), _encode_events(events).decode("utf-8", "replace"), now))
-            began = time.perf_counter()
-            writer.execute("COMMIT")
-            if self._synced:
-                self._sync_s += (time.perf_counter() - began - self._sync_s) / 16
+            self._end(events)
         except BaseException as error:
             self._undo(batch, error)
             return
         if changed:
             self._announce()
 
+    def _commit_alone(self, job: _Job[Any]) -> None:
+        """The same of one job, in a transaction that has begun."""
+        transaction = Transaction(self._writer, self.clock.now())
+        try:
+            job.answer = job.work(transaction)
+            self._end(transaction.events)
+        except BaseException as error:
+            self._undo([job], error)
+            return
+        if transaction.changed:
+            self._announce()
+
+    def _end(self, events: list[Event]) -> None:
+        execute = self._writer.execute
+        if events:
+            execute(_APPEND, (len(events), _encode_events(events).decode("utf-8", "replace"), self.clock.now()))
+        if not self._synced:
+            execute("COMMIT")
+            return
+        began = time.perf_counter()
+        execute("COMMIT")
+        self._sync_s += (time.perf_counter() - began - self._sync_s) / 16
+
     def _set_sync(self, promised: bool) -> None:
         if self._durable and promised != self._synced:
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if promised else 'NORMAL'}")
             self._synced = promised
 
-    def _attempt(self, job: _Job[Any], *, alone: bool) -> Transaction | None:
+    def _attempt(self, job: _Job[Any]) -> Transaction | None:
         transaction = Transaction(self._writer, self.clock.now())
-        if alone:
-            job.answer = job.work(transaction)
-            return transaction
         self._writer.execute("SAVEPOINT work")
         try:
             job.answer = job.work(transaction)
@@ -364,6 +396,3 @@ def _settle(batch: list[_Job[Any]]) -> None:
 def _settle_here(jobs: list[_Job[Any]]) -> None:
     for job in jobs:
         job.settle()
-
-
-__all__ = ["Database", "StoreError", "Transaction"]

@@ -6,7 +6,7 @@ An end may end others (a dependant whose upstream failed), so endings are worked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -114,12 +114,13 @@ def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
 def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
     """Work off everything that these endings set off."""
     firings: dict[tuple[str, Instant], None] = {}
+    outcomes: list[tuple[object, ...]] = []
     work = list(ended)
     while work:
         run = work.pop()
         more: list[tuple[str, Next]] = []
         if run.job_id is not None and run.fire_at is not None:
-            tx.execute(_Q["end_firing"], (run.state, run.reason, tx.now, run.job_id, run.fire_at, run.region, run.idx))
+            outcomes.append((run.state, run.reason, tx.now, run.job_id, run.fire_at, run.region, run.idx))
             firings[run.job_id, run.fire_at] = None
         if run.gates:
             leave_gates(tx, run.namespace, run.gates, held=run.ran)
@@ -130,6 +131,7 @@ def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
         work += _move(tx, more)
         tx.changed = True
     if firings:
+        tx.executemany(_Q["end_firing"], outcomes)
         _tell_downstream(tx, firings)
 
 
@@ -177,17 +179,20 @@ def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
     return ends
 
 
-def _tell_downstream(tx: Transaction, firings: Iterable[tuple[str, Instant]]) -> None:
+def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) -> None:
     """Let `after` jobs know of firings that have ended; the planner fires those that are now due."""
+    upstreams = _encode([job_id for job_id, _ in firings]).decode()
+    downstream: dict[str, list[str]] = {}
+    for upstream, job in tx.execute(_Q["downstream_jobs"], (upstreams,)):
+        downstream.setdefault(upstream, []).append(job)
     for job_id, fire_at in firings:
-        downstream = [row[0] for row in tx.execute(_Q["downstream_jobs"], (job_id,))]
-        if not downstream:
+        if job_id not in downstream:
             continue
         outcome = combined_outcome([row[0] for row in tx.execute(_Q["firing_outcomes"], (job_id, fire_at))])
         if outcome == "fired":
             continue
         tx.execute(_Q["note_upstream"], (fire_at, outcome, job_id))
-        for job in downstream:
+        for job in downstream[job_id]:
             _make_due(tx, job)
 
 

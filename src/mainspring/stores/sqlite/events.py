@@ -35,7 +35,7 @@ class Events:
 
     async def events_since(self, position: int, limit: int) -> list[EventBatch]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["since"], (position, limit)).fetchall())
-        batches = [_from(position, EventBatch(first, _decode(events))) for first, events in rows]
+        batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
         return [batch for batch in batches if batch.events]
 
     async def next_position(self) -> int:
@@ -43,9 +43,3 @@ class Events:
 
     async def tell(self, events: Sequence[Event]) -> None:
         await self._db.write(lambda tx: tx.events.extend(events))
-
-
-def _from(position: int, batch: EventBatch) -> EventBatch:
-    """The part of a batch that is not before a position."""
-    skipped = max(position - batch.position, 0)
-    return EventBatch(batch.position + skipped, batch.events[skipped:]) if skipped else batch

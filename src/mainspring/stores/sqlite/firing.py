@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.core.instants import Duration, Instant, format_instant
-from mainspring.core.model import Event, FiringKind, FiringOutcome, Job, NewRun
+from mainspring.core.instants import Instant, format_instant
+from mainspring.core.model import FiringKind, FiringOutcome, Job, NewRun
 from mainspring.core.planning import PlannedFiring, Refuse, Replace, admit
 from mainspring.core.states import RUNNING
+from mainspring.stores.job_rows import firing_event
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Transaction
 from mainspring.stores.sqlite.endings import cancel_run
@@ -74,7 +75,7 @@ class Recorder:
             self._tell(first.outcome, job, first.fire_at, first.reason, count)
 
     def _tell(self, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> None:
-        self._tx.events.append(firing_event(self._tx, outcome, job, fire_at, reason, count))
+        self._tx.events.append(firing_event(self._tx.now, outcome, job, fire_at, reason, count))
 
     def _fire(self, job: Job, firing: PlannedFiring, kind: FiringKind, request_id: str | None) -> int:
         if job.policy.overlap in ("allow", "queue"):
@@ -127,21 +128,8 @@ class Recorder:
         return [msgspec.structs.replace(run, after=running, on_failure="run") for run in runs]
 
 
-def firing_event(tx: Transaction, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> Event:
-    """What became of a firing."""
-    kind = f"firing.{outcome}"
-    return Event(
-        kind, tx.now, job.namespace, None, job.id, job.name, job.task, None, fire_at, reason=reason, count=count
-    )
-
-
 def free_instant(tx: Transaction, job_id: str, instant: Instant) -> Instant:
     """The first instant from here on that the job's ledger does not have: for firings that no clock has timed."""
     while tx.execute(_Q["is_recorded"], (job_id, instant)).fetchone():
         instant += 1
     return instant
-
-
-def earlier(runs: Sequence[NewRun], by: Duration) -> tuple[NewRun, ...]:
-    """The same runs, due earlier: one whose instant was taken is numbered later, but need not wait for that."""
-    return tuple(msgspec.structs.replace(run, due_at=run.due_at - by) for run in runs) if by else tuple(runs)

@@ -8,10 +8,11 @@ from itertools import groupby
 import msgspec
 
 from mainspring.core.dependency import End, Free, after_upstream
-from mainspring.core.model import Event, NewRun
+from mainspring.core.model import NewRun
 from mainspring.core.outcome import Next
 from mainspring.core.states import BLOCKED, FINAL, PENDING, State
 from mainspring.errors import InvalidInput
+from mainspring.stores.run_rows import common_values, submitted
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Transaction
 from mainspring.stores.sqlite.endings import end_unstarted, grant_line
@@ -45,51 +46,23 @@ def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> None:
 
 def _insert_one(tx: Transaction, run: NewRun) -> None:
     """The most frequent submission, with as little as possible around its insert."""
-    if (
-        tx.execute(_Q["is_finished"], (run.id,)).fetchone() is None
-        and tx.execute(_Q["insert"], _row(run, PENDING)).rowcount
-    ):
-        tx.events.append(_submitted(run))
+    if tx.execute(_Q["insert_one"], (run.id, run.args, *common_values(run))).rowcount:
+        tx.events.append(submitted(run))
         tx.changed = True
 
 
 def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:
     single: list[tuple[object, ...]] = []
-    for common, alike in groupby(runs, _common):
+    for common, alike in groupby(runs, common_values):
         group = list(alike)
         if len(group) < _FEW:
-            single += [_row(run, PENDING) for run in group]
+            single += [(run.id, run.args, *common) for run in group]
             continue
-        tx.executemany(_Q["insert"], single)
+        tx.bulk(_Q["insert_rows"], single)
         single = []
         tx.bulk(_Q["insert_alike"], [(run.id, run.args) for run in group], common)
-    tx.executemany(_Q["insert"], single)
-    tx.events.extend([_submitted(run) for run in runs])
-
-
-def _common(run: NewRun) -> tuple[object, ...]:
-    """What the runs of one bulk submission share: bound once for all of them."""
-    return (
-        run.namespace,
-        run.queue,
-        run.region,
-        run.task,
-        run.options,
-        run.priority,
-        run.due_at,
-        run.expires_at,
-        run.job_id,
-        run.job,
-        run.fire_at,
-        run.idx,
-        run.key,
-        run.retry_of,
-        run.created_at,
-    )
-
-
-def _submitted(run: NewRun) -> Event:
-    return Event("run.submitted", run.created_at, run.namespace, run.id, run.job_id, run.job, run.task)
+    tx.bulk(_Q["insert_rows"], single)
+    tx.events.extend([submitted(run) for run in runs])
 
 
 def _row(
@@ -138,7 +111,7 @@ def _insert_waiting(tx: Transaction, run: NewRun) -> None:
     for line in run.lines:
         tx.execute(_Q["join_line"], (run.namespace, line.name, cursor.lastrowid, run.id, line.capacity))
         grant_line(tx, run.namespace, line.name)
-    tx.events.append(_submitted(run))
+    tx.events.append(submitted(run))
     if ending is not None:
         end_unstarted(tx, [(run.id, ending)])
 

@@ -10,26 +10,29 @@ from mainspring.core import planning
 from mainspring.core.calendars import Calendar, check_calendar
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
-from mainspring.core.planning import Plan, PlannedFiring
+from mainspring.core.planning import Plan, PlannedFiring, earlier
 from mainspring.core.revision import Revision, begin, reconsider, revise
 from mainspring.core.triggers import check_not_past
-from mainspring.errors import Conflict, InvalidInput
 from mainspring.store import Saved
-from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
-from mainspring.stores.sqlite.firing import Recorder, earlier, free_instant
-from mainspring.stores.sqlite.job_rows import (
-    calendars_for,
-    find_job,
+from mainspring.stores.job_rows import (
+    check_editable,
+    check_no_downstream,
+    check_owned,
+    declare,
     job_event,
     job_values,
-    load_calendars,
+    name_taken,
     read_firing,
     read_jobs,
     to_json,
     unknown_jobs,
+    upstream_names,
 )
-from mainspring.stores.sqlite.upstreams import link, upstream_names
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.firing import Recorder, free_instant
+from mainspring.stores.sqlite.job_rows import calendars_for, find_job, load_calendars
+from mainspring.stores.sqlite.upstreams import link
 
 _Q = load_queries("sqlite", "jobs")
 _FIRINGS = load_queries("sqlite", "firings")
@@ -87,9 +90,7 @@ class Jobs:
 def _create(tx: Transaction, job: Job) -> Job:
     check_not_past(job.trigger, tx.now)
     if tx.execute(_Q["ids_by_name"], (job.namespace, to_json([job.name]))).fetchone():
-        raise Conflict(
-            f"there is a job {job.name!r} in namespace {job.namespace!r} already: choose another name, or edit that one"
-        )
+        raise name_taken(job)
     created = begin(job, tx.now, calendars_for(tx, job.namespace, [job]))
     _write(tx, job.namespace, [created], [])
     return created
@@ -123,30 +124,14 @@ def _sync(tx: Transaction, app: str, namespace: str, jobs: Sequence[Job]) -> Sav
 
 def _declared(tx: Transaction, app: str, namespace: str, jobs: Sequence[Job]) -> dict[str, Job]:
     """The declared jobs by name: each once, and none that belongs to another app."""
-    declared: dict[str, Job] = {}
-    for job in jobs:
-        if job.name in declared:
-            raise InvalidInput("jobs", job.name, f"is declared twice by app {app!r}", "give each job its own name")
-        declared[job.name] = msgspec.structs.replace(job, app=app, namespace=namespace)
-    foreign = tx.execute(_Q["foreign"], (namespace, app, to_json(list(declared)))).fetchall()
-    if foreign:
-        owned = ", ".join(f"{name!r} (of app {owner!r})" for name, owner in foreign)
-        raise Conflict(f"app {app!r} declares jobs that others own: {owned}. Choose other names, or another namespace")
+    declared = declare(app, namespace, jobs)
+    check_owned(app, tx.execute(_Q["foreign"], (namespace, app, to_json(list(declared)))))
     return declared
 
 
 def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:
-    stored = next(iter(read_jobs(tx.execute(_Q["by_id"], (to_json([job.id]),)))), None)
-    if stored is None or stored.namespace != job.namespace:
-        raise unknown_jobs(job.namespace, [job.name])
-    if job.name != stored.name:
-        remedy = f"create a job of that name, and remove {stored.name!r}"
-        raise InvalidInput("name", job.name, "is not the name of this job, which cannot change", remedy)
-    if stored.version != expected_version:
-        raise Conflict(
-            f"job {stored.name!r} has changed meanwhile: it has version {stored.version}, not {expected_version}. "
-            "Read it again, and repeat the edit"
-        )
+    found = next(iter(read_jobs(tx.execute(_Q["by_id"], (to_json([job.id]),)))), None)
+    stored = check_editable(found, job, expected_version)
     if job.trigger != stored.trigger:
         check_not_past(job.trigger, tx.now)
     revision = revise(stored, job, tx.now, calendars_for(tx, job.namespace, [stored, job]))
@@ -161,14 +146,14 @@ def _write(tx: Transaction, namespace: str, created: Sequence[Job], revisions: S
     if not created and not revisions:
         return
     change = _next_change(tx)
-    tx.executemany(_Q["insert"], [job_values(job, change) for job in created])
-    tx.executemany(_Q["revise"], [job_values(revision.job, change) for _, revision in revisions])
+    tx.executemany(_Q["insert"], [job_values(job) | {"changed": change} for job in created])
+    tx.executemany(_Q["revise"], [job_values(revision.job) | {"changed": change} for _, revision in revisions])
     linked = [job for job in created if upstream_names(job)]
     linked += [new.job for old, new in revisions if upstream_names(old) != upstream_names(new.job)]
     if linked:
         link(tx, namespace, linked)
-    tx.events += [job_event("job.created", job, tx) for job in created]
-    tx.events += [job_event("job.updated", revision.job, tx) for _, revision in revisions]
+    tx.events += [job_event("job.created", job, tx.now) for job in created]
+    tx.events += [job_event("job.updated", revision.job, tx.now) for _, revision in revisions]
     recorder = Recorder(tx)
     for old, revision in revisions:
         recorder.record(old, revision.passed_over, "scheduled")
@@ -192,7 +177,7 @@ def _pause(tx: Transaction, namespace: str, names: Collection[str], reason: str)
     if active:
         change = _next_change(tx)
         tx.executemany(_Q["pause"], [(tx.now, reason, change, job.id) for job in active])
-        tx.events += [job_event("job.paused", job, tx, reason) for job in active]
+        tx.events += [job_event("job.paused", job, tx.now, reason) for job in active]
         tx.changed = True
     jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
     return list(jobs.values())
@@ -212,20 +197,16 @@ def _resume_one(tx: Transaction, plan: Plan, change: int) -> Job:
     job = plan.job
     tx.execute(_Q["resume"], (plan.next_fire_at, change, job.id))
     Recorder(tx).record(job, plan.firings, "scheduled")
-    tx.events.append(job_event("job.resumed", job, tx))
+    tx.events.append(job_event("job.resumed", job, tx.now))
     return msgspec.structs.replace(job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at)
 
 
 def _remove(tx: Transaction, namespace: str, name: str) -> None:
     job = find_job(tx, namespace, name)
-    downstream = ", ".join(repr(row[0]) for row in tx.execute(_Q["downstream"], (job.id,)))
-    if downstream:
-        raise Conflict(
-            f"job {job.name!r} cannot be removed, for others fire after it: {downstream}. Change those first"
-        )
+    check_no_downstream(job, [row[0] for row in tx.execute(_Q["downstream"], (job.id,))])
     tx.execute(_Q["drop_edges"], (job.id, "[]"))
     tx.execute(_Q["remove"], (job.id,))
-    tx.events.append(job_event("job.removed", job, tx))
+    tx.events.append(job_event("job.removed", job, tx.now))
 
 
 def _trigger(tx: Transaction, job: Job, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]) -> Firing:
@@ -270,7 +251,7 @@ def _reconsider(tx: Transaction, ids: Sequence[str], reason: str) -> int:
     calendars = {namespace: load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
     jobs = [reconsider(job, tx.now, calendars[job.namespace]) for job in jobs]
     change = _next_change(tx)
-    tx.executemany(_Q["revise"], [job_values(job, change) for job in jobs])
-    tx.events += [job_event("job.updated", job, tx, reason) for job in jobs]
+    tx.executemany(_Q["revise"], [job_values(job) | {"changed": change} for job in jobs])
+    tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]
     tx.changed = True
     return len(jobs)

@@ -7,20 +7,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.core.dependency import End, Fire, Wait, consumed_edges, judge_edges
+from mainspring.core.dependency import Wait, consumed_edges, judge_edges
 from mainspring.core.instants import Instant
-from mainspring.core.model import Edge, FiringOutcome, Job, Term
-from mainspring.core.planning import Plan, PlannedFiring, make_runs
+from mainspring.core.model import Edge, Job, Term
+from mainspring.core.planning import Plan, PlannedFiring, settle
 from mainspring.core.states import FAILED, SKIPPED
 from mainspring.core.triggers import AfterTrigger
-from mainspring.errors import TermPassed
 from mainspring.store import Fired
+from mainspring.stores.job_rows import check_term, firing_event, read_jobs, to_json
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database, Transaction
 from mainspring.stores.sqlite.endings import Ended, follow
-from mainspring.stores.sqlite.firing import Recorder, earlier, firing_event, free_instant
+from mainspring.stores.sqlite.firing import Recorder, free_instant
 from mainspring.stores.sqlite.intake import insert_runs
-from mainspring.stores.sqlite.job_rows import read_jobs, to_json
 from mainspring.stores.sqlite.jobs import adopt_zones
 
 _Q = load_queries("sqlite", "firings")
@@ -58,7 +57,8 @@ class _Due(NamedTuple):
 
 def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
     if term is not None:
-        _check_term(tx, term)
+        row = tx.execute(_Q["term"], (term.name,)).fetchone()
+        check_term(term, None if row is None else row[0])
     plain = [plan for plan in plans if _is_plain(plan)]
     fired = {each.job_id: each for each in _apply_all(tx, plain)} if plain else {}
     recorder = Recorder(tx)
@@ -90,12 +90,11 @@ def _apply_all(tx: Transaction, plans: Sequence[Plan]) -> list[Fired]:
         for run in runs
     ]
     moves = [
-        (plan.next_fire_at, 1, plan.firings[0].fire_at, plan.job.id, plan.job.version, plan.job.next_fire_at)
+        (plan.job.id, plan.job.version, plan.job.next_fire_at, plan.next_fire_at, plan.firings[0].fire_at)
         for plan in plans
     ]
     tx.execute("SAVEPOINT firing")
-    moved = tx.executemany(_Q["move_on"], moves).rowcount
-    if moved < len(moves) or tx.executemany(_Q["record"], rows).rowcount < len(rows):
+    if tx.bulk(_Q["move_all_on"], moves) < len(moves) or tx.bulk(_Q["record_all"], rows) < len(rows):
         tx.execute("ROLLBACK TO firing")
         tx.execute("RELEASE firing")
         return []
@@ -106,18 +105,11 @@ def _apply_all(tx: Transaction, plans: Sequence[Plan]) -> list[Fired]:
 
 def _applied(tx: Transaction, plan: Plan) -> Fired:
     job, (firing,) = plan.job, plan.firings
-    tx.events.append(firing_event(tx, "fired", job, firing.fire_at, "", len(firing.runs)))
+    tx.events.append(firing_event(tx.now, "fired", job, firing.fire_at, "", len(firing.runs)))
     moved = msgspec.structs.replace(
         job, next_fire_at=plan.next_fire_at, fired=job.fired + 1, last_fire_at=firing.fire_at
     )
     return Fired(job.id, True, moved, len(firing.runs))
-
-
-def _check_term(tx: Transaction, term: Term) -> None:
-    row = tx.execute(_Q["term"], (term.name,)).fetchone()
-    if row is None or row[0] != term.number:
-        newest = "none" if row is None else row[0]
-        raise TermPassed(f"term {term.number} of {term.owner} for {term.name} has passed; the newest is {newest}")
 
 
 def _apply(tx: Transaction, recorder: Recorder, plan: Plan) -> Fired:
@@ -150,20 +142,8 @@ def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
     verdict = judge_edges(trigger.when, trigger.on_failure, edges)
     if isinstance(verdict, Wait):
         return _Due(msgspec.structs.replace(plan, firings=()))
-    return _Due(_settle(tx, plan, verdict), consumed_edges(verdict, edges))
-
-
-def _settle(tx: Transaction, plan: Plan, verdict: Fire | End) -> Plan:
-    job, planned = plan.job, plan.job.next_fire_at or 0
-    fire_at = free_instant(tx, job.id, planned)
-    if isinstance(verdict, End):
-        outcome: FiringOutcome = "failed" if verdict.state == FAILED else "skipped"
-        return msgspec.structs.replace(plan, firings=(PlannedFiring(fire_at, outcome, verdict.reason),))
-    if fire_at == planned:
-        return plan
-    runs = earlier(make_runs(job, fire_at, tx.now), fire_at - planned)
-    moved = [msgspec.structs.replace(it, fire_at=fire_at, runs=runs if it.runs else ()) for it in plan.firings]
-    return msgspec.structs.replace(plan, firings=tuple(moved))
+    fire_at = free_instant(tx, plan.job.id, plan.job.next_fire_at)
+    return _Due(settle(plan, verdict, fire_at, tx.now), consumed_edges(verdict, edges))
 
 
 def _consume(tx: Transaction, plan: Plan, consumed: Sequence[tuple[str, Instant]]) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event, Report
 from mainspring.core.outcome import Next, attempt_outcome, settle
-from mainspring.core.states import CANCELLED, PENDING, State
+from mainspring.core.states import CANCELLED, PENDING, SUCCEEDED, State
 from mainspring.store import Verdict
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database, Transaction
 from mainspring.stores.sqlite.endings import Ended, EndedRow, follow, leave_gates, move_to_history, unattempted
-from mainspring.stores.sqlite.text import clean
+from mainspring.stores.text import clean
 
 _Q = load_queries("sqlite", "work")
 _END = load_queries("sqlite", "endings")
@@ -24,7 +23,7 @@ _FEW = 10
 _encode = msgspec.json.Encoder().encode
 
 
-class Held(NamedTuple):
+class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A running run, as far as its end concerns."""
 
     seq: int
@@ -59,6 +58,9 @@ class Held(NamedTuple):
         return None if self.cancel_requested_at is None else self.cancel_reason or "cancelled"
 
 
+_read_held = msgspec.json.Decoder(list[Held]).decode
+
+
 class Reports:
     """The reporting half of `store.WorkStore`."""
 
@@ -74,7 +76,7 @@ class Reports:
 def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
     """Those of the runs that are running."""
     ids = _encode(run_ids).decode()
-    return {row[1]: Held._make(row) for row in tx.execute(_Q["running"], (ids,))}
+    return {run.id: run for run in _read_held(tx.execute(_Q["running"], (ids,)).fetchone()[0])}
 
 
 def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:
@@ -88,7 +90,8 @@ def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:
             verdicts.append("repeated" if repeated else "stale")
             continue
         accepted.add(claim)
-        endings.add(run, settle(Next(report.state, report.reason, report.delay), run.cancel), report)
+        verdict = Next(report.state, report.reason, report.delay)
+        endings.add(run, verdict if run.cancel_requested_at is None else settle(verdict, run.cancel), report)
         verdicts.append("accepted")
     endings.apply()
     return verdicts
@@ -100,21 +103,21 @@ class Endings:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._finished: list[EndedRow] = []
-        self._pending: list[EndedRow] = []
+        self._unsuccessful: list[EndedRow] = []
         self._delays: list[tuple[object, ...]] = []
         self._ended: list[Ended] = []
         self._freed: list[tuple[str, str]] = []
 
     def add(self, run: Held, verdict: Next, report: Report, *, losses: int = 0) -> None:
         """The attempt ended as `report` says, and the run goes where `verdict` says."""
-        tx = self._tx
-        state, reason = verdict.state, clean(verdict.reason)
+        tx, state = self._tx, verdict.state
+        reason, result, error = clean(verdict.reason), clean(report.result), clean(report.error)
         started_at, finished_at = report.started_at or run.started_at, report.finished_at or tx.now
-        outcome = attempt_outcome(state, report.outcome)
-        result, error = clean(report.result), clean(report.error)
-        row = (run.seq, state, outcome, reason, started_at, finished_at, result, error, 1, losses)
+        row = (run.seq, state, attempt_outcome(state, report.outcome), reason, started_at, finished_at, result, error,
+               1, losses)  # fmt: skip
+        if state != SUCCEEDED:  # An attempt that succeeded is told by the history of its run.
+            self._unsuccessful.append(row)
         if state == PENDING:
-            self._pending.append(row)
             self._delays.append((reason, tx.now + verdict.delay, 1, losses, run.seq))
             if run.gates:
                 self._freed.append((run.namespace, run.gates))
@@ -133,7 +136,7 @@ class Endings:
     def apply(self) -> None:
         """Write it all."""
         tx = self._tx
-        tx.bulk(_END["add_attempts"], self._finished + self._pending)
+        tx.bulk(_END["add_attempts"], self._unsuccessful)
         if self._finished:
             move_to_history(tx, self._finished)
         if self._delays:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from hashlib import blake2b
 
 import msgspec
 
-from mainspring.core.instants import DAY, Duration
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import RunFilter
+from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, other_request, run_of
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database, Transaction
 from mainspring.stores.sqlite.endings import cancel_run
@@ -19,7 +18,6 @@ from mainspring.stores.sqlite.intake import insert_runs
 
 _Q = load_queries("sqlite", "runs")
 _encode = msgspec.json.Encoder().encode
-IDEMPOTENCY_KEPT: Duration = 7 * DAY
 
 
 class Runs:
@@ -34,7 +32,7 @@ class Runs:
         row = await self._db.read(lambda tx: tx.execute(_Q["get"], (run_id,)).fetchone())
         if row is None or row[1] != namespace:
             raise NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
-        return _run(row)
+        return run_of(row)
 
     async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
         def work(tx: Transaction) -> list[str]:
@@ -83,7 +81,7 @@ class Runs:
 
     async def finished(self, run_ids: Collection[str]) -> list[Run]:
         ids = _encode(list(run_ids)).decode()
-        return [_run(row) for row in await self._db.read(lambda tx: tx.execute(_Q["finished"], (ids,)).fetchall())]
+        return [run_of(row) for row in await self._db.read(lambda tx: tx.execute(_Q["finished"], (ids,)).fetchall())]
 
 
 def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
@@ -109,24 +107,15 @@ def _recall(tx: Transaction, run: NewRun) -> str | None:
     row = tx.execute(_Q["recall"], (run.namespace, run.idempotency_key, tx.now)).fetchone()
     if row is None:
         return None
-    if row[0] != _fingerprint(run):
-        raise Conflict(
-            f"idempotency key {run.idempotency_key!r} was used for another request (run {row[1]}): "
-            "use a new key, or repeat the request unchanged"
-        )
+    if row[0] != fingerprint(run):
+        raise other_request(run.idempotency_key, row[1])
     return str(row[1])
 
 
 def _remember(tx: Transaction, run: NewRun) -> None:
     if run.idempotency_key is not None:
-        row = (run.namespace, run.idempotency_key, _fingerprint(run), run.id, tx.now + IDEMPOTENCY_KEPT)
+        row = (run.namespace, run.idempotency_key, fingerprint(run), run.id, tx.now + IDEMPOTENCY_KEPT)
         tx.execute(_Q["remember"], row)
-
-
-def _fingerprint(run: NewRun) -> str:
-    """What makes two requests the same: the work, not the moment."""
-    same = (run.task, run.args, run.queue, run.region, run.priority, run.options, run.key, run.after, run.job_id)
-    return blake2b(_encode(same), digest_size=16).hexdigest()
 
 
 def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
@@ -145,16 +134,4 @@ def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
     if not where.states or not FINAL.isdisjoint(where.states):
         rows += tx.execute(_Q["list_finished"], values).fetchall()
     rows.sort(key=lambda row: str(row[0]), reverse=True)
-    return [_run(row) for row in rows[: where.limit]]
-
-
-def _run(row: Sequence[object]) -> Run:
-    return msgspec.convert(dict(zip(_FIELDS, row, strict=True)), Run)
-
-
-_FIELDS = (
-    *("id", "namespace", "queue", "region", "task", "args", "state", "reason", "priority", "due_at", "created_at"),
-    *("options", "expires_at", "job_id", "job", "fire_at", "idx", "key", "token", "attempt", "losses", "worker"),
-    *("claimed_until", "started_at", "finished_at", "cancel_requested_at", "cancel_reason", "waits_for", "blocked_on"),
-    *("progress", "progress_note", "result", "error", "retry_of"),
-)
+    return [run_of(row) for row in rows[: where.limit]]

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from mainspring.core.dependency import combined_outcome
 from mainspring.core.graph import check_acyclic
 from mainspring.core.instants import Instant
 from mainspring.core.model import FiringOutcome, Job
-from mainspring.core.triggers import AfterTrigger
-from mainspring.errors import InvalidInput
+from mainspring.stores.job_rows import check_upstreams_known, to_json, upstream_names
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Transaction
-from mainspring.stores.sqlite.job_rows import to_json
 
 _Q = load_queries("sqlite", "jobs")
 _FIRINGS = load_queries("sqlite", "firings")
-
-
-def upstream_names(job: Job) -> tuple[str, ...]:
-    """The jobs that a job fires after."""
-    return job.trigger.jobs if isinstance(job.trigger, AfterTrigger) else ()
 
 
 def link(tx: Transaction, namespace: str, jobs: Sequence[Job]) -> None:
@@ -32,7 +25,7 @@ def link(tx: Transaction, namespace: str, jobs: Sequence[Job]) -> None:
     """
     names = {name for job in jobs for name in upstream_names(job)}
     ids = dict(tx.execute(_Q["ids_by_name"], (namespace, to_json(sorted(names)))).fetchall())
-    _check_known(namespace, jobs, ids)
+    check_upstreams_known(namespace, jobs, ids)
     kept = [(job.id, to_json([ids[name] for name in upstream_names(job)])) for job in jobs]
     tx.executemany(_Q["drop_edges"], kept)
 
@@ -44,14 +37,6 @@ def link(tx: Transaction, namespace: str, jobs: Sequence[Job]) -> None:
     tx.executemany(_Q["add_edge"], [(job_id, upstream, *newest(upstream)) for job_id, upstream in edges])
     if edges:
         _check_acyclic(tx, namespace)
-
-
-def _check_known(namespace: str, jobs: Sequence[Job], known: Collection[str]) -> None:
-    for job in jobs:
-        for name in upstream_names(job):
-            if name not in known:
-                problem = f"is not a job of namespace {namespace!r}, but {job.name!r} should fire after it"
-                raise InvalidInput("jobs", name, problem, "create it first, or correct the name")
 
 
 def _newest_ended(tx: Transaction, job_id: str) -> tuple[Instant, FiringOutcome]:

@@ -1,5 +1,6 @@
 -- oldest: 1
 -- The whole of the ledger, the queue and their surroundings. Instants and durations are microseconds; JSON is text.
+-- Where rows come one by one, a CHECK spells its values out: for a list of more than two, SQLite builds a table at each insert.
 
 CREATE TABLE jobs (
   id            TEXT PRIMARY KEY,
@@ -29,6 +30,8 @@ CREATE TABLE jobs (
 CREATE INDEX jobs_due ON jobs (next_fire_at) WHERE next_fire_at IS NOT NULL AND paused_at IS NULL;
 CREATE INDEX jobs_changed ON jobs (changed);
 CREATE INDEX jobs_app ON jobs (app, namespace);
+CREATE INDEX jobs_limited ON jobs (id)
+WHERE json_extract(policy, '$.keep_succeeded') IS NOT NULL OR json_extract(policy, '$.keep_failed') IS NOT NULL;
 
 -- What an `after` job knows of each upstream: the newest firing it has used, and the newest that ended.
 CREATE TABLE upstreams (
@@ -56,8 +59,9 @@ CREATE TABLE firings (
   fire_at     INTEGER NOT NULL,
   region      TEXT NOT NULL DEFAULT 'default',
   idx         INTEGER NOT NULL DEFAULT 0,
-  kind        TEXT NOT NULL CHECK (kind IN ('scheduled', 'manual', 'after', 'backfill')),
-  outcome     TEXT NOT NULL CHECK (outcome IN ('fired', 'missed', 'succeeded', 'failed', 'cancelled', 'skipped')),
+  kind        TEXT NOT NULL CHECK (kind = 'scheduled' OR kind = 'manual' OR kind = 'after' OR kind = 'backfill'),
+  outcome     TEXT NOT NULL CHECK (outcome = 'fired' OR outcome = 'missed' OR outcome = 'succeeded' OR outcome = 'failed' OR outcome = 'cancelled'
+                                      OR outcome = 'skipped'),
   reason      TEXT NOT NULL DEFAULT '',
   run_id      TEXT,
   request_id  TEXT,
@@ -80,7 +84,7 @@ CREATE TABLE runs (
   task                TEXT NOT NULL,
   args                TEXT NOT NULL,
   options             TEXT NOT NULL,
-  state               TEXT NOT NULL CHECK (state IN ('blocked', 'pending', 'running')),
+  state               TEXT NOT NULL CHECK (state = 'pending' OR state = 'running' OR state = 'blocked'),
   reason              TEXT NOT NULL DEFAULT '',
   priority            INTEGER NOT NULL CHECK (priority BETWEEN 1 AND 10),
   due_at              INTEGER NOT NULL,
@@ -127,7 +131,7 @@ CREATE TABLE history (
   task          TEXT NOT NULL,
   args          TEXT NOT NULL,
   options       TEXT NOT NULL,
-  state         TEXT NOT NULL CHECK (state IN ('succeeded', 'failed', 'cancelled', 'skipped')),
+  state         TEXT NOT NULL CHECK (state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'skipped'),
   reason        TEXT NOT NULL,
   priority      INTEGER NOT NULL,
   due_at        INTEGER NOT NULL,
@@ -155,6 +159,7 @@ CREATE TABLE history (
 CREATE INDEX history_of_job ON history (job_id, state, seq) WHERE job_id IS NOT NULL;
 CREATE INDEX history_not_succeeded ON history (state, seq) WHERE state <> 'succeeded';
 
+-- The ended attempts but those that succeeded: these are told by the history of their runs.
 CREATE TABLE attempts (
   run_id      TEXT NOT NULL,
   attempt     INTEGER NOT NULL,

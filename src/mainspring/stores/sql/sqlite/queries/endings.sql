@@ -66,8 +66,8 @@ WHERE seq IN (SELECT seq FROM runs WHERE blocked_on = ?2 AND namespace = ?1 ORDE
 -- end_firing: what a run of a firing came to
 UPDATE firings SET outcome = ?1, reason = ?2, finished_at = ?3 WHERE job_id = ?4 AND fire_at = ?5 AND region = ?6 AND idx = ?7;
 
--- downstream_jobs: the jobs that fire after a job
-SELECT job_id FROM upstreams WHERE upstream_id = ?;
+-- downstream_jobs: the jobs that fire after some jobs
+SELECT upstream_id, job_id FROM upstreams WHERE upstream_id IN (SELECT value FROM json_each(?));
 
 -- firing_outcomes: what the runs of one firing came to so far
 SELECT outcome FROM firings WHERE job_id = ? AND fire_at = ?;

@@ -5,6 +5,10 @@ SELECT number FROM terms WHERE name = ?;
 UPDATE jobs SET next_fire_at = ?1, fired = fired + ?2, last_fire_at = coalesce(max(?3, coalesce(last_fire_at, ?3)), last_fire_at)
 WHERE id = ?4 AND version = ?5 AND next_fire_at IS ?6 AND paused_at IS NULL;
 
+-- move_all_on: the same for many jobs, each past one instant: id, version, next fire time as planned from, the following one, the instant
+UPDATE jobs SET next_fire_at = column4, fired = fired + 1, last_fire_at = max(column5, coalesce(last_fire_at, column5))
+FROM (VALUES :rows) WHERE id = column1 AND version = column2 AND next_fire_at IS column3 AND paused_at IS NULL;
+
 -- fired_before: do not count instants that were in the ledger already
 UPDATE jobs SET fired = fired - ?1 WHERE id = ?2;
 
@@ -14,6 +18,10 @@ UPDATE jobs SET last_fire_at = max(?1, coalesce(last_fire_at, 0)) WHERE id = ?2;
 -- record: write a row of the ledger, unless the instant has one
 INSERT INTO firings (job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job_id, fire_at, region, idx) DO NOTHING;
+
+-- record_all: the same of many rows
+INSERT INTO firings (job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at)
+SELECT * FROM (VALUES :rows) WHERE true ON CONFLICT (job_id, fire_at, region, idx) DO NOTHING;
 
 -- is_recorded: whether an instant of a job is in the ledger
 SELECT 1 FROM firings WHERE job_id = ? AND fire_at = ? LIMIT 1;

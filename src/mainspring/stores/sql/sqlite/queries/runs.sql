@@ -9,14 +9,22 @@ INSERT INTO runs (id, namespace, queue, region, task, args, options, state, reas
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
--- is_finished: whether a run has ended
-SELECT 1 FROM history WHERE id = ?;
+-- insert_rows: accept runs that wait for nothing and are known to be new
+INSERT INTO runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+                  key, retry_of, created_at)
+SELECT 'pending', * FROM (VALUES :rows);
+
+-- insert_one: accept one run that waits for nothing, unless it exists already, unfinished or finished
+INSERT INTO runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+                  key, retry_of, created_at)
+SELECT 'pending', ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM history WHERE id = ?1)
+ON CONFLICT (id) DO NOTHING;
 
 -- insert_alike: accept runs that differ only in id and arguments
 WITH new (id, args) AS (VALUES :rows)
-INSERT INTO runs (state, id, args, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
-                  retry_of, created_at)
-SELECT 'pending', id, args, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM new;
+INSERT INTO runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+                  key, retry_of, created_at)
+SELECT 'pending', id, args, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM new;
 
 -- state_of: the state of a run, unfinished or finished
 SELECT state FROM runs WHERE id = ?1 AND namespace = ?2 UNION ALL SELECT state FROM history WHERE id = ?1 AND namespace = ?2;
@@ -98,8 +106,11 @@ SELECT state, count(*) FROM runs WHERE namespace = ?1 GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM history WHERE namespace = ?1 GROUP BY state;
 
--- attempts: the ended attempts of a run in order
-SELECT run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error FROM attempts WHERE run_id = ? ORDER BY attempt;
+-- attempts: the ended attempts of a run in order; the one that succeeded is what its history says
+SELECT run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error FROM attempts WHERE run_id = ?1
+UNION ALL
+SELECT id, attempt, token, worker, state, started_at, finished_at, reason, error FROM history WHERE id = ?1 AND state = 'succeeded'
+ORDER BY attempt;
 
 -- logs: what a run wrote, from a line number on
 SELECT seq, run_id, attempt, at, stream, text FROM logs WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?;

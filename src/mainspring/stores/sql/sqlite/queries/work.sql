@@ -1,9 +1,18 @@
--- candidates: due runs of one queue, region and priority, longest due first; read from the index alone
-SELECT due_at, seq, task, care FROM runs
-WHERE state = 'pending' AND namespace = ? AND queue = ? AND region = ? AND priority = ? AND due_at <= ? ORDER BY due_at, seq;
+-- candidates: due runs of some tasks in one queue and region, priority by priority, longest due first; read from the index alone, in its
+-- order, since the cross join fixes that of the priorities. As one text: a row at a time, each would hand the interpreter's lock around
+SELECT json_group_array(json_array(due_at, seq, care)) FROM (
+  SELECT due_at, seq, care FROM json_each(?1) CROSS JOIN runs INDEXED BY runs_claimable
+  WHERE state = 'pending' AND namespace = ?2 AND queue = ?3 AND region = ?4 AND priority = json_each.value AND due_at <= ?5
+    AND task IN (SELECT value FROM json_each(?6))
+  LIMIT ?7);
 
--- earliest: the pending runs of one queue, region and priority, by when they are due; read from the index alone
-SELECT due_at, task FROM runs WHERE state = 'pending' AND namespace = ? AND queue = ? AND region = ? AND priority = ? ORDER BY due_at;
+-- earliest: when the earliest pending run of some tasks in one queue and region is due; read from the index alone
+SELECT min(due_at) FROM (
+  SELECT (SELECT due_at FROM runs INDEXED BY runs_claimable
+          WHERE state = 'pending' AND namespace = ?2 AND queue = ?3 AND region = ?4 AND priority = json_each.value
+            AND task IN (SELECT value FROM json_each(?5))
+          ORDER BY due_at LIMIT 1) AS due_at
+  FROM json_each(?1));
 
 -- look_closer: what a claim must know of a run that needs care
 SELECT id, namespace, gates, losses, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;
@@ -12,9 +21,14 @@ SELECT id, namespace, gates, losses, CASE WHEN attempt = 0 THEN expires_at END F
 UPDATE runs SET state = 'running', token = token + 1, worker = ?1, claimed_until = ?2, started_at = ?3, reason = ''
 WHERE seq IN (SELECT value FROM json_each(?4)) AND state = 'pending';
 
--- taken: what a worker is given of the runs that it has claimed, in the order of Claim's fields (faster than RETURNING)
-SELECT seq, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id
-FROM runs WHERE seq IN (SELECT value FROM json_each(?));
+-- taken: what a worker is given of the runs that it has claimed, and their jobs, in the order asked (faster than RETURNING, and as two texts
+-- faster than row by row)
+SELECT json_group_array(json_object(
+         'run_id', runs.id, 'token', token, 'task', task, 'args', args, 'options', options, 'attempt', attempt, 'losses', losses,
+         'priority', priority, 'due_at', due_at, 'namespace', namespace, 'job', job, 'fire_at', fire_at, 'idx', idx,
+         'claimed_until', claimed_until)),
+       json_group_array(job_id)
+FROM json_each(?) CROSS JOIN runs ON runs.seq = json_each.value;
 
 -- gate_free: how many more may enter a gate
 SELECT capacity - used FROM gates WHERE namespace = ? AND name = ?;
@@ -37,13 +51,16 @@ UPDATE workers SET heartbeat_at = ?1, running = ?2, state = CASE WHEN state = 'd
 SELECT id, cancel_reason FROM runs
 WHERE cancel_requested_at IS NOT NULL AND state = 'running' AND id IN (SELECT value FROM json_each(?));
 
--- running: what a report must know of the runs that it is about
-SELECT seq, id, token, namespace, task, worker, cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines,
-       gates, attempt, losses, options, started_at
-FROM runs WHERE state = 'running' AND id IN (SELECT value FROM json_each(?));
+-- running: what a report must know of the runs that it is about, as one text
+SELECT json_group_array(json_array(
+         seq, runs.id, token, namespace, task, worker, cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants,
+         lines, gates, attempt, losses, options, started_at))
+FROM json_each(?) CROSS JOIN runs ON runs.id = json_each.value WHERE state = 'running';
 
 -- was_reported: whether an attempt under this token has already been recorded
-SELECT 1 FROM attempts WHERE run_id = ? AND token = ? AND outcome <> 'lost';
+SELECT 1 FROM attempts WHERE run_id = ?1 AND token = ?2 AND outcome <> 'lost'
+UNION ALL
+SELECT 1 FROM history WHERE id = ?1 AND token = ?2 AND state = 'succeeded';
 
 -- add_log: keep a line of output
 INSERT INTO logs (run_id, seq, attempt, at, stream, text)

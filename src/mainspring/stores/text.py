@@ -12,6 +12,6 @@ def clean(text: str) -> str: ...
 def clean(text: None) -> None: ...
 def clean(text: str | None) -> str | None:
     """Lone surrogates and NUL become a replacement character; everything else stays."""
-    if text is None or (text.isascii() and "\0" not in text):
+    if not text or (text.isascii() and "\0" not in text):
         return text
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,70 @@
+"""Runs as rows: what every store reads and writes alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from mainspring.core.instants import DAY, Duration
+from mainspring.core.model import Event, NewRun, Run
+from mainspring.errors import Conflict
+
+IDEMPOTENCY_KEPT: Duration = 7 * DAY
+_encode = msgspec.json.Encoder().encode
+
+RUN_FIELDS = (
+    *("id", "namespace", "queue", "region", "task", "args", "state", "reason", "priority", "due_at", "created_at"),
+    *("options", "expires_at", "job_id", "job", "fire_at", "idx", "key", "token", "attempt", "losses", "worker"),
+    *("claimed_until", "started_at", "finished_at", "cancel_requested_at", "cancel_reason", "waits_for", "blocked_on"),
+    *("progress", "progress_note", "result", "error", "retry_of"),
+)
+"""In the order in which queries give them."""
+
+
+def run_of(row: Sequence[object]) -> Run:
+    """A run from a row with these fields."""
+    return msgspec.convert(dict(zip(RUN_FIELDS, row, strict=True)), Run)
+
+
+def common_values(run: NewRun) -> tuple[object, ...]:
+    """What the runs of one bulk submission share, bound once for all of them. First, whether a claim must look closer
+    at them, since they may expire."""
+    return (
+        run.expires_at is not None,
+        run.namespace,
+        run.queue,
+        run.region,
+        run.task,
+        run.options,
+        run.priority,
+        run.due_at,
+        run.expires_at,
+        run.job_id,
+        run.job,
+        run.fire_at,
+        run.idx,
+        run.key,
+        run.retry_of,
+        run.created_at,
+    )
+
+
+def submitted(run: NewRun) -> Event:
+    """A run was accepted."""
+    return Event("run.submitted", run.created_at, run.namespace, run.id, run.job_id, run.job, run.task)
+
+
+def fingerprint(run: NewRun) -> str:
+    """What makes two requests the same: the work, not the moment."""
+    same = (run.task, run.args, run.queue, run.region, run.priority, run.options, run.key, run.after, run.job_id)
+    return blake2b(_encode(same), digest_size=16).hexdigest()
+
+
+def other_request(key: str | None, run_id: str) -> Conflict:
+    """An idempotency key came a second time with another request."""
+    return Conflict(
+        f"idempotency key {key!r} was used for another request (run {run_id}): "
+        "use a new key, or repeat the request unchanged"
+    )
