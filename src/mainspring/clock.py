@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from typing import Protocol
 
 
@@ -16,8 +17,8 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that never go back, and that go on while the machine is suspended where the system offers it."""
 
-    async def sleep(self, seconds: float) -> None:
-        """Return after this many seconds of this clock."""
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Done after this many seconds of this clock."""
 
 
 class SystemClock:

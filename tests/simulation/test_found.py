@@ -1,10 +1,14 @@
 """What the simulator found, each as small as it can be told."""
 
 from random import Random
+from typing import cast
 
 import pytest
 
-from mainspring.core.model import Worker
+from mainspring.core.model import Claim, NewRun, Worker
+from mainspring.core.priority import Ordering
+from mainspring.executor import AttemptContext
+from mainspring.services.claimer import Claimer
 from mainspring.services.heart import Heart
 from mainspring.services.held import Held
 from mainspring.settings import Settings
@@ -41,3 +45,35 @@ async def test_a_heart_that_need_not_hear_yet_does_not_spin(clock: FixedClock, s
     clock.shown = A_TENTH_LATER
 
     assert await heart.turn() > 0
+
+
+class LateLine:
+    """A store whose answers to claims come after the claims have run out."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self._store = store
+        self._clock = clock
+        self.now = store.now
+        self.next_due = store.next_due
+
+    async def claim(self, worker: Worker, limit: int, ttl: int, ordering: Ordering) -> list[Claim]:
+        claims = await self._store.claim(worker, limit, ttl, ordering)
+        self._clock.advance(ttl)
+        return claims
+
+
+async def test_nothing_begins_under_a_claim_that_ran_out_on_its_way() -> None:
+    """Chaos seed 0: the answer to a claim took eight seconds, and its work began two seconds after the claim had ended,
+    when another worker might have had it."""
+    clock = ManualClock()
+    store, worker, held = open_memory(clock), Worker(id="w", tasks=("t",)), Held()
+    await store.submit([NewRun("r", "t", clock.now(), clock.now())])
+    begun: list[AttemptContext] = []
+    given_back: list[tuple[str, int]] = []
+    line = cast(Store, LateLine(store, clock))
+    claimer = Claimer(line, worker, held, begun.extend, given_back.extend, lambda: None, Settings(), clock, Random(0))
+
+    await claimer.turn()
+
+    assert (begun, given_back, len(held)) == ([], [("r", 1)], 0)
+    assert await store.hand_back(given_back) == 1

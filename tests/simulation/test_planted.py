@@ -11,9 +11,7 @@ from mainspring.testing.simulation.planted import PLANTED, InQuery
 def test_the_simulator_finds_that(name: str) -> None:
     bug = PLANTED[name]
 
-    result = run_scenario(bug.scenario, bug=name)
-
-    assert bug.breaks in result.signature, (result.signature, result.errors)
+    assert any(bug.breaks in run_scenario(scenario, bug=name).signature for scenario in bug.scenarios())
 
 
 def test_every_invariant_has_a_bug_that_breaks_it() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from told import Told, instant
 
+from mainspring.core.instants import SECOND
+
 
 class TestTokensGrow:
     def test_a_life_with_a_retry_and_a_loss_is_legal(self) -> None:
@@ -117,6 +119,30 @@ class TestExecutionsWithinClaims:
         told = Told().claim("a", 1).start("a", 1).at(10).claim("a", 2, worker="w2").start("a", 2, worker="w2")
 
         assert told.broken() == []
+
+    def test_a_worker_ends_its_work_when_its_claim_has_run_out(self) -> None:
+        told = Told().claim("a").start("a").at(5).renew("a").at(17).end("a")
+
+        violation = told.found(7, fence_bound=SECOND)
+        assert violation.message.startswith("run a was still at work with token 1 2s after its claim had run out at")
+        assert [record.what for record in violation.evidence] == ["claim", "start", "renew", "end"]
+        assert told.broken(fence_bound=2 * SECOND) == told.broken() == []
+
+    def test_unless_it_stood_still_itself(self) -> None:
+        told = Told().add("fault", name="pause", actor="w1").at(3).claim("a", worker="w1.2").start("a", worker="w1.2")
+        told.at(40).end("a", worker="w1.2")
+
+        assert told.broken(fence_bound=SECOND) == []
+
+    def test_that_another_one_did_is_no_excuse(self) -> None:
+        told = Told().add("fault", name="pause", actor="w2").claim("a").start("a").at(40).end("a")
+
+        assert told.broken(fence_bound=SECOND) == [7]
+
+    def test_nor_could_it_know_that_the_clock_of_the_store_was_put_forward(self) -> None:
+        told = Told().claim("a").start("a").at(2).fault("clock_leap").at(40).end("a")
+
+        assert told.broken(fence_bound=SECOND) == []
 
 
 class TestNothingStartsAfterTheEnd:

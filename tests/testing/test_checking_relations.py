@@ -120,9 +120,22 @@ class TestJobsAfterJobs:
         told.fired("north", 60, 120).fired("south", 60, 120)
 
         assert after(told, 70, 130).broken() == []
-        told = following().at(60).claim("north@60").at(119).report("north@60").at(120).claim("north@120").at(131)
-        told.report("north@120").fired("north", 60, 120).fired("south", 60, 120)
+        told = following().at(60).claim("north@60").at(119).report("north@60").at(120).claim("north@120")
+        told.at(130).fire("j", 130).at(131).report("north@120").fired("north", 60, 120).fired("south", 60, 120)
         assert after(told, 119, 130).broken() == [15]
+
+    def test_nor_does_a_run_of_it_begin_before(self) -> None:
+        told = following().at(60).claim("north@60").at(119).report("north@60").at(120).claim("north@120")
+        told.at(130).claim("j@130").at(131).report("north@120").fired("north", 60, 120).fired("south", 60, 120)
+
+        assert after(told, 119, 130).broken() == [15]
+
+    def test_a_planner_that_comes_late_judges_by_what_has_ended_by_then(self) -> None:
+        """A failure made it due, and a success came before anybody looked."""
+        told = following().fired("south", 60, 120).fired("north", 60, state="failed").fired("north", 120)
+        told.at(120).claim("north@120").at(125).report("north@120").at(128).fire("j", 62, sent=127)
+
+        assert after(told, 62).broken() == []
 
     def test_who_fires_it_by_hand_needs_no_reason(self) -> None:
         told = after(following().fired("north", 60, 120).fired("south", 60, 120), 70, 130).trigger("j", 140)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -15,15 +14,11 @@ from mainspring.cli.lazy import Verb
 from mainspring.cli.screen import Cell, Screen
 from mainspring.cli.session import Session
 from mainspring.cli.trouble import FAILED
-from mainspring.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from mainspring.testing.simulation.runner import Result
-    from mainspring.testing.simulation.world import Scenario
+    from mainspring.testing.simulation import Report, Result, Scenario
 
 _SHOWN_ERRORS = 5
-_FEW_SEEDS = 100
-"""So many seeds need not have seen everything."""
 
 
 class Words(TypedDict):
@@ -37,6 +32,7 @@ class Words(TypedDict):
     nodes: int
     workers: int
     without: str
+    jobs: int | None
     history: Path | None
     shrink: bool
 
@@ -52,42 +48,36 @@ class Words(TypedDict):
 @click.option("--nodes", type=click.IntRange(1), default=3, show_default=True, help="Processes that schedule.")
 @click.option("--workers", type=click.IntRange(1), default=4, show_default=True, help="Processes that work.")
 @click.option("--without", default="", metavar="FAULTS", help="Faults that do not happen, e.g. crash,pause.")
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Processes that share the seeds; one per core.")
 @click.option("--history", type=click.Path(dir_okay=False, path_type=Path), help="Write the history of --seed here.")
 @click.option("--shrink", is_flag=True, help="Look for a smaller scenario that fails in the same way.")
 @click.pass_obj
 def simulate(session: Session, **words: Unpack[Words]) -> int:
     """Run the scheduler in a virtual world where everything fails, and check what it did.
 
-    A seed decides everything: the same seed gives the same history. Exits 1 if a promise was broken.
+    A seed decides everything: the same seed gives the same history. Exits 1 if a promise was broken, or if something
+    that so many seeds should have brought never happened.
     """
-    screen, began = Screen(session), time.monotonic()
-    results, sometimes, seconds, failed = 0, Counter[str](), 0.0, list["Result"]()
-    for result in _run(screen, _scenarios(words)):
-        results += 1
-        sometimes += result.sometimes
-        seconds += result.virtual_seconds
+    from mainspring.testing.simulation import Report
+
+    screen, began, report = Screen(session), time.monotonic(), Report()
+    for result in _run(screen, _scenarios(words), words["jobs"]):
+        report.add(result)
         if not result.ok:
-            failed.append(result)
             screen.warn(f"seed {result.scenario.seed} fails: {_kind(result)}")
         if words["history"] is not None and words["seed"] is not None:
             _write(words["history"], result)
-    if failed and words["shrink"]:
-        failed[0] = _shrink(screen, failed[0])
-    report = _Report(results, failed, sometimes, seconds / 3600, (time.monotonic() - began) / 60)
-    screen.answer(report.view(), lambda: report.draw(screen))
-    return FAILED if failed else 0
+    if report.failed and words["shrink"]:
+        report.failed[0] = _shrink(screen, report.failed[0])
+    real_s = time.monotonic() - began
+    screen.answer(_view(report, real_s), lambda: _draw(screen, report, real_s))
+    return 0 if report.ok else FAILED
 
 
 def _scenarios(words: Words) -> list[Scenario]:
-    from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS, PROFILES
-    from mainspring.testing.simulation.world import Scenario
+    from mainspring.testing.simulation import Scenario
 
-    if words["profile"] not in PROFILES:
-        raise InvalidInput("profile", words["profile"], "is not a profile", f"choose one of {', '.join(PROFILES)}")
     without = tuple(sorted(filter(None, words["without"].split(","))))
-    if unknown := [kind for kind in without if kind not in (*CALLS, *EVENTS, *HABITS)]:
-        remedy = f"choose among {', '.join((*CALLS, *EVENTS, *HABITS))}"
-        raise InvalidInput("without", unknown[0], "is not a fault", remedy)
     first, count = (words["first"], words["seeds"]) if words["seed"] is None else (words["seed"], 1)
     return [
         Scenario(seed, words["profile"], words["minutes"], words["nodes"], words["workers"], without)
@@ -95,8 +85,8 @@ def _scenarios(words: Words) -> list[Scenario]:
     ]
 
 
-def _run(screen: Screen, scenarios: Sequence[Scenario]) -> Iterator[Result]:
-    from mainspring.testing.simulation.runner import run_scenario, run_scenarios
+def _run(screen: Screen, scenarios: Sequence[Scenario], jobs: int | None) -> Iterator[Result]:
+    from mainspring.testing.simulation import run_scenario, run_scenarios
 
     if len(scenarios) == 1:
         yield run_scenario(scenarios[0])
@@ -105,13 +95,15 @@ def _run(screen: Screen, scenarios: Sequence[Scenario]) -> Iterator[Result]:
         from rich.progress import track
 
         console = Console(stderr=True)
-        yield from track(run_scenarios(scenarios), "simulating", len(scenarios), console=console, transient=True)
+        yield from track(
+            run_scenarios(scenarios, jobs=jobs), "simulating", len(scenarios), console=console, transient=True
+        )
     else:
-        yield from run_scenarios(scenarios)
+        yield from run_scenarios(scenarios, jobs=jobs)
 
 
 def _shrink(screen: Screen, failed: Result) -> Result:
-    from mainspring.testing.simulation.runner import command_of, shrink
+    from mainspring.testing.simulation import command_of, shrink
 
     for smaller in shrink(failed):
         failed = smaller
@@ -130,59 +122,50 @@ def _kind(result: Result) -> str:
     return ", ".join([*broken, *(["an unexpected error"] if result.errors else [])])
 
 
-class _Report:
-    """What came of all seeds."""
+def _pace(report: Report, real_s: float) -> float:
+    """Virtual hours in a real minute."""
+    return report.virtual_seconds / 60 / real_s if real_s > 0 else 0.0
 
-    def __init__(
-        self, seeds: int, failed: Sequence[Result], sometimes: Counter[str], virtual_h: float, real_min: float
-    ) -> None:
-        from mainspring.testing.simulation.sometimes import unseen
 
-        self._seeds = seeds
-        self._failed = failed
-        self._sometimes = sometimes
-        self._virtual_h = virtual_h
-        self._pace = virtual_h / real_min if real_min > 0 else 0.0
-        self._unseen = unseen(sometimes)
+def _view(report: Report, real_s: float) -> dict[str, object]:
+    """For programs."""
+    from mainspring.testing.simulation import command_of
 
-    def view(self) -> dict[str, object]:
-        """For programs."""
-        from mainspring.testing.simulation.runner import command_of
+    return {
+        "seeds": report.seeds,
+        "failed": [
+            {
+                "seed": result.scenario.seed,
+                "command": command_of(result.scenario),
+                "violations": [str(violation) for violation in result.verdict.violations],
+                "errors": result.errors,
+            }
+            for result in report.failed
+        ],
+        "virtual_hours": round(report.virtual_seconds / 3600, 3),
+        "virtual_hours_per_minute": round(_pace(report, real_s), 3),
+        "sometimes": dict(sorted(report.sometimes.items())),
+        "never": report.unseen,
+    }
 
-        return {
-            "seeds": self._seeds,
-            "failed": [
-                {
-                    "seed": result.scenario.seed,
-                    "command": command_of(result.scenario),
-                    "violations": [str(violation) for violation in result.verdict.violations],
-                    "errors": result.errors,
-                }
-                for result in self._failed
-            ],
-            "virtual_hours": round(self._virtual_h, 3),
-            "virtual_hours_per_minute": round(self._pace, 3),
-            "sometimes": dict(sorted(self._sometimes.items())),
-            "never": self._unseen,
-        }
 
-    def draw(self, screen: Screen) -> None:
-        """For people."""
-        from mainspring.testing.simulation.runner import command_of
+def _draw(screen: Screen, report: Report, real_s: float) -> None:
+    """For people."""
+    from mainspring.testing.simulation import command_of
 
-        for result in self._failed:
-            screen.title(f"Seed {result.scenario.seed} fails")
-            screen.line(str(result.verdict))
-            screen.items("Unexpected errors", result.errors[:_SHOWN_ERRORS])
-            screen.line(f"Replay it with: {command_of(result.scenario)}")
-        happened = [(f"{count:>9,}", name) for name, count in self._sometimes.most_common()]
-        screen.title("What happened")
-        screen.table(("times", "what"), happened)
-        if self._seeds >= _FEW_SEEDS:
-            screen.items("What never happened", self._unseen)
-        state = Cell(f"{len(self._failed)} of them fail", "red") if self._failed else Cell("all promises kept", "green")
-        screen.title("In short")
-        screen.facts(
-            [("seeds", str(self._seeds)), ("virtual", f"{self._virtual_h:.1f} h, {self._pace:.1f} h a minute"),
-             ("verdict", state)]
-        )  # fmt: skip
+    for result in report.failed:
+        screen.title(f"Seed {result.scenario.seed} fails")
+        screen.line(str(result.verdict))
+        screen.items("Unexpected errors", result.errors[:_SHOWN_ERRORS])
+        screen.line(f"Replay it with: {command_of(result.scenario)}")
+    screen.title("What happened")
+    screen.table(("times", "what"), [(f"{count:>9,}", name) for name, count in report.sometimes.most_common()])
+    screen.items("What never happened, and should have", report.unseen)
+    state = Cell("all promises kept", "green")
+    if report.failed:
+        state = Cell(f"{len(report.failed)} of them fail", "red")
+    elif report.unseen:
+        state = Cell("all promises kept, but not all was tried", "yellow")
+    virtual = f"{report.virtual_seconds / 3600:.1f} h, {_pace(report, real_s):.1f} h a minute"
+    screen.title("In short")
+    screen.facts([("seeds", str(report.seeds)), ("virtual", virtual), ("verdict", state)])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.leadership import trusted_until
-from mainspring.core.model import Worker
+from mainspring.core.model import Claim, Worker
 from mainspring.core.pacing import room
 from mainspring.executor import AttemptContext
 from mainspring.services.crew import prepare
@@ -25,7 +25,8 @@ FULL_WAIT_S = 1.0
 
 
 class Claimer(Loop):
-    """`hand_over` passes attempts to the crew's loop; `on_full` is called while all places are taken."""
+    """`hand_over` passes attempts to the crew's loop, `give_back` claims that came too late to the reporter; `on_full`
+    is called while all places are taken."""
 
     name = "claimer"
 
@@ -35,6 +36,7 @@ class Claimer(Loop):
         worker: Worker,
         held: Held,
         hand_over: Callable[[list[AttemptContext]], None],
+        give_back: Callable[[list[tuple[str, int]]], None],
         on_full: Callable[[], None],
         settings: Settings,
         clock: Clock,
@@ -45,6 +47,7 @@ class Claimer(Loop):
         self._worker = worker
         self._held = held
         self._hand_over = hand_over
+        self._give_back = give_back
         self._on_full = on_full
         self._ttl = settings.claim_ttl
         self._ordering = settings.ordering
@@ -60,13 +63,20 @@ class Claimer(Loop):
         sent_at = self.clock.monotonic()
         claims = await self._store.claim(self._worker, wanted, self._ttl, self._ordering)
         if claims:
-            attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
-            self._hand_over(attempts)
-            self._held.add(attempts, trusted_until(sent_at, self._ttl))
+            self._take(claims, trusted_until(sent_at, self._ttl))
         if len(claims) >= wanted:
             return 0.0
         self._sated = True
         return await self._until_due()
+
+    def _take(self, claims: Sequence[Claim], until: float) -> None:
+        if self.clock.monotonic() >= until:
+            # The answer took so long that somebody else may have them by now: none of them may begin here.
+            self._give_back([(claim.run_id, claim.token) for claim in claims])
+            return
+        attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
+        self._hand_over(attempts)
+        self._held.add(attempts, until)
 
     def make_room(self) -> None:
         """Runs have ended here. After a claim that came back short there is nothing to fill their places with, until

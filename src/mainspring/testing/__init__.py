@@ -1,7 +1,7 @@
 """For users' tests and for ours: time that moves only when told to, and a judge of what happened.
 
 `ManualClock` is a settable clock; `ManualScheduler` runs an app's jobs and tasks on one. `check` judges a history, as
-`mainspring.testing.history` defines it.
+`mainspring.testing.history` defines it. `simulate` runs the program itself through a world where everything fails.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from mainspring.testing.scheduler import ManualScheduler
 
 if TYPE_CHECKING:
     from mainspring.testing.checking import check
+    from mainspring.testing.simulation import simulate
 
-__all__ = ["ManualClock", "ManualScheduler", "check"]
+__all__ = ["ManualClock", "ManualScheduler", "check", "simulate"]
+
+_LATER = {"check": "mainspring.testing.checking", "simulate": "mainspring.testing.simulation"}
 
 
 def __getattr__(name: str) -> object:
-    # Imported when it is first asked for: most tests judge no history.
-    if name != "check":
+    # Imported when they are first asked for: most tests judge no history.
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = import_module("mainspring.testing.checking").check
+    value: object = getattr(import_module(_LATER[name]), name)
     globals()[name] = value
     return value

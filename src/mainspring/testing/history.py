@@ -31,6 +31,8 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
 - When it took effect: a recorder that sits at the store writes it down in that step, so `store` is the instant, and
   records of one instant are in the store's order. A recorder elsewhere also gives `sent`, the store's time before it
   asked: it took effect between `sent` and `store` or, if `unknown`, at any time from `sent` on.
+- Faults are named freely. Two names mean something to the checker: `pause`, by an `actor` whose worker's id begins like
+  it, is a process that stood still from then on; `clock_leap` is the store's clock being put forward.
 - The store's clock must not be set back, and nothing may be cleaned away before the end is recorded.
 """
 
@@ -38,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -90,10 +92,10 @@ class History:
         self.records: list[Record] = []
         self._seq = 0
 
-    def add(self, what: str, **fields: object) -> Record:
+    def add(self, what: str, **fields: Any) -> Record:
         """One more record."""
         self._seq += 1
-        record = msgspec.convert({"seq": self._seq, "what": what, **fields}, Record)
+        record = Record(seq=self._seq, what=what, **fields)
         if self._keep:
             self.records.append(record)
         if self._write is not None:

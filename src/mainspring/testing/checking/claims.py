@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from mainspring.core.instants import format_instant
+from mainspring.core.instants import format_duration, format_instant
 from mainspring.core.states import FINAL
 from mainspring.testing.checking.reading import surely_before
 from mainspring.testing.checking.runs import RunStory, Turn
@@ -48,14 +48,16 @@ def claims_never_overlap(stories: Stories) -> Iterator[Finding]:
 
 def executions_stay_within_claims(stories: Stories) -> Iterator[Finding]:
     """(7) Work begins once for each claim, at the worker that has it; and while other work for the same run goes on
-    only if the older of the two claims no longer stood.
+    only if the older of the two claims no longer stood. A worker ends its own work when its claim has run out, or soon
+    after (`fence_bound`, if that is given), unless it stood still itself or the store's clock was put forward.
 
-    Not seen: work at the same time whose end was not recorded, as it may have been killed.
+    Not seen: work whose end was not recorded, as it may have been killed.
     """
     for story in stories.runs.values():
         for turn in story.turns.values():
             if turn.starts:
                 yield from _unclaimed(story, turn)
+                yield from _overstayed(stories, story, turn)
         yield from _at_once(story)
 
 
@@ -69,6 +71,21 @@ def _unclaimed(story: RunStory, turn: Turn) -> Iterator[Finding]:
     if len(turn.starts) > 1:
         message = f"run {story.id} was executed {len(turn.starts)} times with token {turn.token}"
         yield found(message, *turn.claims[:1], *turn.starts[:2])
+
+
+def _overstayed(stories: Stories, story: RunStory, turn: Turn) -> Iterator[Finding]:
+    """Whoever could not renew its claim must stop before somebody else may have it."""
+    bound = stories.bounds.fence
+    if bound is None or not turn.claims or not turn.ends:
+        return
+    claim, end = turn.claims[0], turn.ends[0]
+    late = end.store - turn.until
+    if late > bound and not stories.stood_still(claim.worker or "", claim.store, end.store):
+        message = (
+            f"run {story.id} was still at work with token {turn.token} {format_duration(late)} after its claim had run "
+            f"out at {format_instant(turn.until)}"
+        )
+        yield found(message, claim, turn.prolonged, turn.starts[0], end)
 
 
 def _at_once(story: RunStory) -> Iterator[Finding]:

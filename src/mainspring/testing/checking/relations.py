@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from mainspring.core.dependency import combined_outcome
-from mainspring.core.instants import Instant, format_instant
+from mainspring.core.instants import LATEST, Instant, format_instant
 from mainspring.core.model import FiringOutcome, NewRun
 from mainspring.core.states import FINAL, SUCCEEDED
 from mainspring.core.triggers import AfterTrigger
@@ -23,8 +23,8 @@ def dependencies_come_first(stories: Stories) -> Iterator[Finding]:
     """(15) A run with `after` is claimed only once the runs that it waits for have ended as it asks; and an `after` job
     fires only when its upstreams have firings that it has not used.
 
-    Not seen: which firing an `after` job used, so only that there were enough of them before each of its own; jobs
-    whose trigger was edited, and upstreams that are not known.
+    Not seen: which firing an `after` job used, so only that there were enough of them before each of its own was
+    acknowledged or claimed; jobs whose trigger was edited, and upstreams that are not known.
     """
     for story in stories.runs.values():
         if story.new is not None and story.new.after and story.claimed:
@@ -89,23 +89,38 @@ def _fired_without_reason(stories: Stories, job: JobStory, trigger: AfterTrigger
     usable = [_usable(stories, upstream, needs_success=needs_success) for upstream in upstreams]
     if trigger.when == "any_finished":
         usable = [[ended for each in usable for ended in each]]
+    decided = [_decided(stories, job, instant) for instant in fired]
     for firings in usable:
-        number = _first_unfounded(fired, firings)
+        number = _first_unfounded([moment for moment, _ in decided], firings)
         if number is not None:
             message = (
                 f"job {job.name} fired for {format_instant(fired[number])}, its firing number {number + 1}, before so "
                 "many firings that it waits for had ended as it asks"
             )
-            own = [job.rows[instant][0] for instant in fired[: number + 1]]
+            own = [*(job.rows[instant][0] for instant in fired[: number + 1]), decided[number][1]]
             others = [record for firing in firings for record in (*firing.rows, *firing.proof)]
             yield found(message, *job.records, *(each for up in upstreams for each in up.records), *own, *others)
 
 
-def _first_unfounded(fired: list[Instant], firings: list[_Ended]) -> int | None:
+def _decided(stories: Stories, job: JobStory, instant: Instant) -> tuple[Instant, Record | None]:
+    """When it was surely decided that a job fires, and what shows it. It is due from the first end on that may be a
+    reason, which is the instant; but a planner that comes late judges by what has ended by then."""
+    shown = [stories.fired.get((job.id, instant))]
+    for row in job.rows[instant]:
+        story = stories.runs.get(row.run or "")
+        shown += [] if story is None else [turn.claims[0] for turn in story.claimed]
+    return min(((record.store, record) for record in shown if record is not None), key=_moment, default=(LATEST, None))
+
+
+def _moment(decided: tuple[Instant, Record]) -> Instant:
+    return decided[0]
+
+
+def _first_unfounded(decided: list[Instant], firings: list[_Ended]) -> int | None:
     """The first of a job's firings before which there were fewer than one upstream firing for each."""
     firings.sort(key=lambda firing: firing.not_before)
-    for number, instant in enumerate(fired):
-        if number >= len(firings) or firings[number].not_before > instant:
+    for number, moment in enumerate(decided):
+        if number >= len(firings) or firings[number].not_before > moment:
             return number
     return None
 

@@ -21,6 +21,9 @@ _calendar = msgspec.json.Decoder(Calendar).decode
 
 HEALED = "healed"
 DRAINED = "drained"
+PAUSE = "pause"
+CLOCK_LEAP = "clock_leap"
+_LONGEST_PAUSE: Duration = MINUTE
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -30,6 +33,8 @@ class Bounds(msgspec.Struct, frozen=True):
     """How long after it was due a run may begin; None: as late as it likes."""
     overrun: Duration
     """How long after its timeout work may go on."""
+    fence: Duration | None = None
+    """How long after its claim has run out work may go on; None: as long as it likes."""
 
     @property
     def planning(self) -> Duration:
@@ -51,6 +56,7 @@ class Stories:
         """The first record of each kind."""
         self.drained: Record | None = None
         self.healed: Record | None = None
+        self._standstills: list[Record] = []
         self.fired: dict[tuple[str, Instant], Record] = {}
         """Which record acknowledges the firing of an instant, by a node or by hand."""
         self.repeated: Counter[tuple[str | None, Instant | None]] = Counter()
@@ -114,6 +120,18 @@ class Stories:
     def is_quiet(self, since: Instant) -> bool:
         """Whether nothing went wrong from an instant on, nor so shortly before that its effects may have lasted."""
         return self.healed is not None and since >= self.healed.store + self.bounds.planning
+
+    def stood_still(self, worker: str, since: Instant, until: Instant) -> bool:
+        """Whether a worker may not have known how late it was: it was paused, or the store's clock was put forward.
+
+        A pause names the process, of which the worker is one life; it may have begun a while before.
+        """
+        return any(
+            since <= record.store <= until
+            if record.name == CLOCK_LEAP
+            else since - _LONGEST_PAUSE <= record.store <= until and worker.startswith(record.actor)
+            for record in self._standstills
+        )
 
     def can_time(self, job: Job) -> bool:
         """Whether all calendars that a definition obeys are known and were always the same."""
@@ -209,4 +227,6 @@ class Stories:
         elif record.name == HEALED:
             self.healed = self.healed or record
         else:
+            if record.name in (PAUSE, CLOCK_LEAP):
+                self._standstills.append(record)
             self.healed = None

@@ -15,6 +15,7 @@ from mainspring.core.model import Gate, Job, NewRun
 from mainspring.core.planning import make_runs
 from mainspring.errors import Conflict, InvalidInput, NotFound, StoreFull, StoreUnavailable
 from mainspring.ids import IdSource
+from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing.simulation.scribe import as_json
 from mainspring.testing.simulation.tasks import TASKS
@@ -29,8 +30,9 @@ ACTION_S = 9.0
 class Client:
     """One client. What it does is drawn; what it repeats, it repeats unchanged."""
 
-    def __init__(self, store: Store, ids: IdSource, random: Random, seen: Counter[str]) -> None:
+    def __init__(self, store: Store, settings: Settings, ids: IdSource, random: Random, seen: Counter[str]) -> None:
         self.store = store
+        self._settings = settings
         self._ids = ids
         self._random = random
         self._seen = seen
@@ -81,6 +83,8 @@ class Client:
             task=task,
             due_at=now + (random.randint(0, 20) * SECOND if random.random() < 0.3 else 0),
             created_at=now,
+            queue=random.choice(self._settings.queues),
+            region=random.choice(self._settings.regions),
             priority=random.randint(1, 10),
             options=as_json(draw_options(random)),
             expires_at=now + random.randint(5, 40) * SECOND if random.random() < 0.15 else None,

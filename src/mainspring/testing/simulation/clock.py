@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable
 from random import Random
 
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
+from mainspring.testing.simulation.hosts import HostingLoop
 
 LARGEST_DRIFT = 0.02
 """Faster or slower than the store's; claims and leases allow for a tenth."""
@@ -14,9 +15,9 @@ LARGEST_ERROR: Duration = 50 * MILLISECOND
 
 
 class StoreClock:
-    """The store's clock: the loop's virtual time, from an instant on."""
+    """The store's clock: the loop's virtual time, from an instant on. It may be put forward, never back."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, start: Instant) -> None:
+    def __init__(self, loop: HostingLoop, start: Instant) -> None:
         self._loop = loop
         self._start = start
 
@@ -24,13 +25,17 @@ class StoreClock:
         """The true time."""
         return self._start + round(self._loop.time() * SECOND)
 
+    def leap(self, seconds: float) -> None:
+        """Somebody puts it forward: the host was suspended, or its clock had been slow."""
+        self._start += round(seconds * SECOND)
+
     def monotonic(self) -> float:
         """Virtual seconds."""
         return self._loop.time()
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Awaitable[None]:
         """Until so much virtual time has passed."""
-        await asyncio.sleep(seconds)
+        return self._loop.nap(seconds)
 
 
 class ProcessClock:
@@ -38,7 +43,7 @@ class ProcessClock:
     while the process is frozen; what it thinks of the store's time is off by no more than `LARGEST_ERROR`."""
 
     def __init__(self, true: StoreClock, random: Random, *, wrong: bool) -> None:
-        self._true = true
+        self.true = true
         self._random = random
         self._rate = 1.0 + random.uniform(-LARGEST_DRIFT, LARGEST_DRIFT) if wrong else 1.0
         self._origin = random.uniform(0, 1_000_000)
@@ -47,19 +52,19 @@ class ProcessClock:
 
     def now(self) -> Instant:
         """The wall clock: nothing may rest on it."""
-        return self._true.now() + self._skew
+        return self.true.now() + self._skew
 
     def monotonic(self) -> float:
         """Seconds that never go back."""
-        return self._origin + self._true.monotonic() * self._rate
+        return self._origin + self.true.monotonic() * self._rate
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Awaitable[None]:
         """Until so much time has passed on this clock."""
-        await asyncio.sleep(seconds / self._rate)
+        return self.true.sleep(seconds / self._rate)
 
     def store_now(self) -> Instant:
         """What this process takes for the store's time."""
-        return self._true.now() + self._error
+        return self.true.now() + self._error
 
     def jump(self) -> None:
         """Somebody sets the wall clock, and the estimate of the store's time moves within its bounds."""

@@ -30,6 +30,7 @@ EVENTS: Final = (
     "store_down",
     "disk_full",
     "clock_jump",
+    "clock_leap",
     "false_lease",
     "silent_lease",
 )
@@ -61,6 +62,7 @@ _EVILS = {
     "store_down": 1.0,
     "disk_full": 1.0,
     "clock_jump": 2.0,
+    "clock_leap": 0.6,
     "false_lease": 2.0,
     "silent_lease": 2.0,
 }
@@ -80,7 +82,14 @@ PROFILES: Final = MappingProxyType(
         "time": Profile(
             "clocks are wrong, processes stop for long, leases lie",
             {"delay": 0.5},
-            {"pause": 6.0, "clock_jump": 4.0, "false_lease": 3.0, "silent_lease": 3.0, "slow_disk": 2.0},
+            {
+                "pause": 6.0,
+                "clock_jump": 4.0,
+                "clock_leap": 1.5,
+                "false_lease": 3.0,
+                "silent_lease": 3.0,
+                "slow_disk": 2.0,
+            },
             frozenset({"wrong_clocks"}),
         ),
         "herd": Profile(
@@ -114,6 +123,7 @@ _LENGTHS: Final = {
     "store_down": (1.0, 12.0),
     "disk_full": (1.0, 10.0),
     "clock_jump": (0.0, 0.0),
+    "clock_leap": (0.5, 90.0),
     "false_lease": (2.0, 15.0),
     "silent_lease": (2.0, 15.0),
 }

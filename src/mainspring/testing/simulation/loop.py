@@ -15,22 +15,6 @@ class Stuck(RuntimeError):
     """Everybody waits, and nothing will ever happen."""
 
 
-class _NoSockets:
-    """The selector of a loop that has nothing to select: where others would wait, time passes."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise Stuck("every task waits for something that will never happen")
-        self._loop.pass_time(timeout)
-        return []
-
-    def close(self) -> None:
-        return None
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs callbacks in a fixed order: by virtual time, then by when they were scheduled.
 
@@ -40,17 +24,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._virtual_s = 0.0
-        self._selector = _NoSockets(self)
-        # Timers that are this close run together; virtual time is exact, so only rounding has to be covered.
-        self._clock_resolution = 1e-9
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._virtual_s
 
-    def pass_time(self, seconds: float) -> None:
+    def move_to(self, virtual_s: float) -> None:
         """Called where a real loop would wait."""
-        self._virtual_s += max(seconds, 0.0)
+        self._virtual_s = max(self._virtual_s, virtual_s)
 
     def _process_events(self, event_list: list[Any]) -> None:
         return None

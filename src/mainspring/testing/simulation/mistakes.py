@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from itertools import count
@@ -12,10 +13,9 @@ import msgspec
 
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Claim, NewRun, Report, Worker
-from mainspring.core.outcome import Next
 from mainspring.core.planning import Plan
 from mainspring.core.priority import Ordering
-from mainspring.core.states import PENDING, SUCCEEDED
+from mainspring.core.states import PENDING, SUCCEEDED, State
 from mainspring.executor import AttemptContext, StopKind
 from mainspring.store import Renewal
 
@@ -69,6 +69,15 @@ def renew_for_anyone(right: Right) -> Right:
     return renew
 
 
+def take_late(right: Right) -> Right:
+    """However long the answer took, what was claimed is begun."""
+
+    def take(claimer: Any, claims: Sequence[Claim], _until: float) -> None:
+        right(claimer, claims, math.inf)
+
+    return take
+
+
 def pass_over_some(right: Right) -> Right:
     """Now and then an instant is moved past and not fired."""
 
@@ -118,9 +127,10 @@ def run_again(right: Right) -> Right:
     """Every fifth success is put back into the queue."""
     numbers = count(1)
 
-    def settle(proposed: Next, cancel_reason: str | None) -> Next:
-        again = proposed.state == SUCCEEDED and next(numbers) % 5 == 0
-        settled: Next = Next(PENDING, "again") if again else right(proposed, cancel_reason)
-        return settled
+    def state_of(report: Report) -> State:
+        return PENDING if report.state == SUCCEEDED and next(numbers) % 5 == 0 else report.state
 
-    return settle
+    def report(tx: Any, reports: Sequence[Report]) -> Any:
+        return right(tx, [msgspec.structs.replace(each, state=state_of(each)) for each in reports])
+
+    return report

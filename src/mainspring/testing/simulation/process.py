@@ -37,7 +37,6 @@ class Surroundings(msgspec.Struct, frozen=True):
     loop: HostingLoop
     clock: StoreClock
     store: Store
-    settings: Settings
     weather: Weather
     scribe: Scribe
     declare: Callable[[Store, int], Awaitable[object]]
@@ -47,9 +46,10 @@ class Surroundings(msgspec.Struct, frozen=True):
 class Process:
     """`version` is that of the program: after an upgrade other jobs are declared."""
 
-    def __init__(self, name: str, around: Surroundings, *, schedules: bool, works: bool) -> None:
+    def __init__(self, name: str, around: Surroundings, settings: Settings, *, schedules: bool, works: bool) -> None:
         self.name = name
         self._around = around
+        self._settings = settings
         self._schedules = schedules
         self._works = works
         self._generation = 0
@@ -98,12 +98,12 @@ class Process:
         if not self._schedules:
             return None
         random = Random(f"{self._around.seed}:scheduler:{self.actor}")
-        return Scheduler(self.wire.as_store, self.lease, self.actor, [], self._around.settings, self.clock, random)
+        return Scheduler(self.wire.as_store, self.lease, self.actor, [], self._settings, self.clock, random)
 
     def _build_worker(self) -> Worker | None:
         if not self._works:
             return None
-        settings = self._around.settings
+        settings = self._settings
         row = WorkerRow(
             id=self.actor, app="simulated", host="simulated", pid=self._generation, queues=settings.queues,
             regions=settings.regions, tasks=tuple(sorted(TASKS)), concurrency=settings.concurrency,

@@ -17,12 +17,16 @@ from mainspring.testing.checking import Verdict, check
 from mainspring.testing.history import History, Record
 from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS, PROFILES
 from mainspring.testing.simulation.planted import planted
-from mainspring.testing.simulation.world import Scenario, World
+from mainspring.testing.simulation.scenario import Scenario
+from mainspring.testing.simulation.world import World
 
 LATENESS: Duration = 20 * SECOND
 """How late a run may begin where nothing goes wrong: workers may all be busy for a while."""
 OVERRUN: Duration = 8 * SECOND
 """How long after its timeout work may go on: some ignores its cancellation twice."""
+
+FENCE: Duration = SECOND // 2
+"""How long after its claim has run out work may go on: a worker's clock may be slower than the store's."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -49,13 +53,9 @@ class Result(msgspec.Struct, frozen=True):
         return (*sorted(broken), *(["error"] if self.errors else []))
 
 
-def run_seed(seed: int, profile: str = "chaos", *, minutes: float = 10.0, bug: str | None = None) -> Result:
-    """One seed in one kind of weather, to its verdict; with a planted bug, if one is named."""
-    return run_scenario(Scenario(seed, profile, minutes), bug=bug)
-
-
 def run_scenario(scenario: Scenario, *, bug: str | None = None, keep: bool = True) -> Result:
-    """One scenario to its verdict. `keep=False` leaves the history of one that is in order out of the answer."""
+    """One scenario to its verdict; with a planted bug, if one is named. `keep=False` leaves the history of one that is
+    in order out of the answer."""
     history, sometimes, errors = History(), Counter[str](), list[str]()
     world = World(scenario, history, sometimes)
     with _listening(errors), planted(bug):
@@ -65,7 +65,7 @@ def run_scenario(scenario: Scenario, *, bug: str | None = None, keep: bool = Tru
             errors.append(f"{type(error).__name__}: {error}")
     errors += world.loop.errors
     # The bug is gone by now, so that the checker, which uses the same rules of time, does not have it too.
-    verdict = check(history.records, lateness_bound=LATENESS, deadline_bound=OVERRUN)
+    verdict = check(history.records, lateness_bound=LATENESS, deadline_bound=OVERRUN, fence_bound=FENCE)
     kept = history.records if keep or errors or not verdict.ok else []
     return Result(scenario, verdict, errors, sometimes, world.loop.time(), kept)
 
@@ -99,10 +99,10 @@ class _Listener(logging.Handler):
 def run_scenarios(
     scenarios: Iterable[Scenario], *, bug: str | None = None, jobs: int | None = None
 ) -> Iterator[Result]:
-    """Many scenarios on all cores, in order; histories only of those that failed."""
+    """Many scenarios in so many processes (None: one per core), in order; histories only of those that failed."""
     run = partial(run_scenario, bug=bug, keep=False)
     scenarios = list(scenarios)
-    jobs = min(os.cpu_count() or 1, len(scenarios))
+    jobs = min(jobs or os.cpu_count() or 1, len(scenarios))
     if jobs <= 1:
         yield from map(run, scenarios)
         return

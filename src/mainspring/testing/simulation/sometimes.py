@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from types import MappingProxyType
 from typing import Final
 
 from mainspring.core.model import Event
 from mainspring.core.states import BLOCKED
 from mainspring.store import RunFilter, Store
-from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS
+from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS, PROFILES
 from mainspring.testing.simulation.workload import NAMESPACE
 
 _LOOK_S = 3.0
@@ -63,15 +64,41 @@ _ELSEWHERE: Final = (
     "work cancelled",
     "work fenced",
     "ignored cancellation",
+    "coordination by a leader",
+    "coordination by cluster",
+    "order by priority alone",
+    "order by age",
+    "several queues",
+    "several regions",
 )
 PATHS: Final = (*_BY_KIND.values(), *(name for _, _, name in _BY_REASON), *_ELSEWHERE)
-EXPECTED: Final = (*CALLS, *EVENTS, *HABITS, *PATHS)
-"""All that a large enough batch of `chaos` has to have seen."""
+ENOUGH_SEEDS = 30
+"""So many have to have seen all that their profile has in store."""
+_MISFIRES: Final = frozenset(
+    {"misfire skipped", "misfires joined", "misfire beyond catching up", "misfire past its deadline"}
+)
+_TROUBLE: Final = frozenset(
+    {"run lost", "worker taken for dead", "claim passed to another", "takeover", "report repeated", "report stale"}
+)
+_SPARED: Final = MappingProxyType(
+    {
+        "calm": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
+        "crash": {"misfires joined", "misfire beyond catching up", "stale term refused", "report stale", "work fenced"},
+        "network": {"run handed back", "misfire beyond catching up", "losses used up", "stale term refused"},
+        "time": {"run handed back", "losses used up", "report repeated", "misfire beyond catching up"},
+        "herd": _MISFIRES | {"run handed back", "losses used up", "stale term refused", "report stale", "work fenced"},
+    }
+)
+"""Paths that a kind of weather brings seldom or never. `chaos` brings them all."""
 
 
-def unseen(sometimes: Counter[str]) -> list[str]:
-    """What did not happen, though it should sometimes."""
-    return [name for name in EXPECTED if not sometimes[name]]
+def demanded(profile: str, seeds: int) -> list[str]:
+    """What so many seeds of a profile have to have seen: its faults, and every path that it leads to."""
+    if seeds < ENOUGH_SEEDS:
+        return []
+    weather, spared = PROFILES[profile], _SPARED.get(profile, frozenset())
+    faults = [kind for kind in (*CALLS, *EVENTS, *HABITS) if kind in {*weather.calls, *weather.events, *weather.habits}]
+    return [*faults, *(path for path in PATHS if path not in spared)]
 
 
 async def watch(store: Store, seen: Counter[str]) -> None:

@@ -68,6 +68,7 @@ class Wire:
         self._weather = weather
         self._scribe = scribe
         self._random = Random(f"{seed}:wire:{actor}")
+        self._nap = clock.true.sleep
         self._hinting = False
         self.cut = False
         for name in METHODS:
@@ -95,7 +96,9 @@ class Wire:
             return
         self._hinting = True
         loop, context = asyncio.get_running_loop(), self._host.context
-        loop.call_later(self._random.uniform(0.0005, 0.05), self._tell, listener, context=context)
+        # Some come at once. The others take their time, and meet more changes on their way.
+        longest_s = 0.05 if self._random.random() < 0.3 else 1.0
+        loop.call_later(self._random.uniform(0.0005, longest_s), self._tell, listener, context=context)
         if self._weather.has("false_hints") and self._random.random() < 0.02:
             self._weather.note("false_hints")
             loop.call_later(self._random.uniform(0.1, 3.0), listener, context=context)
@@ -108,20 +111,19 @@ class Wire:
         """See the store port: the store is not this process's to close."""
 
     async def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        random = self._random
-        if name not in READS or random.random() < 0.5 or self._weather.slow:
-            await asyncio.sleep(self._latency())
-        if self.cut or self._weather.down:
+        random, weather, looks = self._random, self._weather, name in READS
+        if not looks or weather.slow or random.random() < 0.3:
+            await self._nap(self._latency())
+        if self.cut or weather.down:
             raise await _lost("no connection", random.uniform(0.0, 0.5))
-        if self._weather.full and name not in READS:
+        if weather.full and not looks:
             raise StoreFull("the disk is full")
-        fault = self._weather.draw(random)
-        work = partial(self._execute, name, args, options)
+        fault = weather.draw(random)
         if fault is not None:
-            return await self._suffer(fault, work)
-        answer = await work(told=True)
-        if name not in READS and random.random() < 0.5:
-            await asyncio.sleep(self._latency())
+            return await self._suffer(fault, partial(self._execute, name, args, options))
+        answer = await self._execute(name, args, options, told=True)
+        if not looks and random.random() < 0.3:
+            await self._nap(self._latency())
         return answer
 
     def _latency(self) -> float:

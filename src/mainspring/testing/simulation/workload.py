@@ -14,6 +14,7 @@ from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger
 from mainspring.ids import IdSource
+from mainspring.settings import Settings
 from mainspring.testing.simulation.tasks import TASKS
 
 NAMESPACE: Final = "default"
@@ -46,13 +47,20 @@ _EXPRESSIONS: Final = (
     "10 1-4 * * * *",
 )
 
+_BY_THE_WALL: Final = "*/15 0-8,30-38 1,2 * * *"
+"""Follows the wall clock, in the hours that come twice, or not at all, in each of the nights."""
+
 
 class Sketch:
     """Draws the jobs of one world."""
 
-    def __init__(self, random: Random, ids: IdSource, start: Instant, zone: str, minutes: float) -> None:
+    def __init__(
+        self, random: Random, ids: IdSource, settings: Settings, start: Instant, zone: str, minutes: float
+    ) -> None:
         self._random = random
         self._ids = ids
+        self._queues = settings.queues
+        self._regions = settings.regions
         self._start = start
         self._zone = zone
         self._length: Duration = round(minutes * 60 * SECOND)
@@ -65,6 +73,7 @@ class Sketch:
         made.append(self._make(self._frequent(), overlap="forbid", task="slow"))
         made.append(self._make(self._frequent(), overlap="replace", task=self._random.choice(("slow", "stubborn"))))
         made.append(self._make(self._timed(), overlap="queue", task="steady"))
+        made.append(self._make(CronTrigger(_BY_THE_WALL, self._zone), task="quick"))
         upstreams = self._random.sample([job.name for job in made], 2)
         made.append(self._make(self._following(upstreams)))
         made.append(self._make(self._following([made[-1].name])))
@@ -117,6 +126,7 @@ class Sketch:
     def _make(self, trigger: Trigger, *, overlap: str | None = None, task: str | None = None) -> Job:
         random = self._random
         task = task or random.choice(sorted(TASKS))
+        home = self._regions[:1]
         completions = random.choice((1, 1, 1, 1, 3))
         policy = JobPolicy(
             misfire=random.choice(("skip", "once", "all")),
@@ -127,6 +137,7 @@ class Sketch:
             end_at=self._end,
             max_firings=random.choice((None, None, None, 5)),
             calendars=random.choice(((), (), (), ("every fourth minute",), ("a night",))),
+            regions=random.choice((home, home, self._regions[-1:], self._regions)),
             completions=completions,
             parallelism=2 if completions > 1 and random.random() < 0.7 else None,
         )
@@ -143,6 +154,7 @@ class Sketch:
             trigger=trigger,
             namespace=NAMESPACE,
             app=APP,
+            queue=self._random.choice(self._queues),
             priority=self._random.randint(1, 10),
             key=key,
             limit=LIMIT if task == "limited" else None,

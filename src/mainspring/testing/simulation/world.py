@@ -6,12 +6,8 @@ import asyncio
 from collections import Counter
 from random import Random
 
-import msgspec
-
-from mainspring.core.instants import SECOND
 from mainspring.core.states import FINAL
 from mainspring.ids import IdSource
-from mainspring.settings import Settings
 from mainspring.store import Saved, Store
 from mainspring.testing.history import History
 from mainspring.testing.simulation.client import Client
@@ -19,42 +15,22 @@ from mainspring.testing.simulation.clock import ProcessClock, StoreClock
 from mainspring.testing.simulation.ending import record_end
 from mainspring.testing.simulation.faults import PROFILES, Event, Weather, plan_events
 from mainspring.testing.simulation.hosts import HostingLoop
+from mainspring.testing.simulation.makeup import divide, draw_settings
+from mainspring.testing.simulation.pace import unhurried
 from mainspring.testing.simulation.process import Process, Surroundings
+from mainspring.testing.simulation.scenario import Scenario
 from mainspring.testing.simulation.scribe import Scribe, as_json
 from mainspring.testing.simulation.sometimes import read_events, watch
 from mainspring.testing.simulation.wire import PATIENCE_S, Wire
 from mainspring.testing.simulation.workload import APP, CALENDARS, NAMESPACE, Sketch, draw_night
 from mainspring.wiring import open_memory
 
-SETTINGS = Settings(
-    lease_ttl=3 * SECOND,
-    lease_renew=1 * SECOND,
-    horizon=30 * SECOND,
-    concurrency=6,
-    claim_ttl=6 * SECOND,
-    claim_renew=2 * SECOND,
-    worker_dead_after=6 * SECOND,
-    drain_grace=5 * SECOND,
-)
-"""Longer leases than the defaults and shorter claims: fewer heartbeats, and losses that are noticed within the time."""
 CLIENTS = 2
 QUIET_S = PATIENCE_S + 5.0
 """What was sent before the healing may still be under way for so long."""
-LONGEST_DRAIN_S = 3_600.0
+LONGEST_DRAIN_S = 600.0
 LONGEST_SILENCE_S = 90.0
 """Longer than any run and any wait for a retry: where nothing was recorded for so long, nothing will be."""
-
-
-class Scenario(msgspec.Struct, frozen=True):
-    """What makes a world: the same scenario gives the same history, byte for byte."""
-
-    seed: int
-    profile: str = "chaos"
-    minutes: float = 10.0
-    nodes: int = 3
-    workers: int = 4
-    without: tuple[str, ...] = ()
-    """Faults that do not happen."""
 
 
 class World:
@@ -73,20 +49,34 @@ class World:
         self._weather = Weather(self._profile, self._without, happened)
         self._scribe = Scribe(history, self.clock, happened)
         self._ids = IdSource(self.clock, Random(f"{self._seed}:ids"))
-        self._sketch = Sketch(Random(f"{self._seed}:jobs"), self._ids, start, zone, scenario.minutes)
+        self._events = plan_events(self._profile, self._seed, scenario.minutes * 0.97, self._without)
+        leaps_s = sum(event.length_s for event in self._events if event.kind == "clock_leap")
+        self._settings = draw_settings(Random(f"{self._seed}:settings"), happened)
+        minutes = scenario.minutes + leaps_s / 60
+        self._sketch = Sketch(Random(f"{self._seed}:jobs"), self._ids, self._settings, start, zone, minutes)
         self._declared = self._sketch.declared()
         self.around = Surroundings(
-            self._seed, self.loop, self.clock, self._store, SETTINGS, self._weather, self._scribe, self._declare
+            self._seed, self.loop, self.clock, self._store, self._weather, self._scribe, self._declare
         )
         self.processes = self._make_processes()
 
     def _make_processes(self) -> list[Process]:
-        nodes, workers = self._scenario.nodes, self._scenario.workers
+        """Some schedule and work, some do one of the two; of the workers, those that do both serve everything."""
+        nodes, workers, settings = self._scenario.nodes, self._scenario.workers, self._settings
+        served = divide(Random(f"{self._seed}:served"), settings, workers)
         both = min(nodes, workers) // 2
-        roles = [(f"both-{number}", True, True) for number in range(1, both + 1)]
-        roles += [(f"node-{number}", True, False) for number in range(1, nodes - both + 1)]
-        roles += [(f"worker-{number}", False, True) for number in range(1, workers - both + 1)]
-        return [Process(name, self.around, schedules=schedules, works=works) for name, schedules, works in roles]
+        made = [
+            Process(f"both-{number}", self.around, served.pop(0), schedules=True, works=True)
+            for number in range(1, both + 1)
+        ]
+        made += [
+            Process(f"node-{number}", self.around, settings, schedules=True, works=False)
+            for number in range(1, nodes - both + 1)
+        ]
+        return made + [
+            Process(f"worker-{number}", self.around, each, schedules=False, works=True)
+            for number, each in enumerate(served, 1)
+        ]
 
     async def _declare(self, store: Store, version: int) -> Saved:
         return await store.sync_jobs(APP, NAMESPACE, self._sketch.changed(self._declared, version))
@@ -94,7 +84,8 @@ class World:
     def turn(self) -> None:
         """All of it."""
         try:
-            self.loop.run_until_complete(self._play())
+            with unhurried():
+                self.loop.run_until_complete(self._play())
         finally:
             self._scribe.seal()
             self.loop.bury()
@@ -113,10 +104,10 @@ class World:
         added = self._sketch.added() + self._sketch.herd(self._profile.herd)
         for job in added:
             await clients[0].create(job)
-        names = [job.name for job in (*self._declared, *added[:8]) if job.policy.max_firings is None]
+        names = [job.name for job in (*self._declared, *added[:8])]
         watching = self.loop.create_task(watch(self._store, self._happened))
         acting = [self.loop.create_task(client.act_until(length_s * 0.95, names)) for client in clients]
-        for event in plan_events(self._profile, self._seed, self._scenario.minutes * 0.97, self._without):
+        for event in self._events:
             await asyncio.sleep(max(event.at_s - self.loop.time(), 0.0))
             self._strike(event)
         await asyncio.sleep(max(length_s - self.loop.time(), 0.0))
@@ -133,7 +124,7 @@ class World:
         actor, random = f"client-{number}", Random(f"{self._seed}:client:{number}")
         clock = ProcessClock(self.clock, random, wrong=self._weather.has("wrong_clocks"))
         wire = Wire(self._store, actor, None, clock, self._weather, self._scribe, self._seed)
-        return Client(wire.as_store, self._ids, random, self._happened)
+        return Client(wire.as_store, self._settings, self._ids, random, self._happened)
 
     def _strike(self, event: Event) -> None:
         process = self.processes[event.target % len(self.processes)]
@@ -153,6 +144,8 @@ class World:
                 self.loop.create_task(self._restart([process], event.length_s, upgrade=False))
             case "upgrade":
                 self.loop.create_task(self._restart(self.processes, event.length_s, upgrade=True))
+            case "clock_leap":
+                self.clock.leap(event.length_s)
             case "slow_disk" | "store_down" | "disk_full":
                 self._spoil_store(event)
             case _:

@@ -1,0 +1,40 @@
+"""How often loops look by themselves: in the simulated world less often than in the real one.
+
+Hints tell loops of nearly everything; that they also look now and then is for hints that were lost. In virtual time
+nearly all of these looks find nothing, and they would cost more than all the work. So there are fewer of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from mainspring.services import claimer, elector, heart, node, planner, reaper, relay, reporter
+
+_PAUSES_S: Final = (
+    (claimer, "LONGEST_WAIT_S", 3.0),
+    (claimer, "SHORTEST_WAIT_S", 0.03),
+    (claimer, "FULL_WAIT_S", 2.0),
+    (planner, "LONGEST_WAIT_S", 3.0),
+    (reaper, "EVERY_S", 2.5),
+    (relay, "BUSY_S", 0.5),
+    (relay, "IDLE_S", 3.0),
+    (reporter, "TALK_S", 1.5),
+    (heart, "HEAR_S", 0.3),
+    (elector, "SHORTEST_S", 0.5),
+    (node, "PLANNER_GAP_S", 0.1),
+)
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """While this lasts, loops that are told nothing wait longer."""
+    usual = [(module, name, getattr(module, name)) for module, name, _ in _PAUSES_S]
+    for module, name, seconds in _PAUSES_S:
+        setattr(module, name, seconds)
+    try:
+        yield
+    finally:
+        for module, name, seconds in usual:
+            setattr(module, name, seconds)
