@@ -1,59 +1,49 @@
 """The work that goes on while `up` is killed again and again.
 
-Each execution appends a line to a file before and after its work: a ledger of what really ran, which no kill can take
-back.
+Everything is written down: what the process asked its store and was told, and what each execution did. No kill can take
+that back.
 """
 
 import os
 import time
+from pathlib import Path
 
-from mainspring import Mainspring, Retry, after, cron, current_run, every
+from mainspring import Retry, after, cron, current_run, every
+from mainspring.testing.chaos.ledger import Ledger
+from mainspring.testing.chaos.recording import RecordedApp
 
-app = Mainspring(name="crash")
-LEDGER = os.environ["CRASH_LEDGER"]
-
-
-def note(what: str) -> None:
-    run = current_run()
-    line = f"{what} {run.id} {run.attempt} {time.time_ns() // 1000}\n".encode()
-    descriptor = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
+app = RecordedApp(Path(os.environ["CRASH_FOLDER"]), f"up-{os.getpid()}", name="crash")
+ledger = Ledger(app.recorder)
 
 
 @app.job(cron("* * * * * *"), misfire="all", grace="1s")
 async def tick() -> None:
-    note("start")
-    note("end")
+    with ledger.noted():
+        pass
 
 
 @app.job(every("1s"), misfire="once", grace="500ms", overlap="forbid")
 def interval() -> None:
-    note("start")
-    time.sleep(0.05)
-    note("end")
+    with ledger.noted():
+        time.sleep(0.05)
 
 
 @app.job(every("2s"), misfire="skip", grace="1s", retry=Retry(2, delay="200ms"))
 def flaky() -> None:
-    note("start")
-    if current_run().attempt % 2 == 1:
-        raise ConnectionError("not this time")
-    note("end")
+    with ledger.noted():
+        if current_run().attempt % 2 == 1:
+            raise ConnectionError("not this time")
 
 
 @app.job(after("flaky"))
 async def downstream() -> None:
-    note("start")
-    note("end")
+    with ledger.noted():
+        pass
 
 
 @app.task(retry=Retry(3, delay="100ms"))
 def submitted(number: int) -> int:
-    note("start")
-    if number % 5 == 0 and current_run().attempt == 1:
-        raise ValueError("the first time always fails")
-    note("end")
+    with ledger.noted():
+        if number % 5 == 0 and current_run().attempt == 1:
+            raise ValueError("the first time always fails")
     return number

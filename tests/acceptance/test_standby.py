@@ -11,11 +11,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from judging import judge
 
 APP = """
-from mainspring import Mainspring, every
+import os
+from pathlib import Path
 
-app = Mainspring(name="standby")
+from mainspring import every
+from mainspring.testing.chaos.recording import RecordedApp
+
+app = RecordedApp(Path.cwd(), f"up-{os.getpid()}", name="standby")
 
 
 @app.job(every("500ms"), misfire="all", grace="10s")
@@ -27,14 +32,14 @@ class Nodes:
     """`mainspring up` processes on one file."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._file = folder / "x.db"
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         (folder / "work.py").write_text(APP)
 
     def start(self) -> None:
         command = [sys.executable, "-m", "mainspring", "up", "work.py", "--store", "sqlite:///x.db"]
-        process = subprocess.Popen(command, cwd=self._folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.processes[process.pid] = process
 
     def ask(self, query: str) -> list[tuple[object, ...]]:
@@ -57,6 +62,13 @@ class Nodes:
             assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
             time.sleep(0.02)
 
+    def end(self) -> None:
+        """Kill all who are left."""
+        while self.processes:
+            _, process = self.processes.popitem()
+            process.kill()
+            process.wait()
+
     def firings(self) -> list[int]:
         return [int(str(row[0])) for row in self.ask("SELECT fire_at FROM firings ORDER BY fire_at")]
 
@@ -65,9 +77,7 @@ class Nodes:
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     nodes = Nodes(tmp_path)
     yield nodes
-    for process in nodes.processes.values():
-        process.kill()
-        process.wait()
+    nodes.end()
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
@@ -87,3 +97,7 @@ def test_the_stand_by_takes_over_and_no_instant_is_lost_or_doubled(nodes: Nodes,
     instants = nodes.firings()
     steps = {later - earlier for earlier, later in pairwise(instants)}
     assert steps == {500_000}
+    nodes.end()
+    verdict = judge(nodes.folder, f"sqlite:///{nodes.folder / 'x.db'}")
+    assert verdict.ok, str(verdict)
+    assert {1, 4, 5, 17} <= set(verdict.judged)

@@ -1,0 +1,190 @@
+"""The cluster that suffers: its places, what is done to them, and who replaces those who end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mainspring.testing.chaos.faults import Fault
+from mainspring.testing.chaos.processes import Place
+from mainspring.testing.chaos.recording import SUFFIX
+from mainspring.testing.checking.stories import PAUSE
+from mainspring.testing.history import load
+
+LOOK_S: Final = 0.2
+ELECTION_S: Final = 10.0
+"""How long to wait for a leader."""
+APART_S: Final = 1.0
+"""Between two processes of a rolling restart."""
+
+MOST_TROUBLES: Final = 10
+"""After so many it is not the faults that trouble the cluster: give up."""
+
+Tell = Callable[[str], None]
+Note = Callable[..., None]
+
+
+class Cluster:
+    """`note` writes a fault into the history, `tell` into the eye of whoever watches."""
+
+    def __init__(self, folder: Path, places: Sequence[Place], note: Note, tell: Tell) -> None:
+        self._folder = folder
+        self.places = places
+        self._note = note
+        self._tell = tell
+        self.happened: Counter[str] = Counter()
+        self.troubles: list[str] = []
+        """What no process should have done."""
+        self.version = 1
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._calm = False
+        self._keeping: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """All processes, and whoever looks after them."""
+        for place in self.places:
+            place.start()
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Whoever ended by itself is noted and replaced; a client that is done stays so once there is peace."""
+        while not self.hopeless:
+            await asyncio.sleep(LOOK_S)
+            for place in self.places:
+                if place.busy or place.alive or (place.role == "client" and self._calm):
+                    continue
+                if (wrong := place.own_end()) is not None:
+                    self.troubles.append(wrong)
+                self.happened[f"{place.role} ended itself"] += 1
+                self._tell(f"{place.actor} ended by itself")
+                place.start()
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether processes end by themselves again and again."""
+        return len(self.troubles) >= MOST_TROUBLES
+
+    def strike(self, fault: Fault) -> None:
+        """Do it; it goes on while others are done."""
+        if fault.kind == "roll":
+            self._spawn(self._roll(fault))
+        elif fault.kind == "power cut":
+            self._spawn(self._cut_power(fault))
+        elif fault.kind.endswith("leader"):
+            self._spawn(self._strike_leader(fault))
+        else:
+            free = [place for place in self._free() if fault.kind != "drain" or place.role != "client"]
+            if free:
+                self._spawn(self._do(fault, free[fault.target % len(free)]))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    def _free(self) -> list[Place]:
+        return [place for place in self.places if not place.busy and place.alive]
+
+    async def _strike_leader(self, fault: Fault) -> None:
+        """Whoever leads; if just now nobody does whom one could strike, whoever does so soon."""
+        for _ in range(round(ELECTION_S / LOOK_S)):
+            leader = self.leader()
+            for place in self._free():
+                if place.actor == leader:
+                    await self._do(fault, place)
+                    return
+            await asyncio.sleep(LOOK_S)
+
+    def leader(self) -> str:
+        """Who began the newest term, as the histories have it."""
+        terms = [
+            record
+            for path in self._folder.glob(f"up-*{SUFFIX}")
+            for record in load(line for line in path.read_bytes().splitlines(keepends=True) if b'"term"' in line)
+            if record.what == "term"
+        ]
+        return max(terms, key=lambda record: record.term or 0).actor if terms else ""
+
+    async def _do(self, fault: Fault, place: Place) -> None:
+        self._happens(fault, place)
+        place.busy = True
+        match fault.kind:
+            case "kill" | "kill leader":
+                place.kill()
+                await asyncio.sleep(fault.length_s)
+            case "stop" | "stop leader":
+                place.send(signal.SIGSTOP)
+                await asyncio.sleep(fault.length_s)
+                place.send(signal.SIGCONT)
+            case _:
+                await self._drain(place)
+                await asyncio.sleep(fault.length_s)
+        place.start()
+        place.busy = False
+
+    async def _drain(self, place: Place) -> None:
+        if (wrong := await asyncio.to_thread(place.stop)) is not None:
+            self.troubles.append(wrong)
+
+    async def _roll(self, fault: Fault) -> None:
+        """One after the other is replaced by the next version of the program."""
+        self._happens(fault)
+        self.version += 1
+        for place in self.places:
+            if place.busy or place.role == "client":
+                continue
+            place.busy = True
+            await self._drain(place)
+            await asyncio.sleep(fault.length_s)
+            place.start()
+            place.busy = False
+            await asyncio.sleep(APART_S)
+
+    async def _cut_power(self, fault: Fault) -> None:
+        self._happens(fault)
+        struck = [place for place in self.places if not place.busy]
+        for place in struck:
+            place.busy = True
+            place.send(signal.SIGKILL)
+        for place in struck:
+            place.kill()
+        await asyncio.sleep(fault.length_s)
+        for place in struck:
+            place.start()
+            place.busy = False
+
+    def _happens(self, fault: Fault, place: Place | None = None) -> None:
+        self.happened[fault.kind] += 1
+        self._note(PAUSE if fault.kind.startswith("stop") else fault.kind, "" if place is None else place.actor)
+        whom = "everybody" if place is None else f"{place.actor} (pid {place.pid})"
+        self._tell(f"{fault.kind:<12} {whom}, {fault.length_s:.1f} s")
+
+    async def heal(self) -> None:
+        """Let what is under way end; from then on only those who end by themselves are replaced."""
+        if self._under_way:
+            await asyncio.gather(*self._under_way)
+        self._calm = True
+
+    async def wait_for_clients(self, longest_s: float) -> None:
+        """Until they have ended by themselves, as they do when all is done."""
+        clients = [place for place in self.places if place.role == "client"]
+        wrongs = await asyncio.gather(*(asyncio.to_thread(place.wait, longest_s) for place in clients))
+        self.troubles += [wrong for wrong in wrongs if wrong is not None]
+
+    async def end(self) -> None:
+        """Ask all to stop, and wait for them."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        wrongs = await asyncio.gather(*(asyncio.to_thread(place.stop) for place in self.places))
+        self.troubles += [wrong for wrong in wrongs if wrong is not None]
+
+    def kill_all(self) -> None:
+        """Whatever happened here: nobody stays behind."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        for place in self.places:
+            place.kill()

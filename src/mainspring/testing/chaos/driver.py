@@ -1,0 +1,230 @@
+"""One run from start to verdict: the cluster starts, suffers, heals and drains; its end is written down, and judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from mainspring.app import Mainspring
+from mainspring.clock import SystemClock
+from mainspring.core.instants import SECOND, Duration
+from mainspring.core.states import FINAL
+from mainspring.errors import MainspringError
+from mainspring.testing.chaos.cluster import Cluster, Tell
+from mainspring.testing.chaos.faults import plan_faults
+from mainspring.testing.chaos.orders import Orders, reach
+from mainspring.testing.chaos.processes import Place, Role
+from mainspring.testing.chaos.recording import Journal, gather
+from mainspring.testing.checking import Verdict, check
+from mainspring.testing.history import Record
+from mainspring.testing.simulation.ending import record_end
+from mainspring.testing.simulation.scribe import Scribe
+from mainspring.testing.simulation.workload import NAMESPACE
+
+SETTINGS: Final = {
+    "MAINSPRING_CONCURRENCY": "6",
+    "MAINSPRING_CLAIM_TTL": "2s",
+    "MAINSPRING_CLAIM_RENEW": "500ms",
+    "MAINSPRING_WORKER_DEAD_AFTER": "3s",
+    "MAINSPRING_DRAIN_GRACE": "2s",
+}
+"""Short claims, so that losses are noticed within the time; the lease has its defaults."""
+LATENESS: Final[Duration] = 15 * SECOND
+"""How late a run may begin where nothing goes wrong. Generous: the machine may have other things to do."""
+OVERRUN: Final[Duration] = 10 * SECOND
+FENCED: Final[Duration] = 5 * SECOND
+"""How long after its claim has run out work may go on: some ignores its cancellation twice."""
+CALM: Final = 0.2
+"""The part of the time, at its end, in which nothing goes wrong any more."""
+LONGEST_START_S: Final = 60.0
+LONGEST_DRAIN_S: Final = 90.0
+QUIET_S: Final = 2.0
+"""Firings that follow the last ends are due at once: let them come."""
+
+
+def draw_settings(seed: int) -> dict[str, str]:
+    """The environment of every process: who plans, and in which order runs are served, is drawn."""
+    random = Random(f"{seed}:settings")
+    drawn = {
+        "MAINSPRING_COORDINATION": random.choice(("leader", "leader", "cluster")),
+        "MAINSPRING_ORDERING": random.choice(("strict", "ageing")),
+    }
+    return {**SETTINGS, **drawn}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What makes a run. The same seed gives the same faults at the same times; what comes of them is another matter."""
+
+    store: str
+    folder: Path
+    seed: int
+    seconds: float = 120.0
+    nodes: int = 3
+    workers: int = 3
+    clients: int = 2
+    bug: str | None = None
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of it."""
+
+    verdict: Verdict
+    troubles: list[str]
+    """Processes that ended as none should, and errors in their logs."""
+    faults: Counter[str]
+    processes: int
+    """How many were started."""
+    counts: Counter[str]
+    """What the history has, by kind."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every invariant holds and no process did what none should."""
+        return self.verdict.ok and not self.troubles
+
+
+class Run:
+    """`play` is all of it."""
+
+    def __init__(self, plan: Plan, tell: Tell) -> None:
+        self._plan = plan
+        self._clock = SystemClock()
+        self._scribe = Scribe(Journal(plan.folder, "driver"), self._clock, Counter())
+        self._began = self._clock.monotonic()
+        self._show = tell
+        self._app = Mainspring(plan.store)
+        places = [self._place(role, number) for role, number in self._roles()]
+        self._cluster = Cluster(plan.folder, places, self._note, self._tell)
+
+    def _roles(self) -> list[tuple[Role, int]]:
+        counts: list[tuple[Role, int]] = [
+            ("up", self._plan.nodes),
+            ("worker", self._plan.workers),
+            ("client", self._plan.clients),
+        ]
+        return [(role, number) for role, count in counts for number in range(1, count + 1)]
+
+    def _place(self, role: Role, number: int) -> Place:
+        longest_s = self._plan.seconds + 2 * LONGEST_DRAIN_S
+        return Place(role, number, self._plan.folder, longest_s, self._environment)
+
+    def _environment(self, actor: str) -> dict[str, str]:
+        plan, version = self._plan, self._cluster.version
+        orders = Orders(str(plan.folder), actor, plan.seed, version, plan.bug)
+        return {**draw_settings(plan.seed), "MAINSPRING_STORE": plan.store, **orders.environment()}
+
+    def _tell(self, text: str) -> None:
+        self._show(f"{self._clock.monotonic() - self._began:6.1f}  {text}")
+
+    def _note(self, name: str, actor: str = "") -> None:
+        self._scribe.write("fault", actor or "driver", self._clock, name=name)
+
+    async def play(self) -> Result:
+        """Every process that was started has ended when this returns."""
+        suffering_s = self._plan.seconds * (1 - CALM)
+        try:
+            self._cluster.start()
+            await self._wait_for_all()
+            await self._suffer(suffering_s)
+            await self._heal()
+            await asyncio.sleep(self._plan.seconds - suffering_s)
+            await self._finish()
+            await self._drain()
+            await self._cluster.end()
+            await record_end(await self._app.open(), self._scribe, self._clock)
+        finally:
+            self._cluster.kill_all()
+            await self._app.close()
+        return await asyncio.to_thread(self._judge)
+
+    async def _wait_for_all(self) -> None:
+        """What is killed sooner has not begun to live."""
+        store, deadline = await self._app.open(), self._clock.monotonic() + LONGEST_START_S
+        while len(await store.list_workers(NAMESPACE)) < self._plan.nodes + self._plan.workers:
+            if self._clock.monotonic() > deadline:
+                raise MainspringError(
+                    f"not all processes were there after {LONGEST_START_S:g} s: see {self._plan.folder}"
+                )
+            await asyncio.sleep(0.1)
+        self._tell("all are there")
+
+    async def _suffer(self, seconds: float) -> None:
+        began = self._clock.monotonic()
+        for fault in plan_faults(self._plan.seed, seconds):
+            await asyncio.sleep(max(began + fault.at_s - self._clock.monotonic(), 0.0))
+            self._cluster.strike(fault)
+        await asyncio.sleep(max(began + seconds - self._clock.monotonic(), 0.0))
+
+    async def _heal(self) -> None:
+        reach(self._plan.folder, "calm")
+        await self._cluster.heal()
+        await self._switch(paused=False)  # Those whose client was killed before it could.
+        self._note("healed")
+        self._tell("healed")
+
+    async def _finish(self) -> None:
+        """Clients ask for no more, and jobs fire no more."""
+        reach(self._plan.folder, "done")
+        await self._cluster.wait_for_clients(LONGEST_START_S)
+        await self._switch(paused=True)
+
+    async def _switch(self, *, paused: bool) -> None:
+        store = await self._app.open()
+        names = [job.name for job in await store.list_jobs(NAMESPACE) if (job.paused_at is not None) is not paused]
+        await store.pause_jobs(NAMESPACE, names, paused=paused, reason="all is done" if paused else "")
+
+    async def _drain(self) -> None:
+        """Wait until nothing is left to do; what is not done by then never will be, and the checker says so."""
+        store, deadline = await self._app.open(), self._clock.monotonic() + LONGEST_DRAIN_S
+        quiet_since = None
+        while self._clock.monotonic() < deadline and not self._cluster.hopeless:
+            counts = await store.count_runs(NAMESPACE)
+            left = sum(counts.values()) - sum(counts.get(state, 0) for state in FINAL)
+            now = self._clock.monotonic()
+            quiet_since = None if left else quiet_since or now
+            if quiet_since is not None and now >= quiet_since + QUIET_S:
+                break
+            await asyncio.sleep(0.2)
+        self._note("drained")
+        self._tell("drained")
+
+    def _judge(self) -> Result:
+        records = gather(self._plan.folder)
+        verdict = check(records, lateness_bound=LATENESS, deadline_bound=OVERRUN, fence_bound=FENCED)
+        places = self._cluster.places
+        troubles = [*self._cluster.troubles, *(trouble for place in places for trouble in _errors(place.log))]
+        processes = sum(place.generation for place in places)
+        return Result(verdict, troubles, self._cluster.happened, processes, _count(records))
+
+
+def _errors(log: Path) -> list[str]:
+    """Errors that a process did not expect: loops go on after them, and only tell the log."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return [
+        f"{log.name}, line {number}: {_last_of(lines, number)}"
+        for number, line in enumerate(lines, 1)
+        if line.startswith("Traceback")
+    ]
+
+
+def _last_of(lines: list[str], number: int) -> str:
+    """What a traceback ends with."""
+    return next((line for line in lines[number:] if not line.startswith(" ")), lines[number - 1])
+
+
+def _count(records: list[Record]) -> Counter[str]:
+    kinds = partial(_kind, {"start", "fire", "submit", "report", "run", "firing", "attempt", "term", "claim"})
+    return Counter(kind for record in records if (kind := kinds(record)) is not None)
+
+
+def _kind(counted: set[str], record: Record) -> str | None:
+    if record.what not in counted:
+        return None
+    how = record.state if record.what in ("run", "firing", "attempt") else record.outcome
+    return f"{record.what} {how}"

@@ -1,0 +1,193 @@
+"""What one real process asked of its store and was told, written down as `testing.history` has it.
+
+The simulation's scribe sits in the store. This one sits before it, so it knows when it asked and when it heard, not
+when it happened; and it may be killed in between. So it writes down what it is about to ask, as `unknown`, before it
+asks; and what it heard before it passes that on. `gather` puts the two together again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+from mainspring.app import Mainspring
+from mainspring.clock import Clock
+from mainspring.core.instants import Instant
+from mainspring.core.model import Worker
+from mainspring.core.planning import Plan
+from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound, TermPassed
+from mainspring.store import Renewal, Store
+from mainspring.testing.history import History, Record, load_files
+from mainspring.testing.simulation.scribe import Call, Scribe, as_json
+
+SUFFIX: Final = ".jsonl"
+REFUSALS: Final = (TermPassed, Conflict, NotFound, InvalidInput)
+"""Answers that say that nothing was written. After any other error that is not known."""
+CALLS: Final = (
+    "begin_term",
+    "claim",
+    "create_job",
+    "edit_job",
+    "fire",
+    "hand_back",
+    "pause_jobs",
+    "renew",
+    "report",
+    "request_cancel",
+    "save_calendar",
+    "submit",
+    "sync_jobs",
+    "trigger",
+)
+"""The calls that a history tells of. All others go to the store as they are."""
+
+
+class Journal(History):
+    """A history in a file of its own, opened to append, each line one `write`.
+
+    What was written is the kernel's: killing the writer takes none of it back, and cuts at most its last line short.
+    """
+
+    def __init__(self, folder: Path, actor: str) -> None:
+        super().__init__(self._append, keep=False)
+        self.path = folder / f"{actor}.{os.getpid()}{SUFFIX}"
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+
+    def add(self, what: str, **fields: Any) -> Record:
+        """One more record. From any thread."""
+        with self._lock:
+            return super().add(what, **fields)
+
+    def _append(self, line: bytes) -> None:
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.write(self._descriptor, line)
+
+
+class Recorder(Scribe):
+    """The scribe of one process. `actor` names it, and the worker in it, in every record."""
+
+    def __init__(self, journal: Journal, actor: str, clock: Clock) -> None:
+        super().__init__(journal, clock, Counter())
+        self.actor = actor
+        self._clock = clock
+        self._asking = threading.Lock()
+        self._last_sent: Instant = 0
+
+    async def call(self, store: Store, name: str, *args: Any, **options: Any) -> Any:
+        """Ask the store: what is asked is written down before, and the answer before anybody gets it."""
+        asked = self._call(store, self._next_sent(store.now()), args, options, told=False)
+        await self._expect(store, name, asked)
+        try:
+            answer = await getattr(store, name)(*args, **options)
+        except REFUSALS:
+            if name in self._on_refusal:
+                self._on_refusal[name](self._call(store, asked.stamp["sent"], args, options, told=True))
+            raise
+        await self._hear(store, name, self._call(store, asked.stamp["sent"], args, options, told=True), answer)
+        return answer
+
+    def _next_sent(self, now: Instant) -> Instant:
+        """No two calls of a process are sent at the same instant: that tells which answer belongs to which."""
+        with self._asking:
+            self._last_sent = max(now, self._last_sent + 1)
+            return self._last_sent
+
+    def _call(self, store: Store, sent: Instant, args: Any, options: Any, *, told: bool) -> Call:
+        stamp = self.stamp(self._clock) | {"sent": sent, "store": store.now()}
+        return Call(self.actor, stamp, args, options, told)
+
+    async def _expect(self, store: Store, name: str, call: Call) -> None:
+        """What will have happened if this process is killed now and the request arrives. A claim or a term cannot be
+        told beforehand: one that nobody hears of is one that nobody uses."""
+        match name:
+            case "submit":
+                self._submit(call, [run.id for run in call.args[0]])
+            case "report":
+                self._report(call, ["accepted"] * len(call.args[0]))
+            case "fire":
+                plans: Sequence[Plan] = call.args[0]
+                for plan in plans:
+                    for firing in plan.firings:
+                        self._fired(call, plan.job, firing.fire_at)
+            case "request_cancel":
+                self._add("cancel", call, run=call.args[1])
+            case "hand_back":
+                self._handback(call, call.args[0])
+            case "create_job" | "edit_job":
+                self._add("job", call, job_id=call.args[0].id, job=call.args[0].name)
+            case "trigger":
+                job = await store.get_job(call.args[0], call.args[1])
+                self._add("trigger", call, job_id=job.id, job=job.name, key=call.args[2])
+
+    async def _hear(self, store: Store, name: str, call: Call, answer: Any) -> None:
+        if name == "hand_back":
+            # Of some that went back and some that were lost, the answer does not say which.
+            if answer == len(set(call.args[0])):
+                self._handback(call, call.args[0])
+        elif name == "save_calendar":
+            self._add("calendar", call, name=call.args[1].name, data=as_json(call.args[1]))
+        elif name == "sync_jobs":
+            with suppress(MainspringError):  # They are stored; and the checker notices a definition that is missing.
+                await self._synced(call, store, answer)
+        else:
+            self._on_answer[name](call, answer)
+
+    def _renew(self, call: Call, renewal: Renewal) -> None:
+        """It was prolonged from some instant after it was sent."""
+        claims: Collection[tuple[str, int]] = renewal.held
+        worker: Worker = call.args[0]
+        until = call.stamp["sent"] + call.args[2]
+        for run_id, token in sorted(claims):
+            self._add("renew", call, run=run_id, token=token, worker=worker.id, until=until)
+
+    def _put(self, what: str, fields: dict[str, object]) -> None:
+        if fields.get("worker") is not None:
+            fields["worker"] = self.actor
+        super()._put(what, fields)
+
+
+class _Recorded:
+    """A store whose `CALLS` go through a recorder."""
+
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self.bare = store
+        for name in CALLS:
+            setattr(self, name, partial(recorder.call, store, name))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bare, name)
+
+
+class RecordedApp(Mainspring):
+    """An app that writes its process's history: everything in a process gets its store from the app's `open`."""
+
+    def __init__(self, folder: Path, actor: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.recorder = Recorder(Journal(folder, actor), actor, self.clock)
+        self._recorded: _Recorded | None = None
+
+    async def open(self) -> Store:
+        """The store, through the recorder."""
+        store, recorded = await super().open(), self._recorded
+        if recorded is None or recorded.bare is not store:
+            recorded = self._recorded = _Recorded(store, self.recorder)
+        return cast(Store, recorded)
+
+
+def gather(folder: Path) -> list[Record]:
+    """The histories of all processes in one. What was asked and answered is there once, as it was answered."""
+    records = load_files(sorted(folder.glob(f"*{SUFFIX}")))
+    answered = {_call_of(record) for record in records if record.sent is not None and record.outcome != "unknown"}
+    return [record for record in records if record.outcome != "unknown" or _call_of(record) not in answered]
+
+
+def _call_of(record: Record) -> tuple[str, str, Instant | None]:
+    return record.actor, record.what, record.sent

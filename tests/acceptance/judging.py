@@ -1,0 +1,24 @@
+"""What the processes of a test wrote down, and what the store holds in the end, before the history checker."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from mainspring import Mainspring
+from mainspring.clock import SystemClock
+from mainspring.testing.chaos.recording import Journal, gather
+from mainspring.testing.checking import Verdict, check
+from mainspring.testing.simulation.ending import record_end
+from mainspring.testing.simulation.scribe import Scribe
+
+
+def judge(folder: Path, store: str) -> Verdict:
+    """The verdict on all histories in a folder. Whoever wrote them must have ended."""
+    asyncio.run(_record_end(folder, store))
+    return check(gather(folder))
+
+
+async def _record_end(folder: Path, store: str) -> None:
+    app, clock = Mainspring(store), SystemClock()
+    await record_end(await app.open(), Scribe(Journal(folder, "end"), clock, Counter()), clock)
+    await app.close()

@@ -1,0 +1,54 @@
+"""Several `up`, `worker` and client processes on one file are killed, stopped, drained and restarted; the history
+checker judges what each of them wrote down. `make chaos` does the same for longer."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mainspring.testing.chaos.driver import Plan, Result, Run
+from mainspring.testing.chaos.faults import RATES, plan_faults
+from mainspring.testing.checking import INVARIANTS
+
+
+def play(folder: Path, seed: int, seconds: float, bug: str | None = None) -> Result:
+    plan = Plan(f"sqlite:///{folder / 'chaos.db'}", folder, seed, seconds, nodes=2, workers=2, clients=1, bug=bug)
+    return asyncio.run(Run(plan, print).play())
+
+
+@pytest.fixture(scope="module")
+def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return play(tmp_path_factory.mktemp("chaos"), seed=27, seconds=16)
+
+
+class TestAfterEveryKindOfFault:
+    def test_the_history_breaks_no_invariant(self, aftermath: Result) -> None:
+        assert aftermath.verdict.ok, str(aftermath.verdict)
+
+    def test_all_invariants_were_judged(self, aftermath: Result) -> None:
+        assert set(aftermath.verdict.judged) == {invariant.number for invariant in INVARIANTS}
+
+    def test_no_process_ended_as_none_should(self, aftermath: Result) -> None:
+        assert aftermath.troubles == []
+
+    def test_the_faults_really_happened_and_cost_something(self, aftermath: Result) -> None:
+        """The other tests would also pass if nothing had ever been in danger."""
+        assert aftermath.faults.keys() >= {"kill", "stop", "drain", "roll", "power cut"}
+        assert aftermath.faults.keys() & {"kill leader", "stop leader"}
+        assert aftermath.counts["attempt lost"] > 0
+        assert aftermath.counts["term ok"] > 1
+        assert aftermath.counts["run succeeded"] > 50
+
+
+@pytest.mark.parametrize(
+    ("bug", "invariant"), [("a claim keeps the token", 4), ("an instant is passed over", 1)], ids=["token", "instant"]
+)
+def test_a_planted_bug_is_found(bug: str, invariant: int, tmp_path: Path) -> None:
+    result = play(tmp_path, seed=27, seconds=8, bug=bug)
+    assert invariant in {violation.number for violation in result.verdict.violations}
+
+
+def test_the_seed_decides_which_faults_come_when() -> None:
+    assert plan_faults(7, 100) == plan_faults(7, 100)
+    assert plan_faults(7, 100) != plan_faults(8, 100)
+    assert {fault.kind for fault in plan_faults(7, 10)} == set(RATES)
