@@ -31,6 +31,8 @@ class RunContext:
         """The name of its job; None for a submission."""
         self.attempt = claim.attempt + 1
         """1 for the first attempt."""
+        self.token = claim.token
+        """Greater each time the run is given to a worker: whoever is handed it can refuse those of before."""
         self.namespace = claim.namespace
         self.idx = claim.idx
         """Which of the job's completions it is, from 0."""
@@ -50,6 +52,12 @@ class RunContext:
     def cancel(self) -> None:
         """Let the task know that somebody has asked it to stop. Called by the worker."""
         self._cancelled = True
+
+    def filter(self, mask: Callable[[str], str]) -> None:
+        """Pass all that the run says through `mask` first. Called by the worker, before the run begins."""
+        log, progress = self._on_log, self._on_progress
+        self._on_log = lambda stream, text: log(stream, mask(text))
+        self._on_progress = lambda fraction, note: progress(fraction, mask(note))
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Say how far the run has come, from 0 to 1."""

@@ -38,6 +38,13 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+class Write(Protocol):
+    """Takes what the work wrote."""
+
+    def __call__(self, stream: str, text: str, at: Instant | None = None, /) -> None:
+        """One line, without its end."""
+
+
 StopKind = Literal["timed_out", "cancelled", "fenced", "handed_back"]
 
 
@@ -49,6 +56,7 @@ class AttemptContext:
         "claim",
         "context",
         "grace_s",
+        "now",
         "options",
         "started_at",
         "stop_kind",
@@ -62,8 +70,10 @@ class AttemptContext:
         self.options = options
         self.started_at: Instant = 0
         self.context: RunContext | None = None
-        self.write: Callable[[str, str], None] = _nowhere
-        """Takes a stream and a line that the work wrote."""
+        self.now: Callable[[], Instant] = _no_time
+        """The store's clock."""
+        self.write: Write = _nowhere
+        """Takes a stream and a line that the work wrote; and when it did, if that is not now."""
         self.behind: Callable[[], bool] = _never
         """Whether so many lines wait to be stored that whoever can should write no more for now."""
         self.stop_kind: StopKind | None = None
@@ -79,8 +89,12 @@ class AttemptContext:
         return None if self.options.timeout is None else self.started_at + self.options.timeout
 
 
-def _nowhere(_stream: str, _text: str) -> None:
+def _nowhere(_stream: str, _text: str, _at: Instant | None = None) -> None:
     return None
+
+
+def _no_time() -> Instant:
+    return 0
 
 
 def _never() -> bool:

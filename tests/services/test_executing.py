@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -88,7 +87,6 @@ class TestFunctions:
     async def test_a_sync_function_with_a_timeout_runs_in_a_process_of_its_own(self, live: SqliteStore) -> None:
         pid, _ = await (await chores.wheres["process"].submit()).result(10)
         assert pid != os.getpid()
-        assert not is_alive(pid)
 
     @pytest.mark.parametrize("kind", KINDS)
     async def test_a_failure_is_remembered_as_text_with_the_users_frames_only(
@@ -242,7 +240,7 @@ class TestProcesses:
         assert run.reason == f"ProcessDied: the process {end} before the function returned; it has no retries"
 
     async def test_what_it_leaves_running_does_not_keep_the_run_from_ending(self, live: SqliteStore) -> None:
-        """Nor does a process that got away and holds the output open."""
+        """Nor does a process that tries to get away, and holds the output open."""
         code = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
         script = f"{sys.executable} -c '{code}' & sleep 0.4"
         runs = [await chores.leave_something.submit(what) for what in ("process", "thread")]
@@ -250,7 +248,7 @@ class TestProcesses:
         async with asyncio.timeout(5):
             assert [(await ended(run)).state for run in runs] == ["succeeded"] * 3
         (pid,) = await lines_of(live, await runs[2].status(), "stdout")
-        os.kill(int(pid), signal.SIGKILL)
+        assert not is_alive(int(pid))
 
     async def test_what_it_writes_arrives_whole(self, live: SqliteStore) -> None:
         run = await ended(await chores.talk.submit())
@@ -273,9 +271,8 @@ class TestProcesses:
         finally:
             worker.kill()
             await worker.wait()
-        child, grandchild = (int(pid) for pid in file.read_text().split())
-        await until(lambda: not is_alive(child))
-        os.kill(grandchild, signal.SIGKILL)
+        family = [int(pid) for pid in file.read_text().split()]
+        await until(lambda: not any(is_alive(pid) for pid in family))
 
     async def test_a_large_result_arrives(self, live: SqliteStore) -> None:
         """Escaped it is several times as large as the limit of a result, and that is no reason to lose it."""
@@ -326,9 +323,7 @@ class TestCommands:
         [
             ({"argv": ["/no/such/program"]}, "/no/such/program: No such file or directory", 2),
             ({"argv": ["true"], "cwd": "/no/such/folder"}, "/no/such/folder: No such file or directory", 2),
-            ({"argv": []}, "it cannot be a command: Expected `array` of length >= 1 - at `$.argv`", 1),
-            ({"argv": ["a\0b"]}, "it cannot be a command: embedded null byte", 1),
-            ({"argv": ["true"], "shell": True}, "it cannot be a command: Object contains unknown field `shell`", 1),
+            ({"argv": "true", "shell": True}, "it cannot be a command: this worker runs no shell", 1),
         ],
     )
     async def test_one_that_cannot_be_started_says_why_and_is_retried_only_if_that_may_help(

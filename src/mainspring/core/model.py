@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from mainspring.core.instants import DAY, SECOND, Duration, Instant
+from mainspring.core.isolation import Isolation
 from mainspring.core.retry import Retry
 from mainspring.core.states import State
 from mainspring.core.triggers import OnFailure, Trigger, When
@@ -38,6 +39,9 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     failures."""
     on_key_failure: OnKeyFailure = "continue"
     tags: tuple[str, ...] = ()
+    isolation: Isolation | None = None
+    alert: str | None = None
+    """Who is told if the run fails for good: see `core.alerts`."""
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -315,6 +319,11 @@ class EventBatch(msgspec.Struct, frozen=True):
 
     position: int
     events: list[Event]
+
+    def since(self, position: int) -> EventBatch:
+        """The part of it that is not before a position."""
+        skipped = max(position - self.position, 0)
+        return EventBatch(self.position + skipped, self.events[skipped:]) if skipped else self
 
 
 class Hold(msgspec.Struct, frozen=True):

@@ -1,15 +1,19 @@
-"""The child's side of `process`: `python -m mainspring.executors.child FD PARENT` reads one order from stdin and runs
-it."""
+"""A process for functions: `python -m mainspring.executors.child` takes orders from the worker, one after the other."""
 
 from __future__ import annotations
 
-import ctypes
+import asyncio
+import functools
 import importlib
 import importlib.util
 import os
+import resource
 import signal
+import socket
 import sys
-from types import ModuleType
+import threading
+from contextlib import suppress
+from types import FrameType, ModuleType
 from typing import Any
 
 import msgspec
@@ -19,66 +23,161 @@ from mainspring.context import RunContext
 from mainspring.executor import Outcome, plain
 from mainspring.executors.failures import failed
 from mainspring.executors.function import call
-from mainspring.executors.process import Message, Order
-from mainspring.task import Task
+from mainspring.executors.launching.kernel import adopt_orphans
+from mainspring.executors.messages import CHANNEL, Home, Message, Order, Setup
+from mainspring.task import PlainTask, Task
 
-_PR_SET_PDEATHSIG = 1
-
-
-def main() -> None:
-    """Tell the parent how it went; the exit code is 0 whenever the parent was told."""
-    die_with_parent(int(sys.argv[2]))
-    # Buffered, because it writes whole: the function's own threads may talk at the same time.
-    channel = os.fdopen(int(sys.argv[1]), "wb")
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
-    sys.path[:] = order.path
-
-    def tell(message: Message) -> None:
-        channel.write(msgspec.json.encode(message) + b"\n")
-        channel.flush()
-
-    context = RunContext(
-        order.claim,
-        order.deadline,
-        lambda _, text: tell(Message(log=plain(text))),
-        lambda fraction, note: tell(Message(progress=fraction, note=plain(note))),
-    )
-    outcome = run(order, context)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    tell(Message(outcome=outcome))
-    # Threads that the function left behind would keep this process for ever.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(1)
+_encode = msgspec.json.Encoder().encode
+_read_order = msgspec.json.Decoder(Order).decode
+_RSS_UNIT = 1024 if sys.platform == "linux" else 1
 
 
-def die_with_parent(parent: int) -> None:
-    """If the worker is killed, so is this process: nobody would hear its result. Linux only; elsewhere it ends by
-    itself."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+class Stopped(BaseException):
+    """Raised in the function when it is asked to end: it may clean up, for as long as its grace lasts."""
 
 
-def run(order: Order, context: RunContext) -> Outcome:
-    """Run the function that the order names."""
+class Service:
+    """The life of the process."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._heard = b""
+        self._talking = threading.Lock()
+        self._context: RunContext | None = None
+        self._modules: dict[Home, ModuleType | BaseException] = {}
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._stopped = False
+
+    def serve(self) -> None:
+        """Until the worker hangs up, or this process has served long enough."""
+        # Whoever the function leaves behind is found at once, however it got away.
+        adopt_orphans()
+        signal.signal(signal.SIGTERM, self._on_term)
+        setup = msgspec.json.decode(self._hear(), type=Setup)
+        sys.path[:] = setup.path
+        for home in setup.homes:
+            self._load(home)
+        surroundings, threads = _Surroundings(), threading.active_count()
+        self._tell(Message(ready=True))
+        served = 0
+        while not self._stopped and (line := self._hear()):
+            outcome = self._run(_read_order(line))
+            served += 1
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
+            spent = served >= setup.runs or memory >= setup.memory or _has_children()
+            spent = spent or threading.active_count() > threads
+            surroundings.restore()
+            signal.signal(signal.SIGTERM, self._on_term)
+            self._tell(Message(outcome=outcome, spent=spent))
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        self._stopped = True
+        if self._context is None:
+            os._exit(0)
+        self._context.cancel()
+        raise Stopped("the run was asked to end")
+
+    def _hear(self) -> bytes:
+        while b"\n" not in self._heard:
+            words = self._channel.recv(1 << 16)
+            if not words:
+                return b""
+            self._heard += words
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line
+
+    def _tell(self, message: Message) -> None:
+        # Locked, because it must arrive whole: the function's own threads may talk at the same time.
+        with self._talking:
+            self._channel.sendall(_encode(message) + b"\n")
+
+    def _run(self, order: Order) -> Outcome:
+        self._context = context = RunContext(
+            order.claim,
+            order.deadline,
+            lambda _, text: self._tell(Message(log=plain(text))),
+            lambda fraction, note: self._tell(Message(progress=fraction, note=plain(note))),
+        )
+        try:
+            try:
+                task = self._find(order)
+            except BaseException as error:
+                return failed(error)
+            return call(_blocking(task) if task.is_async else task, order.claim.args, context)
+        except Stopped as stop:
+            return failed(stop)  # It came where nothing of the function's was running any more.
+        finally:
+            self._context = None
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+
+    def _find(self, order: Order) -> Task[..., Any]:
+        name = order.claim.task
+        task = self._tasks.get(name)
+        if task is None:
+            module = self._load(order.home)
+            if isinstance(module, BaseException):
+                raise module
+            task = self._tasks[name] = find_task(module, name)
+        return task
+
+    def _load(self, home: Home) -> ModuleType | BaseException:
+        if home not in self._modules:
+            try:
+                self._modules[home] = load(home)
+            except BaseException as error:
+                self._modules[home] = error
+        return self._modules[home]
+
+
+def _blocking(task: Task[..., Any]) -> Task[..., Any]:
+    """An async task as one that returns its result: here it has the process to itself."""
+
+    @functools.wraps(task.function)
+    def run(**arguments: Any) -> Any:
+        return asyncio.run(task.function(**arguments))
+
+    return PlainTask(task.app, task.name, run, task.defaults)
+
+
+class _Surroundings:
+    """What a function may change for those after it, as it was at first."""
+
+    def __init__(self) -> None:
+        # Where Python keeps them: to compare there takes a microsecond, by way of `os.environ` sixty.
+        self._now: dict[Any, Any] = getattr(os.environ, "_data", {})
+        self._then = dict(self._now)
+        self._variables = dict(os.environ)
+        self._folder = os.getcwd()
+
+    def restore(self) -> None:
+        if self._now != self._then or not self._now:
+            os.environ.clear()
+            os.environ.update(self._variables)
+        with suppress(OSError):
+            os.chdir(self._folder)
+
+
+def _has_children() -> bool:
+    """Whether processes are left. Those that have ended and nobody asked about are let go."""
     try:
-        task = find_task(load(order), order.claim.task)
-    except BaseException as error:
-        return failed(error)
-    return call(task, order.claim.args, context)
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
-def load(order: Order) -> ModuleType:
+def load(home: Home) -> ModuleType:
     """The module of the function. What was `__main__` there must not run its main part here, so it goes by another
     name."""
-    if order.module != "__main__" and importlib.util.find_spec(order.module):
-        return importlib.import_module(order.module)
-    name = "__mainspring_main__" if order.module == "__main__" else order.module
-    spec = importlib.util.spec_from_file_location(name, order.file or "")
+    if home.module != "__main__" and importlib.util.find_spec(home.module):
+        return importlib.import_module(home.module)
+    name = "__mainspring_main__" if home.module == "__main__" else home.module
+    spec = importlib.util.spec_from_file_location(name, home.file or "")
     if spec is None or spec.loader is None:
-        raise RuntimeError(f"module {order.module} cannot be imported in a child process: put the task into a file")
+        raise RuntimeError(f"module {home.module} cannot be imported in a child process: put the task into a file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -93,6 +192,16 @@ def find_task(module: ModuleType, name: str) -> Task[..., Any]:
         if isinstance(value, Mainspring) and name in value.tasks:
             return value.tasks[name]
     raise RuntimeError(f"task {name} is not in module {module.__name__}: define it at the top level")
+
+
+def main() -> None:
+    """Serve on the channel that the worker gave."""
+    channel = socket.socket(fileno=CHANNEL)
+    channel.set_inheritable(False)
+    with suppress(BrokenPipeError, ConnectionResetError):
+        Service(channel).serve()
+    # At once: threads that a function left behind would keep this process for ever.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -2,47 +2,112 @@
 
 from __future__ import annotations
 
-import os
-from typing import Annotated
+import shlex
 
 import msgspec
 
+from mainspring.core.instants import format_instant
+from mainspring.core.isolation import Isolation, format_size
 from mainspring.core.model import Failure
+from mainspring.core.specs import CommandSpec
 from mainspring.executor import AttemptContext, Outcome, plain
-from mainspring.executors.program import describe_end, run_program
+from mainspring.executors.confinement import Refused, confine, describe_ending, environment
+from mainspring.executors.host import Lookout
+from mainspring.executors.launching.order import Order
+from mainspring.executors.output import Output
+from mainspring.executors.program import Ending, Launcher, NotStarted, run_program
+from mainspring.settings import Settings
 
 COMMAND = "command"
 """The task name under which commands are stored."""
-_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
-
-
-class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What to run."""
-
-    argv: Annotated[list[str], msgspec.Meta(min_length=1)]
-    cwd: str | None = None
-    env: dict[str, str] = {}
+SHELL = "/bin/sh"
 
 
 class CommandExecutor:
-    """One process group per attempt."""
+    """One family of processes per attempt."""
+
+    def __init__(self, launcher: Launcher, lookout: Lookout, settings: Settings) -> None:
+        self._launcher = launcher
+        self._lookout = lookout
+        self._settings = settings
 
     async def run(self, attempt: AttemptContext) -> Outcome:
+        isolation = attempt.options.isolation or Isolation(self._settings.isolation)
         try:
             spec = msgspec.json.decode(attempt.claim.args, type=CommandSpec)
-            code = await run_program(spec.argv, attempt, cwd=spec.cwd, env=_environment(spec))
-        except OSError as error:
-            return _failed("CommandNotStarted", f"{error.filename or spec.argv[0]}: {error.strerror or error}")
+            order = await self._order(spec, attempt, isolation)
+            output = Output(attempt, self._settings.output_limit, isolation.output)
+            ending = await run_program(self._launcher, order, attempt, output, _given(spec))
+        except NotStarted as error:
+            return _failed("CommandNotStarted", error.strerror or "it could not be started")
+        except Refused as refusal:
+            return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
         except ValueError as error:  # As msgspec's are: it is no command, or no system could start it.
             return _failed("CommandNotStarted", f"it cannot be a command: {error}", final=True)
-        return (
-            Outcome("succeeded", "null") if code == 0 else _failed("CommandFailed", f"the command {describe_end(code)}")
-        )
+        if output.overflowed:
+            return _failed("CommandFailed", f"it wrote more than its limit of {format_size(isolation.output or 0)}")
+        return self._judge(spec, ending, isolation, output)
+
+    async def _order(self, spec: CommandSpec, attempt: AttemptContext, isolation: Isolation) -> Order:
+        if spec.shell and not self._settings.allow_shell:
+            raise ValueError("this worker runs no shell; its setting allow_shell would permit it")
+        host = await self._lookout.host() if isolation.confined else None
+        env = environment(isolation, host, _facts(attempt) | spec.env)
+        order: Order = {"argv": _argv(spec), "env": env, "cwd": spec.cwd}
+        if spec.result == "file":
+            order["result_limit"] = self._settings.payload_limit
+        return confine(isolation, host, order)
+
+    def _judge(self, spec: CommandSpec, ending: Ending, isolation: Isolation, output: Output) -> Outcome:
+        if ending.code in spec.success:
+            return self._result(spec, ending, output)
+        final = ending.code in spec.final or (spec.retried is not None and ending.code not in spec.retried)
+        return _failed("CommandFailed", f"the command {describe_ending(ending, isolation)}", final=final)
+
+    def _result(self, spec: CommandSpec, ending: Ending, output: Output) -> Outcome:
+        if spec.result is None:
+            return Outcome("succeeded", "null")
+        text = ending.result if spec.result == "file" else output.last_line.decode("utf-8", "replace")
+        limit = self._settings.payload_limit
+        try:
+            if not text:
+                raise ValueError("there is none")
+            if len(text.encode()) > limit:
+                raise ValueError(f"it has more than the {limit} bytes of payload_limit")
+            return Outcome("succeeded", msgspec.json.encode(msgspec.json.decode(text)).decode())
+        except ValueError as error:
+            where = "result file" if spec.result == "file" else "last line of output"
+            return _failed("ResultInvalid", f"the {where} is no JSON result: {error}", final=True)
 
 
-def _environment(spec: CommandSpec) -> dict[str, str]:
-    # The worker's own environment may hold secrets (its database URL): a command gets only what it needs to start.
-    return {name: os.environ[name] for name in _INHERITED if name in os.environ} | spec.env
+def _argv(spec: CommandSpec) -> list[str]:
+    if isinstance(spec.argv, list):
+        return spec.argv
+    if spec.shell:
+        return [SHELL, "-c", spec.argv]
+    words = shlex.split(spec.argv)
+    if not words:
+        raise ValueError("it is empty")
+    return words
+
+
+def _given(spec: CommandSpec) -> bytes:
+    if spec.stdin is None:
+        return b""
+    return spec.stdin.encode() if isinstance(spec.stdin, str) else msgspec.json.encode(spec.stdin) + b"\n"
+
+
+def _facts(attempt: AttemptContext) -> dict[str, str]:
+    """What a command may want to know of its run."""
+    claim = attempt.claim
+    facts = {"MAINSPRING_RUN_ID": claim.run_id, "MAINSPRING_ATTEMPT": str(claim.attempt + 1)}
+    if claim.job is not None:
+        facts["MAINSPRING_JOB"] = claim.job
+    if claim.fire_at is not None:
+        facts["MAINSPRING_FIRE_AT"] = format_instant(claim.fire_at)
+    if attempt.deadline is not None:
+        facts["MAINSPRING_DEADLINE"] = format_instant(attempt.deadline)
+    return facts
 
 
 def _failed(kind: str, message: str, *, final: bool = False) -> Outcome:

@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from mainspring.context import CURRENT, RunContext
+from mainspring.core.model import RunOptions
 from mainspring.executor import AttemptContext, Executor, Outcome
 from mainspring.executors.failures import failed
 from mainspring.task import Task
@@ -26,12 +27,18 @@ class FunctionExecutor:
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         task = self._tasks[attempt.claim.task]
-        if not task.is_async:
-            # A thread cannot be stopped, so a deadline needs a process.
-            if attempt.options.timeout is not None:
-                return await self._process.run(attempt)
-            return await self._threads.run(attempt, task)
-        return await _await(attempt, task)
+        if needs_process(task, attempt.options):
+            return await self._process.run(attempt)
+        return await (_await(attempt, task) if task.is_async else self._threads.run(attempt, task))
+
+
+def needs_process(task: Task[..., Any], options: RunOptions) -> bool:
+    """Whether a function has to run in a process: where that is asked for, and where it is sync and has a deadline, for
+    a thread cannot be stopped."""
+    isolation = options.isolation
+    if isolation is None:
+        return options.timeout is not None and not task.is_async
+    return isolation.level != "none"
 
 
 class Threads:

@@ -1,81 +1,246 @@
-"""A sync function in a child process of its own, so that a deadline or a cancel really ends it.
-
-The child imports the module of the function and finds the task there by name. Arguments, result, log lines and
-progress cross as JSON lines; nothing is pickled.
-"""
+"""Functions in processes: a pool of them, started ahead, each of which can be killed without harm to the others."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+import weakref
+from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from mainspring.core.model import Claim, Failure
-from mainspring.executor import AttemptContext, Outcome
-from mainspring.executors.program import Channel, describe_end, run_program
+from mainspring.core.isolation import Isolation, format_size
+from mainspring.core.model import Failure
+from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executors.confinement import Refused, confine, describe_ending, environment
+from mainspring.executors.host import Lookout
+from mainspring.executors.launching.order import Order as Launch
+from mainspring.executors.messages import Home, Order, Setup
+from mainspring.executors.output import Output
+from mainspring.executors.program import ROOT, Launcher, NotStarted
+from mainspring.executors.seat import Died, Seat, open_seat
+from mainspring.settings import Settings
 from mainspring.task import Task
 
+PATIENCE_S = 0.05
+"""If none became free for so long while a run waits, another is started: on busy cores more of them do not help, but
+functions that wait for something need them."""
+IDLE_S = 30.0
+"""A process beyond one per core is let go when it had nothing to do for so long."""
 
-class Order(msgspec.Struct):
-    """What the child is told."""
-
-    module: str
-    file: str | None
-    path: list[str]
-    claim: Claim
-    deadline: int | None
+_ARGV = [sys.executable, "-m", "mainspring.executors.child"]
 
 
-class Message(msgspec.Struct, omit_defaults=True):
-    """What the child tells, one JSON line each."""
+class Pool:
+    """Processes that have imported the app. Lives on one event loop; a process serves one run at a time."""
 
-    log: str | None = None
-    progress: float | None = None
-    note: str = ""
-    outcome: Outcome | None = None
+    def __init__(self, launcher: Launcher, setup: Setup, most: int) -> None:
+        self._launcher = launcher
+        self._setup = setup
+        self._most = most
+        self._least = min(most, os.cpu_count() or 1)
+        self._free: list[tuple[float, Seat]] = []
+        self._waiting: deque[asyncio.Future[Seat]] = deque()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._taken = 0
+        self._moved_at = 0.0
+        """When one became free last."""
+        self._seats: set[Seat] = set()
+        self._closed = False
+        weakref.finalize(self, _close_all, self._seats)
+
+    def prepare(self) -> None:
+        """Start as many as there are cores."""
+        while self._count < self._least:
+            self._start()
+
+    @property
+    def _count(self) -> int:
+        return len(self._free) + self._taken + len(self._starting)
+
+    async def take(self) -> Seat:
+        """A process that is free; the first one asked for may have to be started. NotStarted or Died if it cannot."""
+        if self._free and not self._waiting:
+            _, seat = self._free.pop()
+            self._taken += 1
+            return seat
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[Seat] = loop.create_future()
+        self._waiting.append(turn)
+        if self._count < self._least:
+            self._start()
+        grow = loop.call_later(PATIENCE_S, self._grow)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.give_back(turn.result())
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(turn)
+            raise
+        finally:
+            grow.cancel()
+
+    def _grow(self) -> None:
+        stuck = asyncio.get_running_loop().time() - self._moved_at >= PATIENCE_S
+        if stuck and len(self._starting) < min(len(self._waiting), self._least) and self._count < self._most:
+            self._start()
+        if self._waiting and not self._closed:
+            asyncio.get_running_loop().call_later(PATIENCE_S, self._grow)
+
+    def _start(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._open())
+        self._starting.add(task)
+
+    async def _open(self) -> None:
+        launch: Launch = {"argv": _ARGV, "env": dict(os.environ), "cwd": None}
+        this = asyncio.current_task()
+        try:
+            seat = await open_seat(self._launcher, launch, self._setup)
+        except (NotStarted, Died) as error:
+            while self._waiting:
+                turn = self._waiting.popleft()
+                if not turn.done():
+                    turn.set_exception(error)
+                    break
+            return
+        finally:
+            if this is not None:
+                self._starting.discard(this)
+        self._seats.add(seat)
+        self._taken += 1
+        self.give_back(seat)
+
+    def give_back(self, seat: Seat) -> None:
+        """The run in it has ended."""
+        self._taken -= 1
+        self._moved_at = now = asyncio.get_running_loop().time()
+        if seat.spent or self._closed:
+            self._dismiss(seat)
+            return
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._taken += 1
+                turn.set_result(seat)
+                return
+        self._free.append((now, seat))
+        if len(self._free) > self._least and now - self._free[0][0] > IDLE_S:
+            self._dismiss(self._free.pop(0)[1])
+
+    def _dismiss(self, seat: Seat) -> None:
+        self._seats.discard(seat)
+        seat.close()
+        if not self._closed and (self._count < self._least or len(self._waiting) > len(self._starting)):
+            self._start()
+
+    def close(self) -> None:
+        """End all processes that do nothing, and the others once their runs have ended."""
+        self._closed = True
+        for task in self._starting:
+            task.cancel()
+        while self._free:
+            self._dismiss(self._free.pop()[1])
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Message).decode
+def _close_all(seats: set[Seat]) -> None:
+    for seat in list(seats):
+        seat.close()
 
 
 class ProcessExecutor:
-    """One process per attempt."""
+    """Functions in processes: of the pool, or, where they are confined, each run in a fresh one."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]]) -> None:
+    def __init__(
+        self, tasks: Mapping[str, Task[..., Any]], launcher: Launcher, lookout: Lookout, settings: Settings
+    ) -> None:
         self._tasks = tasks
+        self._launcher = launcher
+        self._lookout = lookout
+        self._settings = settings
+        self._homes: dict[str, Home] = {}
+        self._pool: Pool | None = None
+
+    def pool(self) -> Pool:
+        """The pool, made when it is first needed: all tasks are known by then."""
+        if self._pool is None:
+            homes = list(dict.fromkeys(self._home(name) for name in self._tasks))
+            setup = self._setup(homes, self._settings.process_runs)
+            self._pool = Pool(self._launcher, setup, self._settings.concurrency)
+        return self._pool
+
+    def close(self) -> None:
+        """Let all processes go."""
+        if self._pool is not None:
+            self._pool.close()
 
     async def run(self, attempt: AttemptContext) -> Outcome:
-        order = _encode(self._order(attempt))
-        outcome: Outcome | None = None
+        isolation = attempt.options.isolation
+        confined = isolation if isolation is not None and isolation.confined else None
+        output = Output(attempt, self._settings.output_limit, confined.output if confined else None)
+        order = Order(self._home(attempt.claim.task), attempt.claim, attempt.deadline)
+        try:
+            if confined is not None:
+                return await self._run_confined(order, attempt, output, confined)
+            pool = self.pool()
+            seat = await pool.take()
+            try:
+                return await seat.run(order, attempt, output)
+            finally:
+                pool.give_back(seat)
+        except Died as death:
+            if output.overflowed and confined is not None:
+                return _died(f"wrote more than its limit of {format_size(confined.output or 0)}")
+            return _died(describe_ending(death.ending, confined))
+        except NotStarted as error:
+            return _died(f"could not be started: {error.strerror}")
+        except Refused as refusal:
+            failure = Failure("IsolationUnavailable", plain(f"this worker cannot offer {refusal}"))
+            return Outcome("failed", failure=failure, error_types=("mainspring.IsolationUnavailable",))
 
-        def hear(line: bytes) -> None:
-            nonlocal outcome
-            message = _decode(line)
-            outcome = message.outcome or outcome
-            _pass_on(message, attempt)
+    async def _run_confined(
+        self, order: Order, attempt: AttemptContext, output: Output, isolation: Isolation
+    ) -> Outcome:
+        host = await self._lookout.host()
+        setup = self._setup([order.home], runs=1)
+        if isolation.level == "sandbox":
+            isolation = _with_python(isolation, setup.path, order.home)
+        env = environment(isolation, host, {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"})
+        launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None})
+        seat = await open_seat(self._launcher, launch, setup, output)
+        try:
+            return await seat.run(order, attempt, output)
+        finally:
+            seat.close()
 
-        channel = Channel(hear)
-        argv = [sys.executable, "-m", "mainspring.executors.child", str(channel.write_end), str(os.getpid())]
-        code = await run_program(argv, attempt, order=order, channel=channel)
-        if outcome is not None:
-            return outcome
-        failure = Failure("ProcessDied", f"the process {describe_end(code)} before the function returned")
-        return Outcome("failed", failure=failure, error_types=("mainspring.ProcessDied",))
+    def _setup(self, homes: list[Home], runs: int) -> Setup:
+        return Setup([os.path.abspath(each) for each in sys.path], homes, runs, self._settings.process_memory)
 
-    def _order(self, attempt: AttemptContext) -> Order:
-        module = sys.modules[self._tasks[attempt.claim.task].function.__module__]
-        file = getattr(module, "__file__", None)
-        # With `python -m package.module` the module is called `__main__`, and only its spec has its name.
-        name = module.__spec__.name if module.__spec__ else module.__name__
-        return Order(name, file, sys.path, attempt.claim, attempt.deadline)
+    def _home(self, task: str) -> Home:
+        home = self._homes.get(task)
+        if home is None:
+            module = sys.modules[self._tasks[task].function.__module__]
+            file = getattr(module, "__file__", None)
+            # With `python -m package.module` the module is called `__main__`, and only its spec has its name.
+            name = module.__spec__.name if module.__spec__ else module.__name__
+            home = self._homes[task] = Home(name, file and os.path.abspath(file))
+        return home
 
 
-def _pass_on(message: Message, attempt: AttemptContext) -> None:
-    if attempt.context is not None and message.log is not None:
-        attempt.context.log(message.log)
-    if attempt.context is not None and message.progress is not None:
-        attempt.context.progress(message.progress, message.note)
+def _with_python(isolation: Isolation, path: list[str], home: Home) -> Isolation:
+    """What a sandbox must show for Python to start and to find the function."""
+    needed = [sys.prefix, sys.base_prefix, *path, *([os.path.dirname(home.file)] if home.file else [])]
+    shown = [each for each in dict.fromkeys(needed) if os.path.exists(each) and not each.startswith("/usr/")]
+    outer = [each for each in shown if each != "/" and not any(each.startswith(f"{other}/") for other in shown)]
+    fields = msgspec.to_builtins(isolation)
+    return msgspec.convert({**fields, "read": [*outer, *isolation.read]}, Isolation)
+
+
+def _died(how: str) -> Outcome:
+    failure = Failure("ProcessDied", plain(f"the process {how} before the function returned"))
+    return Outcome("failed", failure=failure, error_types=("mainspring.ProcessDied",))

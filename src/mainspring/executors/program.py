@@ -1,148 +1,272 @@
-"""A program and all that it starts: begun, listened to, and ended as a whole."""
+"""A program and all that it starts: begun, listened to, and ended as a whole. The worker's side of `launching`."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable, Mapping, Sequence
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from mainspring.executor import AttemptContext
+from mainspring.executors.ear import Ear
+from mainspring.executors.launching.order import LENGTH, Order
+from mainspring.executors.output import Output
 
-LONGEST_LINE = 64 * 1024
-"""A longer line of output is cut into pieces."""
 LAST_OUTPUT_S = 1.0
-"""How long to read on after the program has ended: one that it left behind may hold its output open for ever."""
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5
+"""How long to read on after the whole family has ended: another process may have been handed its output."""
 _CHUNK = 64 * 1024
+_FAREWELL_S = 2.0
+_MOMENT_S = 0.2
+ROOT = str(Path(__file__).resolve().parents[2])
+_NURSERY = "import sys; sys.path.append(sys.argv[1]); from mainspring.executors.launching.nursery import main; "
+_NURSERY += "main(int(sys.argv[2]), int(sys.argv[3]))"
 
-Hear = Callable[[bytes], None]
+
+class Ending(msgspec.Struct):
+    """How a program ended."""
+
+    code: int
+    """Negative for a signal."""
+    out_of_memory: bool = False
+    out_of_processes: bool = False
+    survivors: int = 0
+    result: str | None = None
 
 
-class Pipe:
-    """A pipe that we read. Not one of asyncio's: those would have to close before its `wait` sees that the program has
-    ended."""
+class _Start(msgspec.Struct):
+    """Whether it began."""
+
+    pid: int = 0
+    error: str = ""
+    errno: int = 0
+
+
+_Word = TypeVar("_Word", _Start, Ending)
+
+
+class NotStarted(OSError):
+    """The program could not be started; says what was missing or refused."""
+
+
+class KeeperLost(NotStarted):
+    """The program's keeper has been killed, and the program with it."""
+
+
+class Launcher:
+    """Starts programs by way of a nursery: see `launching`. Lives on one event loop."""
 
     def __init__(self) -> None:
-        self._read_end, self.write_end = os.pipe()
+        self._line: socket.socket | None = None
+        self._nursery: subprocess.Popen[bytes] | None = None
+        self._dismiss: weakref.finalize[..., Launcher] | None = None
+        self._closed = False
 
-    def close(self, *, both: bool) -> None:
-        """Close the end that the program has its own copy of, or both ends, before `listen`."""
-        os.close(self.write_end)
-        if both:
-            os.close(self._read_end)
-
-    async def listen(self, hear: Hear, longest: int | None, attempt: AttemptContext) -> None:
-        """Give each line, without its end, to `hear`."""
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._read_end, "rb", 0)
-        )
-        rest = b""
+    async def start(self, order: Order, files: Sequence[int]) -> Program:
+        """Start a program with these open files; NotStarted if it cannot be."""
         try:
-            while chunk := await reader.read(_CHUNK):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    hear(line)
-                while longest is not None and len(rest) > longest:
-                    hear(rest[:longest])
-                    rest = rest[longest:]
-                await _catch_up(attempt)
-            if rest:
-                hear(rest)
-        finally:
-            transport.close()
+            return await self._start(order, files)
+        except KeeperLost:
+            if not await asyncio.to_thread(_has_ended, self._nursery):
+                raise
+            self._let_go()  # Somebody has killed the nursery, and what it was asked last was never done.
+        return await self._start(order, files)
+
+    async def _start(self, order: Order, files: Sequence[int]) -> Program:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._send([theirs.fileno(), *files])
+            ours.setblocking(False)
+            program = Program(ours)
+            await program.begin(order)
+        except BaseException:
+            ours.close()
+            raise
+        return program
+
+    def _send(self, files: Sequence[int]) -> None:
+        if self._line is not None:
+            with suppress(OSError):  # The nursery is gone: start another.
+                socket.send_fds(self._line, [b"k"], files)
+                return
+            self._let_go()
+        if self._closed:
+            raise KeeperLost(errno.ESHUTDOWN, "this worker has stopped")
+        self._line = self._open()
+        socket.send_fds(self._line, [b"k"], files)
+
+    def _open(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            argv = [sys.executable, "-I", "-S", "-c", _NURSERY, ROOT, str(theirs.fileno()), str(os.getpid())]
+            # Without the worker's environment, for that may hold secrets, and programs can read it in /proc.
+            self._nursery = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={})
+        self._dismiss = weakref.finalize(self, _dismiss, ours, self._nursery)
+        return ours
+
+    def close(self) -> None:
+        """Start no more programs. Those that still run are kept until their own line is closed."""
+        self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._dismiss is not None:
+            self._dismiss()
+        self._line = self._nursery = self._dismiss = None
 
 
-async def _catch_up(attempt: AttemptContext) -> None:
-    """Read no more while the store is behind: the pipe fills up, and the program waits."""
-    pause = SHORTEST_PAUSE_S
-    while attempt.behind():
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE_S)
+def _has_ended(nursery: subprocess.Popen[bytes] | None) -> bool:
+    """Whether it has. Its line is closed a moment before that can be seen."""
+    try:
+        return nursery is None or nursery.wait(_MOMENT_S) is not None
+    except subprocess.TimeoutExpired:
+        return False
 
 
-class Channel(Pipe):
-    """A pipe on which the program talks to us, one message a line; it is told the number of `write_end`."""
+def _dismiss(line: socket.socket, nursery: subprocess.Popen[bytes]) -> None:
+    line.close()
+    try:
+        nursery.wait(_FAREWELL_S)
+    except subprocess.TimeoutExpired:
+        nursery.kill()
+        nursery.wait()
 
-    def __init__(self, hear: Hear) -> None:
-        super().__init__()
-        self.hear = hear
+
+class Program:
+    """One that runs. Closing it, or the death of this process, kills it with all that it started."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._heard = b""
+        self.pid = 0
+
+    async def begin(self, order: Order) -> None:
+        """Hand over the order and hear whether it could be carried out."""
+        text = msgspec.json.encode(order)
+        with suppress(ConnectionError):  # Which is heard of next.
+            await asyncio.get_running_loop().sock_sendall(self._control, LENGTH.pack(len(text)) + text)
+        answer = await self._hear(_Start)
+        if answer.error:
+            raise NotStarted(answer.errno, answer.error)
+        self.pid = answer.pid
+
+    async def wait(self) -> Ending:
+        """How it ended, once none of its family is left."""
+        return await self._hear(Ending)
+
+    async def end(self, grace_s: float) -> None:
+        """Ask the family to end, and kill it after the grace."""
+        with suppress(ConnectionError):
+            request = msgspec.json.encode({"end": grace_s}) + b"\n"
+            await asyncio.get_running_loop().sock_sendall(self._control, request)
+
+    def kill(self) -> None:
+        """Kill the family now. Its end is still told."""
+        with suppress(OSError):
+            self._control.send(b'{"end":0}\n')
+
+    async def _hear(self, kind: type[_Word]) -> _Word:
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._heard:
+            try:
+                words = await loop.sock_recv(self._control, _CHUNK)
+            except ConnectionError:
+                words = b""
+            if not words:
+                raise KeeperLost(errno.EPIPE, "its keeper was killed, and it with that")
+            self._heard += words
+        line, _, self._heard = self._heard.partition(b"\n")
+        return msgspec.json.decode(line, type=kind)
+
+    def close(self) -> None:
+        """Nobody will ask any more."""
+        self._control.close()
 
 
 async def run_program(
-    argv: Sequence[str],
-    attempt: AttemptContext,
-    *,
-    cwd: str | None = None,
-    env: Mapping[str, str] | None = None,
-    order: bytes = b"",
-    channel: Channel | None = None,
-) -> int:
-    """Run a program to its end, its output as log lines of the run, `order` as its input; its exit code, negative for
-    a signal. What it started and left behind dies with it. Cancelled, it ends all of them."""
-    output, errors = Pipe(), Pipe()
-    pipes = [output, errors, *([channel] if channel else [])]
+    launcher: Launcher, order: Order, attempt: AttemptContext, output: Output, given: bytes = b""
+) -> Ending:
+    """Run a program to its end, `given` as its input. What it started and left behind dies with it. Cancelled, it ends
+    all of them."""
+    pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
+    source = _source(given)
+    files = [source, *(write_end for _, write_end in pipes.values())]
+    starting = asyncio.get_running_loop().create_task(launcher.start(order, files))
     try:
-        program = await asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=env, start_new_session=True, pass_fds=[channel.write_end] if channel else (),
-            stdin=PIPE if order else DEVNULL, stdout=output.write_end, stderr=errors.write_end,
-        )  # fmt: skip
-    except BaseException:
-        for pipe in pipes:
-            pipe.close(both=True)
-        raise
-    for pipe in pipes:
-        pipe.close(both=False)
-    ears = [
-        output.listen(_writer(attempt, "stdout"), LONGEST_LINE, attempt),
-        errors.listen(_writer(attempt, "stderr"), LONGEST_LINE, attempt),
-    ]
-    if channel is not None:
-        ears.append(channel.listen(channel.hear, None, attempt))
-    return await _accompany(program, attempt, order, [asyncio.create_task(ear) for ear in ears])
-
-
-async def _accompany(
-    program: Process, attempt: AttemptContext, order: bytes, listening: Sequence[asyncio.Task[None]]
-) -> int:
-    try:
-        if program.stdin is not None:
-            program.stdin.write(order)
-            program.stdin.close()
-        code = await program.wait()
-        _signal(program, signal.SIGKILL)
-        await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
-        return code
-    except asyncio.CancelledError:
-        await _end(program, attempt.grace_s)
+        program = await asyncio.shield(starting)
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError):
+            await _end_early(starting, attempt)
+        for read_end, _ in pipes.values():
+            os.close(read_end)
         raise
     finally:
-        _signal(program, signal.SIGKILL)
-        for ear in listening:
-            ear.cancel()
+        os.close(source)
+        for _, write_end in pipes.values():
+            os.close(write_end)
+    ears = [Ear(read_end, _hearer(stream, output, program), attempt.behind) for stream, (read_end, _) in pipes.items()]
+    try:
+        return await _accompany(program, attempt, ears)
+    finally:
+        program.close()
+        for ear in ears:
+            ear.close()
+        output.finish()
 
 
-async def _end(program: Process, grace_s: float) -> None:
-    """Ask the process group to end, then kill it."""
-    if program.returncode is None and grace_s > 0:
-        _signal(program, signal.SIGTERM)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(program.wait(), grace_s)
-    _signal(program, signal.SIGKILL)
-    await program.wait()
+async def _end_early(starting: asyncio.Task[Program], attempt: AttemptContext) -> None:
+    """End a program that may just be starting; not before that is over, for then it is known that it is gone."""
+    try:
+        program = await starting
+    except NotStarted:
+        return
+    try:
+        await program.end(attempt.grace_s)
+        await program.wait()
+    finally:
+        program.close()
 
 
-def _signal(program: Process, number: signal.Signals) -> None:
-    # Nobody is left, or somebody who has become another user and is no longer ours to end.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(program.pid, number)
+def _hearer(stream: str, output: Output, program: Program) -> Callable[[bytes], None]:
+    def hear(chunk: bytes) -> None:
+        output.take(stream, chunk)
+        if output.overflowed:
+            program.kill()
+
+    return hear
 
 
-def _writer(attempt: AttemptContext, stream: str) -> Hear:
-    return lambda line: attempt.write(stream, line.decode("utf-8", "replace").rstrip("\r"))
+def _source(given: bytes) -> int:
+    if not given:
+        return os.open(os.devnull, os.O_RDONLY)
+    with tempfile.TemporaryFile() as file:
+        file.write(given)
+        file.seek(0)
+        return os.dup(file.fileno())
+
+
+async def _accompany(program: Program, attempt: AttemptContext, ears: Sequence[Ear]) -> Ending:
+    listening = [ear.ended for ear in ears]
+    try:
+        ending = await program.wait()
+    except asyncio.CancelledError:
+        await program.end(attempt.grace_s)
+        await program.wait()
+        await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
+        raise
+    await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
+    return ending
 
 
 def describe_end(code: int) -> str:

@@ -41,7 +41,8 @@ def end_process() -> None:
 
 
 class Worker:
-    """Assembles the loops. `crew_loop` is the loop on which tasks run; it may be the same as the worker's own."""
+    """Assembles the loops. `crew_loop` is the loop on which tasks run; it may be the same as the worker's own. After a
+    drain `on_stopped` is called there."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Worker:
         clock: Clock,
         random: Random,
         on_unstoppable: Callable[[], None] = end_process,
+        on_stopped: Callable[[], None] | None = None,
     ) -> None:
         self.row = row
         self._store = store
@@ -61,11 +63,14 @@ class Worker:
         self._crew_loop = crew_loop
         self._own_loop = asyncio.get_running_loop()
         self._on_unstoppable = on_unstoppable
+        self._on_stopped = on_stopped
         self._told = False
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
         self.crew = Crew(executor_of, row.concurrency, clock, store.now, self._tell_done)
-        self.claimer = Claimer(store, row, self.held, self._hand_over, self._on_full, settings, clock, random)
+        self.claimer = Claimer(
+            store, row, self.held, self._hand_over, self._give_back, self._on_full, settings, clock, random
+        )
         self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
         self.heart = Heart(store, row, self.held, self._stop_run, settings, clock, random)
 
@@ -94,10 +99,14 @@ class Worker:
                 self._stop_run(run_id, "fenced", "its claim ran out and was given anew")
                 self.held.remove([(run_id, token)])
         if self.claimer.stopping:
-            self.crew.returned.extend((attempt.claim.run_id, attempt.claim.token) for attempt in attempts)
+            self._give_back([(attempt.claim.run_id, attempt.claim.token) for attempt in attempts])
         else:
             self._on_crew(self.crew.begin, attempts)
-        self.reporter.wake()  # It looks for output more often while something runs.
+            self.reporter.wake()  # It looks for output more often while something runs.
+
+    def _give_back(self, claims: list[tuple[str, int]]) -> None:
+        self.crew.returned.extend(claims)
+        self.reporter.wake()
 
     def _on_full(self) -> None:
         if len(self.held) > self.row.concurrency:
@@ -153,6 +162,8 @@ class Worker:
             log.warning("%d runs do not end and are handed back as they are", len(late))
             await self._part(self._store.hand_back(late))
         await self._part(self.register("stopped"))
+        if self._on_stopped is not None:
+            self._on_crew(self._on_stopped)
 
     async def _until_free(self, seconds: float) -> None:
         deadline = self._clock.monotonic() + seconds

@@ -1,0 +1,117 @@
+"""Many small runs in one call: gathered for a moment, executed together, each with its own outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mainspring.core.instants import SECOND
+from mainspring.executor import AttemptContext, Outcome
+from mainspring.executors.failures import failed
+from mainspring.task import Task
+
+
+class _Member(NamedTuple):
+    attempt: AttemptContext
+    items: list[object]
+    told: asyncio.Future[Outcome]
+
+
+class BatchExecutor:
+    """For one task, whose function takes a list: the lists of its runs become one, what it returns is parted again."""
+
+    def __init__(self, task: Task[..., Any]) -> None:
+        self._task = task
+        self._most = task.defaults.batch or 1
+        self._wait_s = task.defaults.batch_wait / SECOND
+        self._waiting: list[_Member] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def run(self, attempt: AttemptContext) -> Outcome:
+        try:
+            (items,) = self._task.decode_args(attempt.claim.args).values()
+            if not isinstance(items, list):
+                raise TypeError(f"a batch is made of lists, not of {type(items).__name__}")
+        except BaseException as error:
+            return failed(error, final=True)
+        member = _Member(attempt, items, asyncio.get_running_loop().create_future())
+        self._waiting.append(member)
+        if len(self._waiting) >= self._most:
+            self._begin()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._begin)
+        try:
+            return await member.told
+        finally:
+            if member in self._waiting:
+                self._waiting.remove(member)
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        members, self._waiting = self._waiting, []
+        if members:
+            call = asyncio.get_running_loop().create_task(self._call(members))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+            for member in members:
+                member.told.add_done_callback(lambda _: _stop_if_deserted(call, members))
+
+    async def _call(self, members: Sequence[_Member]) -> None:
+        items = [item for member in members for item in member.items]
+        try:
+            results = await self._execute(items, members)
+        except BaseException as error:
+            for member in members:
+                _tell(member, failed(error))
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            return
+        start = 0
+        for member in members:
+            end = start + len(member.items)
+            _tell(member, self._outcome(None if results is None else results[start:end]))
+            start = end
+
+    async def _execute(self, items: list[object], members: Sequence[_Member]) -> list[object] | None:
+        (name,) = self._task.signature.names
+        if self._task.is_async:
+            results = await self._task.function(**{name: items})
+        else:
+            for member in members:
+                member.attempt.unstoppable = True
+            try:
+                results = await asyncio.to_thread(self._task.function, **{name: items})
+            finally:
+                for member in members:
+                    member.attempt.unstoppable = False
+        if results is not None and (not isinstance(results, list | tuple) or len(results) != len(items)):
+            raise ValueError(f"a batch of {len(items)} returns as many results, or None: not {_describe(results)}")
+        return None if results is None else list(results)
+
+    def _outcome(self, results: list[object] | None) -> Outcome:
+        for each in results or ():
+            if isinstance(each, BaseException):
+                return failed(each)
+        try:
+            return Outcome("succeeded", self._task.encode_result(results))
+        except BaseException as error:
+            return failed(error, final=True)
+
+
+def _describe(results: object) -> str:
+    return f"{len(results)}" if isinstance(results, list | tuple) else type(results).__name__
+
+
+def _tell(member: _Member, outcome: Outcome) -> None:
+    if not member.told.done():
+        member.told.set_result(outcome)
+
+
+def _stop_if_deserted(call: asyncio.Task[None], members: Sequence[_Member]) -> None:
+    """Nobody waits any more: all runs of the batch were stopped."""
+    if not call.done() and all(member.told.cancelled() for member in members):
+        call.cancel()

@@ -1,0 +1,149 @@
+"""From an isolation to what a keeper has to do for it, on this host; refused if the host cannot."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+from collections.abc import Mapping, Sequence
+
+from mainspring.core.instants import SECOND, format_duration
+from mainspring.core.isolation import Isolation, format_size
+from mainspring.executors.host import Host, identify
+from mainspring.executors.launching.keeper import FOLDER
+from mainspring.executors.launching.order import Caps, Identity, Order
+from mainspring.executors.program import Ending, describe_end
+
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
+"""What a program that is not confined sees of the worker's environment, which may hold secrets."""
+_NEUTRAL = ("LANG", "LC_ALL", "TZ")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_FACTS = (
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf", "passwd", "group"),
+    *("ssl", "ca-certificates", "pki", "python3", "mime.types", "services", "protocols"),
+)
+"""What of /etc a sandbox shows: nothing that is secret or tells of this host."""
+_NETWORK_FACTS = ("resolv.conf", "hosts", "gai.conf")
+_DISK = 256 * 2**20
+"""The size of the private folder of a sandbox unless told otherwise. It is memory."""
+
+
+class Refused(Exception):
+    """The host cannot do what the isolation asks for."""
+
+
+def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Order:
+    """The order, carried out under this isolation. `host` may be missing where there is nothing to confine."""
+    if isolation is None or not isolation.confined:
+        return order
+    assert host is not None, "only what is not confined needs no host"
+    user = _identity(isolation, host)
+    confined: Order = {**order, "identity": user, "locked": True, "tmp": True, "rlimits": _rlimits(isolation, host)}
+    caps: Caps = {}
+    if isolation.memory is not None and host.memory:
+        caps["memory"] = isolation.memory
+    if isolation.processes is not None:
+        if host.processes:
+            caps["processes"] = isolation.processes
+        elif user is None or user["uid"] == os.geteuid():
+            raise Refused(f"a limit of processes: {host.troubles['limit of processes']}")
+        else:
+            confined["rlimits"]["RLIMIT_NPROC"] = isolation.processes
+    if caps:
+        confined |= {"caps": caps, "cgroups": host.cgroups}
+    return confined if isolation.level == "limits" else _sandboxed(isolation, host, confined)
+
+
+def _identity(isolation: Isolation, host: Host) -> Identity | None:
+    if isolation.user is None:
+        return host.identity
+    try:
+        wanted = identify(isolation.user)
+    except KeyError:
+        raise Refused(f"user {isolation.user}: there is none of that name") from None
+    if os.geteuid() not in (0, wanted["uid"]):
+        raise Refused(f"user {isolation.user}: only a worker that is root can become another user")
+    return wanted if os.geteuid() == 0 else None
+
+
+def _rlimits(isolation: Isolation, host: Host) -> dict[str, int]:
+    limits = {"RLIMIT_CORE": 0}
+    if isolation.cpu is not None:
+        limits["RLIMIT_CPU"] = max(-(-isolation.cpu // SECOND), 1)
+    if isolation.files is not None:
+        limits["RLIMIT_NOFILE"] = isolation.files
+    if isolation.file_size is not None:
+        limits["RLIMIT_FSIZE"] = isolation.file_size
+    if isolation.memory is not None and not host.memory:
+        limits["RLIMIT_AS"] = isolation.memory
+    return limits
+
+
+def _sandboxed(isolation: Isolation, host: Host, order: Order) -> Order:
+    if host.bubblewrap is None:
+        raise Refused(f"a sandbox: {host.troubles['sandbox']}")
+    for path in (*isolation.read, *isolation.write):
+        if not os.path.exists(path):
+            raise Refused(f"the path {path}: it does not exist")
+    size = str(isolation.disk or _DISK)
+    argv = [host.bubblewrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    argv += [
+        "--hostname",
+        "sandbox",
+        *(["--share-net"] if isolation.network else []),
+        *_system(network=isolation.network),
+    ]
+    argv += ["--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+    argv += ["--size", size, "--perms", "0700", "--tmpfs", "/tmp"]
+    for path in isolation.read:
+        argv += ["--ro-bind", path, path]
+    for path in isolation.write:
+        argv += ["--bind", path, path]
+    if order.get("result_limit"):
+        argv += ["--bind", FOLDER, FOLDER]
+    argv += ["--remount-ro", "/", "--chdir", order.get("cwd") or "/tmp", "--", *order["argv"]]
+    env = {**order["env"], "TMPDIR": "/tmp", "HOME": "/tmp"}
+    return {**order, "argv": argv, "env": env, "cwd": "/", "tmp": False, "sandboxed": True, "locked": False}
+
+
+def _system(*, network: bool) -> Sequence[str]:
+    argv: list[str] = []
+    for path in _SYSTEM:
+        if os.path.islink(path):
+            argv += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            argv += ["--ro-bind", path, path]
+    for name in (*_FACTS, *(_NETWORK_FACTS if network else ())):
+        argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return argv
+
+
+def environment(isolation: Isolation | None, host: Host | None, named: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program, built from nothing: what it needs to start, and what is named."""
+    worker = os.environ
+    if isolation is None or not isolation.confined:
+        return {name: worker[name] for name in INHERITED if name in worker} | dict(named)
+    neutral = {name: worker[name] for name in _NEUTRAL if name in worker}
+    user = isolation.user or (pwd.getpwuid(host.identity["uid"]).pw_name if host and host.identity else None)
+    known = {"USER": user, "LOGNAME": user} if user else {}
+    return {"PATH": _PATH, **neutral, **known, **named}
+
+
+def describe_ending(ending: Ending, isolation: Isolation | None) -> str:
+    """How a program ended, in words; a limit that it met is named."""
+    code = ending.code
+    if isolation is not None and isolation.level == "sandbox" and 128 < code <= 128 + max(signal.Signals):
+        code = 128 - code  # What bubblewrap makes of a signal.
+    words = describe_end(code)
+    if isolation is None:
+        return words
+    if ending.out_of_memory and isolation.memory is not None:
+        return f"{words}: it used more memory than its limit of {format_size(isolation.memory)}"
+    if code == -signal.SIGXCPU and isolation.cpu is not None:
+        return f"{words}: it used more CPU time than its limit of {format_duration(isolation.cpu)}"
+    if code == -signal.SIGXFSZ and isolation.file_size is not None:
+        return f"{words}: it wrote a file larger than its limit of {format_size(isolation.file_size)}"
+    if ending.out_of_processes and code != 0 and isolation.processes is not None:
+        return f"{words}: it met its limit of {isolation.processes} processes"
+    return words

@@ -1,0 +1,145 @@
+"""What this host can do to confine a program: found out, never assumed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainspring.executors.launching.groups import UNIFIED
+from mainspring.executors.launching.order import Identity
+
+_WANTED = ("memory", "pids")
+_PROBE_S = 10.0
+
+
+class Host(msgspec.Struct, frozen=True):
+    """Abilities. What is missing is said in words by `troubles`, by what it would be needed for."""
+
+    identity: Identity | None
+    """Who a confined program runs as; None: as whoever the worker is."""
+    cgroups: dict[str, str]
+    """Folders, by controller of version 1, or the one of version 2, in which groups can be made."""
+    memory: bool
+    processes: bool
+    """Whether groups can limit these."""
+    bubblewrap: str | None
+    troubles: dict[str, str]
+
+    def describe(self) -> list[str]:
+        """For people, at the start of a worker."""
+        user = pwd.getpwuid(self.identity["uid"]).pw_name if self.identity else "this user"
+        lines = [f"confined runs are executed as {user}"]
+        return lines + [f"no {what}: {trouble}" for what, trouble in self.troubles.items()]
+
+
+def look_around(user: str, cgroup: str | None) -> Host:
+    """Find out what can be done here, as `user` where this process may become one, and with control groups below
+    `cgroup` or, without, below its own."""
+    troubles = {}
+    identity = identify(user) if os.geteuid() == 0 else None
+    groups = {UNIFIED: cgroup} if cgroup is not None else _own_groups()
+    memory, processes = _limits(groups, "memory"), _limits(groups, "pids")
+    if not memory:
+        troubles["memory limit for a whole run"] = "no control group can be made here; it holds for each process"
+    if not processes:
+        troubles["limit of processes"] = "no control group can be made here"
+    bubblewrap = shutil.which("bwrap")
+    trouble = "bubblewrap is not installed" if bubblewrap is None else _try_sandbox(bubblewrap, identity)
+    if trouble:
+        bubblewrap, troubles["sandbox"] = None, trouble
+    return Host(identity, groups, memory, processes, bubblewrap, troubles)
+
+
+def identify(user: str) -> Identity:
+    """Who a user is; KeyError if nobody."""
+    entry = pwd.getpwnam(user)
+    return {"uid": entry.pw_uid, "gid": entry.pw_gid, "groups": os.getgrouplist(user, entry.pw_gid)}
+
+
+def _own_groups() -> dict[str, str]:
+    """The folders of this process's own control groups in which it can make others."""
+    found = {}
+    mounts = _mounts()
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, names, path = line.split(":", 2)
+            for name in names.split(",") if names else (UNIFIED,):
+                folder = f"{mounts.get(name, '')}{path}".rstrip("/")
+                if name in (*_WANTED, UNIFIED) and name in mounts and _can_make_groups(folder):
+                    found[name] = folder
+    versions_1 = {name: folder for name, folder in found.items() if name != UNIFIED}
+    if versions_1 or not _controllers(found.get(UNIFIED, "")):
+        return versions_1
+    return found
+
+
+def _mounts() -> dict[str, str]:
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            _, point, kind, options, *_ = line.split()
+            if kind == "cgroup2":
+                found[UNIFIED] = point
+            elif kind == "cgroup":
+                found.update(dict.fromkeys(options.split(","), point))
+    return found
+
+
+def _can_make_groups(folder: str) -> bool:
+    probe = Path(folder) / f"mainspring-probe-{os.getpid()}"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def _limits(groups: dict[str, str], controller: str) -> bool:
+    return controller in groups or controller in _controllers(groups.get(UNIFIED, ""))
+
+
+def _controllers(folder: str) -> list[str]:
+    """What groups of version 2 below a folder can limit: it must have been handed down to them."""
+    with suppress(OSError):
+        return (Path(folder) / "cgroup.subtree_control").read_text().split() if folder else []
+    return []
+
+
+def _try_sandbox(bubblewrap: str, identity: Identity | None) -> str:
+    """Why bubblewrap cannot work here; empty if it can."""
+    argv = [bubblewrap, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]
+    become: dict[str, Any] = {}
+    if identity is not None:
+        become = {"user": identity["uid"], "group": identity["gid"], "extra_groups": []}
+    try:
+        done = subprocess.run(
+            [*argv, "/bin/true"], capture_output=True, timeout=_PROBE_S, cwd="/", check=False, **become
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not work: {error}"
+    words = done.stderr.decode("utf-8", "replace").strip() or f"it exited with code {done.returncode}"
+    return "" if done.returncode == 0 else f"bubblewrap does not work: {words}"
+
+
+class Lookout:
+    """Looks around once, when it is first asked, without holding up the loop."""
+
+    def __init__(self, user: str, cgroup: str | None) -> None:
+        self._user = user
+        self._cgroup = cgroup
+        self._host: Host | None = None
+
+    async def host(self) -> Host:
+        """What can be done here."""
+        if self._host is None:
+            self._host = await asyncio.to_thread(look_around, self._user, self._cgroup)
+        return self._host

@@ -1,0 +1,97 @@
+"""From a fork to the program: everything that must be so before its first instruction."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+from collections.abc import Sequence
+from typing import NoReturn
+
+from mainspring.executors.launching.groups import Group
+from mainspring.executors.launching.kernel import die_with_parent, gain_no_privileges
+from mainspring.executors.launching.order import Order
+
+_SAFE = 100
+"""Above the numbers that open files are given to programs under."""
+_ALTERED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that Python or the nursery ignores, and that a program would go on ignoring."""
+
+
+class NotStarted(OSError):
+    """The program could not be started; `filename` says what was missing or refused."""
+
+
+def begin(order: Order, files: Sequence[int], group: Group | None) -> int:
+    """Start the program; its pid. NotStarted if it cannot be."""
+    trouble, told = os.pipe()
+    keeper = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(order, files, group, keeper, told)
+    os.close(told)
+    with os.fdopen(trouble, "rb") as pipe:
+        words = pipe.read()
+    if words:
+        os.waitpid(pid, 0)
+        number, what = json.loads(words)
+        raise NotStarted(number, os.strerror(number), what)
+    return pid
+
+
+def _become(order: Order, files: Sequence[int], group: Group | None, keeper: int, told: int) -> NoReturn:
+    what = order["argv"][0]
+    try:
+        os.setsid()
+        if group is not None:
+            group.enter(os.getpid())
+        signal.set_wakeup_fd(-1)
+        for number in _ALTERED:
+            signal.signal(number, signal.SIG_DFL)
+        told = fcntl.fcntl(told, fcntl.F_DUPFD_CLOEXEC, _SAFE)
+        _place(files)
+        what = "limits"
+        for name, value in order.get("rlimits", {}).items():
+            _limit(getattr(resource, name), value)
+        what = "user"
+        _take_identity(order)
+        die_with_parent(keeper)
+        if (cwd := order.get("cwd")) is not None:
+            what = cwd
+            os.chdir(cwd)
+        what = order["argv"][0]
+        os.execvpe(what, order["argv"], order["env"])
+    except OSError as error:
+        os.write(told, json.dumps([error.errno or errno.EINVAL, error.filename or what]).encode())
+    except BaseException as error:
+        os.write(told, json.dumps([errno.EINVAL, f"{what}: {error}"]).encode())
+    os._exit(127)
+
+
+def _place(files: Sequence[int]) -> None:
+    """Give the files the numbers 0, 1, 2 and so on; all others close with the start of the program."""
+    safe = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, _SAFE) for file in files]
+    for number, file in enumerate(safe):
+        os.dup2(file, number)
+
+
+def _limit(kind: int, value: int) -> None:
+    """Set a limit, never above the one that there is. CPU time runs out with a warning a second before the end."""
+    _, most = resource.getrlimit(kind)
+    hard = value + 1 if kind == resource.RLIMIT_CPU else value
+    if most != resource.RLIM_INFINITY:
+        hard, value = min(hard, most), min(value, most)
+    resource.setrlimit(kind, (value, hard))
+
+
+def _take_identity(order: Order) -> None:
+    identity = order.get("identity")
+    if identity is not None:
+        os.setgroups(identity["groups"])
+        os.setgid(identity["gid"])
+        os.setuid(identity["uid"])
+    if order.get("locked"):
+        gain_no_privileges()

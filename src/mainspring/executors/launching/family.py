@@ -1,0 +1,69 @@
+"""All processes that descend from this one: found, signalled, and waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+PATIENCE_S = 5.0
+"""How long to wait for those that were killed: one in the middle of a read from a lost disk cannot die."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02
+
+
+def parents() -> dict[int, int]:
+    """The parent of every process that can be seen."""
+    found = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdecimal():
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """All who descend from a process, the oldest first."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(root, ()))
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """A signal to each that is still there and ours."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def reap(on_end: Callable[[int, int], None]) -> bool:
+    """Take note of all children that have ended; whether any are left."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+        on_end(pid, status)
+
+
+def kill_all(on_end: Callable[[int, int], None], spared: Callable[[], set[int]] = set) -> int:
+    """Kill all descendants but those spared, again and again until none is left, for they may be having children; how
+    many would not die."""
+    deadline, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+    while reap(on_end):
+        doomed = [pid for pid in descendants(os.getpid()) if pid not in spared()]
+        if not doomed or time.monotonic() > deadline:
+            return len(doomed)
+        send(doomed, signal.SIGKILL)
+        if not reap(on_end):
+            return 0
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+    return 0

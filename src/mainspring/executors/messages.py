@@ -1,0 +1,47 @@
+"""What a worker and a process for functions say to each other: JSON lines; nothing is pickled."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.model import Claim
+from mainspring.executor import Outcome
+
+CHANNEL = 3
+"""The number of the open file on which a process talks with the worker."""
+
+
+class Home(msgspec.Struct, frozen=True):
+    """The module that a function is in."""
+
+    module: str
+    file: str | None
+
+
+class Setup(msgspec.Struct):
+    """The first word to a process: what it should import before it is needed, and when it has served long enough."""
+
+    path: list[str]
+    homes: list[Home]
+    runs: int
+    memory: int
+
+
+class Order(msgspec.Struct):
+    """A run to execute."""
+
+    home: Home
+    claim: Claim
+    deadline: int | None
+
+
+class Message(msgspec.Struct, omit_defaults=True):
+    """What a process tells: that it is ready, what its run says, and how it ended."""
+
+    ready: bool = False
+    log: str | None = None
+    progress: float | None = None
+    note: str = ""
+    outcome: Outcome | None = None
+    spent: bool = False
+    """Whether the process should be replaced: it has served long enough, or something of the run remains in it."""

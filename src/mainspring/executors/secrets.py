@@ -1,0 +1,118 @@
+"""References to secrets, resolved here and nowhere else; and what they resolve to, kept out of all that is stored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Failure
+from mainspring.core.specs import is_secret, secret_name
+from mainspring.errors import InvalidInput, MainspringError
+from mainspring.executor import AttemptContext, Executor, Outcome
+
+PREFIX = "MAINSPRING_SECRET_"
+"""Only such variables of the environment are secrets for runs: others are the worker's own."""
+MASK = "***"
+_MARK = '"$secret"'
+_SHORTEST = 4
+"""Shorter values are not masked: they would turn up everywhere by chance."""
+_LARGEST = 1_000_000
+
+Mask = Callable[[str], str]
+
+
+class SecretMissing(MainspringError):
+    """A run refers to a secret that this worker does not have."""
+
+
+class Vault:
+    """Secrets by name, from files in a folder and from the environment."""
+
+    def __init__(self, folder: str | None, environ: Mapping[str, str] = os.environ) -> None:
+        self._folder = folder
+        self._environ = environ
+
+    def find(self, name: str) -> str:
+        """The secret; SecretMissing otherwise. The end of the line in a file is not part of it."""
+        if self._folder is not None:
+            with suppress(FileNotFoundError), (Path(self._folder) / name).open(encoding="utf-8") as file:
+                return file.read(_LARGEST).rstrip("\r\n")
+        value = self._environ.get(PREFIX + name)
+        if value is None:
+            where = f"a file in {self._folder}, or the variable " if self._folder else "the variable "
+            raise SecretMissing(f"there is no secret {name} here: it should be {where}{PREFIX}{name}")
+        return value
+
+    def reveal(self, args: str) -> tuple[str, Mask]:
+        """Arguments with every reference replaced, and what to pass all texts through that come of them."""
+        values: list[str] = []
+
+        def replace(value: Any) -> Any:
+            if is_secret(value):
+                values.append(self.find(secret_name(value)))
+                return values[-1]
+            if isinstance(value, dict):
+                return {name: replace(each) for name, each in value.items()}
+            return [replace(each) for each in value] if isinstance(value, list) else value
+
+        revealed = msgspec.json.encode(replace(msgspec.json.decode(args))).decode()
+        return revealed, _masker(values)
+
+
+def _masker(values: list[str]) -> Mask:
+    forms: set[str] = set()
+    for value in values:
+        # As it is, as JSON and `repr` show it, and line by line: output comes so.
+        forms |= {value, msgspec.json.encode(value).decode()[1:-1], repr(value)[1:-1], *value.splitlines()}
+    ordered = sorted((form for form in forms if len(form) >= _SHORTEST), key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for form in ordered:
+            text = text.replace(form, MASK)
+        return text
+
+    return mask
+
+
+class Discreet:
+    """An executor whose runs may refer to secrets. For those that do not it costs a look at their arguments."""
+
+    def __init__(self, inner: Executor, vault: Vault) -> None:
+        self._run = inner.run
+        self._vault = vault
+
+    def run(self, attempt: AttemptContext) -> Coroutine[Any, Any, Outcome]:
+        """As the executor itself does."""
+        return self._run_masked(attempt) if _MARK in attempt.claim.args else self._run(attempt)
+
+    async def _run_masked(self, attempt: AttemptContext) -> Outcome:
+        try:
+            args, mask = self._vault.reveal(attempt.claim.args)
+        except (SecretMissing, InvalidInput, OSError, ValueError) as error:
+            failure = Failure("SecretMissing", str(error))
+            return Outcome("failed", failure=failure, error_types=("mainspring.SecretMissing",))
+        attempt.claim = msgspec.structs.replace(attempt.claim, args=args)
+        write = attempt.write
+
+        def write_masked(stream: str, text: str, at: Instant | None = None, /) -> None:
+            write(stream, mask(text), at)
+
+        attempt.write = write_masked
+        if attempt.context is not None:
+            attempt.context.filter(mask)
+        return masked(await self._run(attempt), mask)
+
+
+def masked(outcome: Outcome, mask: Mask) -> Outcome:
+    """The outcome without secrets."""
+    failure = outcome.failure
+    if failure is not None:
+        failure = Failure(failure.type, mask(failure.message), mask(failure.traceback))
+    result = outcome.result if outcome.result is None else mask(outcome.result)
+    return msgspec.structs.replace(outcome, failure=failure, result=result)

@@ -1,0 +1,50 @@
+"""All executors of a worker: who executes which task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mainspring.executor import Executor
+from mainspring.executors.batch import BatchExecutor
+from mainspring.executors.command import COMMAND, CommandExecutor
+from mainspring.executors.function import FunctionExecutor, needs_process
+from mainspring.executors.host import Lookout
+from mainspring.executors.http import HTTP, HttpExecutor
+from mainspring.executors.process import ProcessExecutor
+from mainspring.executors.program import Launcher
+from mainspring.executors.secrets import Discreet, Vault
+from mainspring.settings import Settings
+from mainspring.task import Task
+
+
+class Staff:
+    """Called with the name of a task, it gives the executor."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
+        self._tasks = tasks
+        self._launcher = Launcher()
+        lookout = Lookout(settings.run_as, settings.cgroup)
+        vault = Vault(settings.secrets)
+        self._process = ProcessExecutor(tasks, self._launcher, lookout, settings)
+        self._functions = Discreet(FunctionExecutor(tasks, settings.concurrency, self._process), vault)
+        self._special: dict[str, Executor] = {
+            COMMAND: Discreet(CommandExecutor(self._launcher, lookout, settings), vault),
+            HTTP: Discreet(HttpExecutor(settings), vault),
+        }
+        for name, task in tasks.items():
+            if task.defaults.batch is not None:
+                self._special[name] = Discreet(BatchExecutor(task), vault)
+
+    def __call__(self, task: str) -> Executor:
+        return self._special.get(task, self._functions)
+
+    def prepare(self) -> None:
+        """Start what should not have to be started when the first run comes. On the loop on which tasks run."""
+        if any(needs_process(task, task.defaults.options) for task in self._tasks.values()):
+            self._process.pool().prepare()
+
+    def close(self) -> None:
+        """Let go of all processes. On the loop on which tasks run."""
+        self._process.close()
+        self._launcher.close()

@@ -1,0 +1,262 @@
+"""What a hostile program can do to its host: nothing. Bombs are small, and always within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import deeds
+import pytest
+from scene import Attempt, Scene, scene_of, until
+
+from mainspring.core.isolation import Isolation
+from mainspring.errors import InvalidInput
+from mainspring.executors.host import Host, look_around
+
+HOST: Host = look_around("nobody", None)
+PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
+PYTHONS_OWNER = "root" if sys.base_prefix.startswith("/root/") else None
+"""Who can start the Python of these tests, where not everybody can."""
+BOTH = pytest.mark.parametrize("level", ["limits", "sandbox"])
+
+ON_A_LAPTOP = not os.environ.get("CI")
+needs_sandbox = pytest.mark.skipif(ON_A_LAPTOP and HOST.bubblewrap is None, reason=HOST.troubles.get("sandbox", ""))
+needs_groups = pytest.mark.skipif(
+    ON_A_LAPTOP and not (HOST.memory and HOST.processes), reason="no control groups can be made here"
+)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+pytestmark = needs_sandbox
+
+FORK_BOMB = """
+import os, time
+for _ in range(200):
+    try:
+        if not os.fork():
+            time.sleep(60)
+    except OSError:
+        print("refused", flush=True)
+        os._exit(9)
+"""
+MEMORY_BOMB = "data = []\nwhile True: data.append(bytearray(4_000_000))"
+SPIN = "while True: pass"
+FILLER = """
+import errno, os, sys
+try:
+    with open(os.path.join(os.environ["TMPDIR"], "filler"), "wb") as file:
+        for _ in range(64):
+            file.write(bytes(1_000_000))
+except OSError as error:
+    sys.exit(errno.errorcode[error.errno])
+"""
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with scene_of(deeds.app.tasks) as scene:
+        yield scene
+
+
+async def script(scene: Scene, level: Any, code: str, **limits: Any) -> Any:
+    return await scene.command([PYTHON, "-S", "-c", code], {"isolation": Isolation(level, **limits)})
+
+
+async def shell(scene: Scene, level: Any, text: str, **limits: Any) -> Any:
+    return await scene.command(["sh", "-c", text], {"isolation": Isolation(level, **limits)})
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def groups() -> list[Path]:
+    return [each for folder in HOST.cgroups.values() for each in Path(folder).glob("mainspring-*")]
+
+
+@BOTH
+class TestBombs:
+    @needs_groups
+    async def test_a_fork_bomb_meets_its_limit_and_is_gone(self, scene: Scene, level: str) -> None:
+        outcome, attempt = await script(scene, level, FORK_BOMB, processes=20)
+        assert attempt.said() == ["refused"]
+        assert outcome.failure.message == "the command exited with code 9: it met its limit of 20 processes"
+        await until(lambda: not groups())
+        assert (await shell(scene, level, "true"))[0].kind == "succeeded"
+
+    @needs_groups
+    async def test_a_memory_bomb_is_killed_and_others_are_not(self, scene: Scene, level: str) -> None:
+        other = asyncio.create_task(shell(scene, level, "sleep 0.3; echo unharmed"))
+        outcome, _ = await script(scene, level, MEMORY_BOMB, memory="48MB")
+        expected = "the command was killed by SIGKILL: it used more memory than its limit of 48 MB"
+        assert outcome.failure.message == expected
+        assert (await other)[1].said() == ["unharmed"]
+
+    async def test_a_spinning_one_runs_out_of_cpu_time(self, scene: Scene, level: str) -> None:
+        outcome, _ = await script(scene, level, SPIN, cpu="1s")
+        expected = "the command was killed by SIGXCPU: it used more CPU time than its limit of 1s"
+        assert outcome.failure.message == expected
+
+    async def test_a_file_cannot_grow_beyond_its_limit(self, scene: Scene, level: str) -> None:
+        outcome, attempt = await script(scene, level, FILLER, file_size="5MB")
+        assert outcome.kind == "failed"
+        assert attempt.said("stderr") == ["EFBIG"]
+
+    async def test_it_cannot_have_more_files_open_than_its_limit(self, scene: Scene, level: str) -> None:
+        code = "import os\nfor _ in range(50): os.dup(1)"
+        outcome, attempt = await script(scene, level, code, files=20)
+        assert outcome.kind == "failed"
+        assert "Too many open files" in attempt.said("stderr")[-1]
+
+
+async def test_the_disk_of_a_sandbox_is_bounded(scene: Scene) -> None:
+    outcome, attempt = await script(scene, "sandbox", FILLER, disk="8MB")
+    assert outcome.kind == "failed"
+    assert attempt.said("stderr") == ["ENOSPC"]
+
+
+@pytest.mark.parametrize("place", ["/", "/dev", "/usr", "/etc", "/run"])
+async def test_elsewhere_a_sandbox_cannot_write(scene: Scene, place: str) -> None:
+    outcome, _ = await shell(scene, "sandbox", f"echo x >{place}/x")
+    assert outcome.kind == "failed"
+    assert not exists(f"{place}/x")
+
+
+class TestCuriosity:
+    @BOTH
+    @needs_root
+    async def test_it_cannot_read_what_is_not_its_own(self, scene: Scene, level: str) -> None:
+        outcome, attempt = await shell(scene, level, "cat /etc/shadow")
+        assert outcome.kind == "failed"
+        assert attempt.said() == []
+
+    @BOTH
+    @needs_root
+    async def test_it_is_not_root_and_cannot_become_it(self, scene: Scene, level: str) -> None:
+        _, attempt = await shell(
+            scene, level, "id -u; grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status"
+        )
+        assert attempt.said() == ["65534", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"]
+
+    @BOTH
+    async def test_it_cannot_see_the_workers_environment(
+        self, scene: Scene, level: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MAINSPRING_STORE", "postgresql://user:password@host/db")
+        _, attempt = await shell(scene, level, f"env; tr '\\0' '\\n' </proc/{os.getpid()}/environ; cat /proc/1/environ")
+        assert not [line for line in attempt.said() if "password" in line]
+        assert "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" in attempt.said()
+
+    async def test_in_a_sandbox_it_sees_no_other_processes(self, scene: Scene) -> None:
+        _, attempt = await shell(scene, "sandbox", "ls -d /proc/[0-9]*")
+        assert len(attempt.said()) <= 4
+
+    async def test_in_a_sandbox_there_is_no_network_unless_asked_for(self, scene: Scene) -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1")
+        port = server.sockets[0].getsockname()[1]
+        code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5); print('reached')"
+        outcome, attempt = await script(scene, "sandbox", code)
+        assert (outcome.kind, attempt.said()) == ("failed", [])
+        _, attempt = await script(scene, "sandbox", code, network=True)
+        assert attempt.said() == ["reached"]
+        server.close()
+        await server.wait_closed()
+
+    async def test_in_a_sandbox_it_sees_only_the_folders_that_are_named(self, scene: Scene, tmp_path: Path) -> None:
+        for name in ("read", "write", "other"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "file").write_text(name)
+            (tmp_path / name).chmod(0o777)
+        for folder in (tmp_path, *tmp_path.parents[:-2]):
+            folder.chmod(folder.stat().st_mode | 0o005)
+        text = f"cd {tmp_path}; ls; cat read/file; echo x >write/new; echo x >read/new"
+        words = {"read": [str(tmp_path / "read")], "write": [str(tmp_path / "write")]}
+        outcome, attempt = await shell(scene, "sandbox", text, **words)
+        assert outcome.kind == "failed"
+        assert attempt.said() == ["read", "write", "read"]
+        assert (tmp_path / "write" / "new").read_text() == "x\n"
+        assert not (tmp_path / "read" / "new").exists()
+
+    async def test_a_function_in_a_sandbox_sees_as_little(self, scene: Scene, tmp_path: Path) -> None:
+        secret = tmp_path / "password"
+        secret.write_text("password")
+        attempt = Attempt("look_around", {"secret": str(secret)}, isolation=Isolation("sandbox", user=PYTHONS_OWNER))
+        outcome = await scene.execute(attempt)
+        assert outcome.kind == "succeeded", (outcome, attempt.lines)
+        found = json.loads(outcome.result or "")
+        assert found[str(secret)] == "FileNotFoundError"
+        assert found["/etc/shadow"] == "FileNotFoundError"
+        assert found["network"] in ("ConnectionRefusedError", "OSError")
+        assert len(found["processes"]) <= 3
+
+
+@BOTH
+async def test_its_temporary_folder_is_private_and_goes_with_it(scene: Scene, level: str) -> None:
+    _, attempt = await shell(scene, level, 'echo x >"$TMPDIR/x"; stat -c %a "$TMPDIR"; echo "$TMPDIR"; ls "$TMPDIR"')
+    mode, folder, name = attempt.said()
+    assert (mode, name) == ("700", "x")
+    assert not exists(f"{folder}/x")
+
+
+class TestRefusals:
+    async def test_a_sandbox_that_the_host_cannot_make_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        async with scene_of() as scene:
+            outcome, _ = await shell(scene, "sandbox", "true")
+        assert outcome.failure.type == "IsolationUnavailable"
+        assert outcome.failure.message == "this worker cannot offer a sandbox: bubblewrap is not installed"
+
+    @needs_root
+    async def test_a_limit_of_processes_without_control_groups_needs_another_user(self, tmp_path: Path) -> None:
+        async with scene_of(cgroup=str(tmp_path)) as scene:
+            outcome, _ = await shell(scene, "limits", "true", processes=5, user="root")
+            assert outcome.failure.type == "IsolationUnavailable"
+            outcome, attempt = await script(scene, "limits", FORK_BOMB, processes=20, user="games")
+            assert attempt.said() == ["refused"]
+
+    async def test_a_user_that_does_not_exist_is_refused(self, scene: Scene) -> None:
+        outcome, _ = await shell(scene, "limits", "true", user="no-such-user")
+        assert "there is none of that name" in outcome.failure.message
+
+    async def test_without_control_groups_memory_is_limited_for_each_process(self, tmp_path: Path) -> None:
+        async with scene_of(cgroup=str(tmp_path)) as scene:
+            outcome, attempt = await script(scene, "limits", MEMORY_BOMB, memory="100MB")
+        assert outcome.kind == "failed"
+        assert attempt.said("stderr")[-1] == "MemoryError"
+
+    def test_what_the_host_cannot_do_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        words = "\n".join(look_around("nobody", str(tmp_path)).describe())
+        assert "no sandbox: bubblewrap is not installed" in words
+        assert "no limit of processes" in words
+
+    @pytest.mark.parametrize(
+        ("level", "limits", "problem"),
+        [
+            ("jail", {}, "is not known"),
+            ("process", {"memory": "1GB"}, "holds only from level limits on"),
+            ("limits", {"network": True}, "holds only in a sandbox"),
+            ("limits", {"memory": "much"}, "is not a size"),
+            ("limits", {"processes": 0}, "is not a count"),
+            ("sandbox", {"read": ["relative"]}, "is not an absolute path"),
+            ("sandbox", {"read": ["/a/../b"]}, "is not an absolute path"),
+        ],
+    )
+    def test_a_wrong_word_is_refused_where_it_is_written(self, level: Any, limits: Any, problem: str) -> None:
+        with pytest.raises(InvalidInput, match=problem):
+            Isolation(level, **limits)
+
+
+async def test_commands_are_isolated_as_the_settings_say_unless_they_say_otherwise() -> None:
+    async with scene_of(isolation="sandbox") as scene:
+        _, attempt = await scene.command(["hostname"])
+        assert attempt.said() == ["sandbox"]
+        attempt = Attempt("command", {"argv": ["hostname"]}, isolation="none")
+        await scene.execute(attempt)
+        assert attempt.said() != ["sandbox"]

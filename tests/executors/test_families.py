@@ -1,0 +1,189 @@
+"""A program ends with all that it started, whatever that does to get away, and whoever dies first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
+
+from mainspring.executors.launching.family import parents
+
+DAEMON = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork():
+    time.sleep(float(sys.argv[2]))
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+for number in range(3, 100):
+    try:
+        os.close(number)
+    except OSError:
+        pass
+with open(sys.argv[1] + ".part", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(sys.argv[1] + ".part", sys.argv[1])
+time.sleep(60)
+"""
+"""Leaves a daemon with a session of its own, without a parent, deaf to requests; and stays for a while itself."""
+
+ZOMBIES = """
+import os
+for _ in range(20):
+    if not os.fork():
+        os._exit(0)
+print("done")
+"""
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    async with scene_of() as scene:
+        yield scene
+
+
+def daemon(file: Path, stay_s: float) -> Attempt:
+    return Attempt("command", {"argv": [sys.executable, "-S", "-c", DAEMON, str(file), str(stay_s)]})
+
+
+async def stopped(task: asyncio.Task[object]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+class TestRemains:
+    async def test_a_daemon_dies_when_its_command_ends(self, scene: Scene, tmp_path: Path) -> None:
+        attempt = daemon(tmp_path / "pid", 0.3)
+        assert (await scene.execute(attempt)).kind == "succeeded"
+        (pid,) = pids_in(tmp_path / "pid")
+        assert not is_alive(pid)
+
+    async def test_a_daemon_dies_when_its_command_is_stopped(self, scene: Scene, tmp_path: Path) -> None:
+        attempt = daemon(tmp_path / "pid", 60)
+        attempt.grace_s = 0.1
+        task = scene.begin(attempt)
+        await until(lambda: pids_in(tmp_path / "pid"))
+        await stopped(task)
+        assert not is_alive(pids_in(tmp_path / "pid")[0])
+
+    async def test_children_that_nobody_asked_about_do_not_remain(self, scene: Scene) -> None:
+        outcome, attempt = await scene.command([sys.executable, "-S", "-c", ZOMBIES])
+        assert (outcome.kind, attempt.said()) == ("succeeded", ["done"])
+        await until(lambda: not [pid for pid, parent in parents().items() if parent == 1 and not is_alive(pid)])
+
+
+class TestStopping:
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_it_is_asked_first(self, scene: Scene, level: str) -> None:
+        script = "trap 'echo cleaned; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+        attempt = Attempt("command", {"argv": ["sh", "-c", script]}, isolation=level)
+        task = scene.begin(attempt)
+        await until(lambda: attempt.said() == ["ready"])
+        await stopped(task)
+        assert attempt.said() == ["ready", "cleaned"]
+
+    @pytest.mark.parametrize("level", LEVELS)
+    async def test_one_that_does_not_listen_is_killed_after_the_grace(self, scene: Scene, level: str) -> None:
+        script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+        attempt = Attempt("command", {"argv": ["sh", "-c", script]}, isolation=level)
+        attempt.grace_s = 0.2
+        task = scene.begin(attempt)
+        await until(lambda: attempt.said() == ["ready"])
+        async with asyncio.timeout(5):
+            await stopped(task)
+
+    async def test_without_grace_it_is_killed_at_once(self, scene: Scene, tmp_path: Path) -> None:
+        script = f"trap 'echo heard >{tmp_path / 'heard'}' TERM; echo $$ >{tmp_path / 'pid'}; while :; do :; done"
+        attempt = Attempt("command", {"argv": ["sh", "-c", script]})
+        attempt.grace_s = 0.0
+        task = scene.begin(attempt)
+        await until(lambda: pids_in(tmp_path / "pid"))
+        await stopped(task)
+        assert not is_alive(pids_in(tmp_path / "pid")[0])
+        assert not (tmp_path / "heard").exists()
+
+    @pytest.mark.parametrize("pause_s", [0.0, 0.001, 0.003, 0.01, 0.03])
+    async def test_at_whatever_moment_nothing_is_left(self, scene: Scene, tmp_path: Path, pause_s: float) -> None:
+        """While it starts, runs or finishes."""
+        script = f"echo $$ >>{tmp_path / 'pids'}; sleep 0.01"
+        for _ in range(5):
+            task = scene.begin(Attempt("command", {"argv": ["sh", "-c", script]}))
+            await asyncio.sleep(pause_s)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await until(lambda: not [pid for pid in pids_in(tmp_path / "pids", 0) if is_alive(pid)])
+        assert (await scene.command(["true"]))[0].kind == "succeeded"
+
+    async def test_one_that_is_stopped_again_while_it_ends_is_gone_all_the_same(
+        self, scene: Scene, tmp_path: Path
+    ) -> None:
+        script = f"trap '' TERM; echo $$ >{tmp_path / 'pid'}; while :; do sleep 0.05; done"
+        attempt = Attempt("command", {"argv": ["sh", "-c", script]})
+        attempt.grace_s = 30.0
+        task = scene.begin(attempt)
+        await until(lambda: pids_in(tmp_path / "pid"))
+        task.cancel()
+        await asyncio.sleep(0.05)
+        await stopped(task)
+        await until(lambda: not is_alive(pids_in(tmp_path / "pid")[0]))
+
+
+class TestDeaths:
+    async def test_if_the_keeper_is_killed_so_is_its_family(self, scene: Scene, tmp_path: Path) -> None:
+        task = scene.begin(daemon(tmp_path / "pid", 60))
+        await until(lambda: pids_in(tmp_path / "pid"))
+        (pid,) = pids_in(tmp_path / "pid")
+        os.kill(parents()[pid], signal.SIGKILL)
+        outcome = await task
+        assert outcome.kind == "failed"
+        await until(lambda: not is_alive(pid))
+        assert (await scene.command(["true"]))[0].kind == "succeeded"
+
+    async def test_if_the_nursery_is_killed_there_is_another(self, scene: Scene, tmp_path: Path) -> None:
+        task = scene.begin(daemon(tmp_path / "pid", 0.5))
+        await until(lambda: pids_in(tmp_path / "pid"))
+        family = parents()
+        nursery = family[family[pids_in(tmp_path / "pid")[0]]]
+        assert nursery != os.getpid()
+        os.kill(nursery, signal.SIGKILL)
+        assert (await scene.command(["echo", "again"]))[1].said() == ["again"]
+        assert (await task).kind == "succeeded", "what ran was not its business"
+
+    async def test_if_the_worker_is_killed_nothing_is_left(self, tmp_path: Path) -> None:
+        """Not even where a process that it forked holds all its files open."""
+        code = f"""
+import asyncio, os, sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from scene import LEVELS, Attempt, scene_of
+from test_families import DAEMON, daemon
+from pathlib import Path
+async def main():
+    async with scene_of() as scene:
+        task = scene.begin(daemon(Path({str(tmp_path / "pid")!r}), 60))
+        await asyncio.sleep(0.5)
+        if not (twin := os.fork()):
+            time.sleep(30)
+            os._exit(0)
+        Path({str(tmp_path / "twin")!r}).write_text(str(twin))
+        await task
+asyncio.run(main())
+"""
+        worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+        await until(lambda: pids_in(tmp_path / "pid") and pids_in(tmp_path / "twin"))
+        worker.kill()
+        await worker.wait()
+        try:
+            await until(lambda: not is_alive(pids_in(tmp_path / "pid")[0]), 5)
+        finally:
+            os.kill(pids_in(tmp_path / "twin")[0], signal.SIGKILL)
