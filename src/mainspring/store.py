@@ -17,12 +17,13 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Duration, Instant
+from mainspring.core.limits import Allowance, Pace
 from mainspring.core.model import (
     Attempt,
     Claim,
@@ -94,6 +95,38 @@ class Saved(msgspec.Struct, frozen=True):
     updated: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer that was given."""
+
+    status: int
+    body: str
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """What is known of a key."""
+
+    since: Instant
+    """When it was first seen."""
+    reply: Reply | None = None
+    """The answer, if there is one."""
+    busy: bool = False
+    """Whether somebody else works on the answer right now; otherwise, without an answer, it is the caller's to give."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """Who changed what: a row of the audit trail. Before and after are JSON."""
+
+    namespace: str
+    subject: str
+    action: str
+    target: str
+    before: str | None = None
+    after: str | None = None
+    request_id: str = ""
+    at: Instant = 0
+    """Set by the store."""
 
 
 class JobStore(Protocol):
@@ -202,6 +235,15 @@ class RunStore(Protocol):
         """Those of the runs that have ended."""
 
 
+@runtime_checkable
+class JoiningStore(Protocol):
+    """For whoever submits in a transaction of their own. Only stores on a server have it."""
+
+    async def submit_within(self, connection: Any, runs: Sequence[NewRun]) -> list[str]:
+        """As `submit`, in the transaction that the caller has open on a connection to the same database: accepted when
+        that commits, or not at all. InvalidInput if it is no such connection, or has no transaction open."""
+
+
 class WorkStore(Protocol):
     """For workers."""
 
@@ -280,7 +322,46 @@ class EventStore(Protocol):
         """Append events that belong to no other write."""
 
 
-class Store(JobStore, PlanStore, RunStore, WorkStore, CareStore, LeaseStore, EventStore, Protocol):
+class ApiStore(Protocol):
+    """For the API: what its instances must agree on."""
+
+    async def reserve_reply(
+        self, scope: str, key: str, fingerprint: str, *, hold: Duration, keep: Duration
+    ) -> Reserved:
+        """Ask for the answer to a key, or take it on to give one within `hold`. Of several who ask at once one takes it
+        on; once its hold has passed without an answer, the next does, with the same `since`. Conflict if the key was
+        used with another fingerprint. Forgotten after `keep`."""
+
+    async def keep_reply(
+        self, scope: str, key: str, fingerprint: str, reply: Reply | None, *, keep: Duration = 0
+    ) -> None:
+        """Give the answer to a key, to be kept so long; None gives the key back unanswered."""
+
+    async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
+        """Let somebody spend within a pace, by `core.limits`; a refusal costs nothing."""
+
+    async def revoke(self, name: str, keep: Duration) -> None:
+        """Note that what has this name is no longer good from now on; remembered for `keep` at least."""
+
+    async def revocations(self) -> dict[str, Instant]:
+        """What is no longer good, and since when."""
+
+    async def note_changes(self, changes: Sequence[Change]) -> None:
+        """Add to the audit trail, durably, at the time of the store."""
+
+    async def list_changes(
+        self,
+        namespace: str,
+        *,
+        subject: str | None = None,
+        target: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[tuple[int, Change]]:
+        """The audit trail, newest first, with numbers that grow; those before a number."""
+
+
+class Store(JobStore, PlanStore, RunStore, WorkStore, CareStore, LeaseStore, EventStore, ApiStore, Protocol):
     """All of it, as adapters implement it."""
 
     def now(self) -> Instant:

@@ -10,9 +10,13 @@ import click
 import msgspec
 
 from mainspring.errors import InvalidInput, PayloadTooLarge
+from mainspring.options import split_command
 
 COMMAND = "command"
 """The task that executes an argument list."""
+HTTP = "http"
+"""The task that makes an HTTP call."""
+PROVIDED = (COMMAND, HTTP)
 
 
 class Work(NamedTuple):
@@ -22,27 +26,20 @@ class Work(NamedTuple):
     args: dict[str, object] | None
 
 
-def read_work(task: str | None, command: str | None, argv: Sequence[str], pairs: Sequence[str]) -> Work:
-    """A task (`--task`, `--arg`), a command as one text (`--command`), or as words (after `--`)."""
-    if sum((task is not None, command is not None, bool(argv))) > 1:
-        raise click.UsageError("Give one of a task, --command, and a command after --.")
+def read_work(
+    task: str | None, command: str | None, argv: Sequence[str], pairs: Sequence[str], http: str | None = None
+) -> Work:
+    """A task (`--task`, `--arg`), a command as one text (`--command`) or as words (after `--`), or an HTTP call
+    (`--http`, `--arg`)."""
+    if sum((task is not None, command is not None, bool(argv), http is not None)) > 1:
+        raise click.UsageError("Give one of a task, --command, a command after --, and --http.")
+    if http is not None:
+        return Work(HTTP, {"url": http, **read_pairs(pairs)})
     if command is None and not argv:
         return Work(task, read_pairs(pairs) if pairs else None)
     if pairs:
         raise InvalidInput("arg", pairs[0], "is for tasks", "write the arguments into the command itself")
     return Work(COMMAND, {"argv": list(argv) if command is None else split_command(command)})
-
-
-def split_command(text: str) -> list[str]:
-    """The words of a command as a shell would split them; it is executed without a shell."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        problem = f"cannot be split into words: {str(error).lower()}"
-        raise InvalidInput("command", text, problem, "close its quotes, or give its words after --") from None
-    if not words:
-        raise InvalidInput("command", text, "is empty", "give a program and its arguments")
-    return words
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, object]:
@@ -76,8 +73,13 @@ def encode_args(arguments: dict[str, object], limit: int) -> str:
 
 
 def show_command(args: str) -> str:
-    """A stored command as one would type it."""
+    """A stored command as one would type it, or where a stored call goes."""
     spec = msgspec.json.decode(args)
+    if isinstance(spec, dict) and "url" in spec:
+        sends = "body" in spec or "json" in spec
+        return f"{spec.get('method') or ('POST' if sends else 'GET')} {spec['url']}"
     argv = spec.get("argv") if isinstance(spec, dict) else None
+    if isinstance(argv, str):
+        return f"$ {argv}"
     words = [str(word) for word in argv] if isinstance(argv, list) else [args]
     return f"$ {shlex.join(words)}"

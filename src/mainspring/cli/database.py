@@ -6,12 +6,13 @@ import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import select_jobs
 from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.cli.trouble import FAILED
 from mainspring.core.states import STATES, State
+from mainspring.lookup import select_jobs
+from mainspring.urls import show_url
 from mainspring.wiring import DatabaseStatus, database_status
 
 
@@ -24,7 +25,7 @@ def status(session: Session) -> int:
     current = found.exists and found.version == found.latest
     runs, jobs = with_app(session, _count, app=app) if current else ({}, 0)
     view = {
-        "store": app.settings.store,
+        "store": show_url(app.settings.store),
         "path": found.path,
         "exists": found.exists,
         "size": found.size,
@@ -34,7 +35,7 @@ def status(session: Session) -> int:
         "jobs": jobs,
         "runs": {state: runs.get(state, 0) for state in STATES},
     }
-    screen.answer(view, lambda: _draw(screen, app.settings.store, found, jobs, runs))
+    screen.answer(view, lambda: _draw(screen, show_url(app.settings.store), found, jobs, runs))
     return 0 if found.usable else FAILED
 
 
@@ -44,9 +45,12 @@ async def _count(app: Mainspring) -> tuple[dict[State, int], int]:
 
 
 def _draw(screen: Screen, url: str, found: DatabaseStatus, jobs: int, runs: dict[State, int]) -> None:
-    facts: list[tuple[str, Value]] = [("store", url), ("file", found.path)]
+    facts: list[tuple[str, Value]] = [("store", url)]
+    if found.path != url:
+        facts.append(("file", found.path))
     if not found.exists:
-        screen.facts([*facts, ("state", Cell("there is no database yet", "yellow"))])
+        state = "there is no database yet" if found.size == 0 else "nothing of Mainspring's is in this database yet"
+        screen.facts([*facts, ("state", Cell(state, "yellow"))])
         screen.hint("Make one with `mainspring db migrate`; `up`, `job add` and `run submit` do it too.")
         return
     facts += [("size", _size(found.size)), ("schema", _schema(found))]
@@ -80,7 +84,8 @@ def migrate(session: Session) -> None:
 
     with_app(session, touch, app=app, create=True)
     after = database_status(app.settings)
-    view = {"store": app.settings.store, "path": after.path, "from_version": before.version, "version": after.version}
+    url = show_url(app.settings.store)
+    view = {"store": url, "path": after.path, "from_version": before.version, "version": after.version}
     screen.answer(view, lambda: screen.line(_tell(before, after)))
 
 

@@ -12,20 +12,22 @@ from mainspring.app import Mainspring
 from mainspring.cli.arguments import Work, encode_args, read_work
 from mainspring.cli.job import describe_work
 from mainspring.cli.lazy import Verb, stack
-from mainspring.cli.lookup import explain_job
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import OWNER, with_app
-from mainspring.cli.preview import Forecast, draw_forecast, forecast, forecast_view
+from mainspring.cli.preview import draw_forecast
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.cli.triggering import TriggerWords, check_to_come, read_instant, read_trigger, trigger_options
-from mainspring.cli.views import job_view
 from mainspring.core.instants import to_datetime
 from mainspring.core.model import Job, Misfire, OnExcluded, OnKeyFailure, Overlap, RunOptions
 from mainspring.core.retry import Retry
+from mainspring.core.specs import check_spec
 from mainspring.core.triggers import AtTrigger, CronTrigger, Trigger, describe
 from mainspring.errors import InvalidInput
+from mainspring.forecast import Forecast, forecast, forecast_view
+from mainspring.lookup import explain_job
 from mainspring.options import JobWords, read_policy, read_words
+from mainspring.views import job_view
 
 Words = dict[str, Any]
 
@@ -48,7 +50,11 @@ definition_options = stack(
     click.option(
         "--command", metavar="TEXT", help="Or a command, split into words as a shell would; no shell runs it."
     ),
+    click.option("--http", metavar="URL", help="Or an HTTP call; --arg says more of it, as in --arg method=PUT."),
     click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument: JSON, or else text."),
+    click.option(
+        "--isolation", metavar="LEVEL[,LIMIT...]", help="none, process, limits or sandbox,memory=1GB,network."
+    ),
     click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer."),
     click.option("--retries", type=int, help="How often to try again after a failure."),
     click.option("--priority", type=int, help="1 (highest) to 10; 5 unless given."),
@@ -74,6 +80,7 @@ definition_options = stack(
     click.option(
         "--on-key-failure", type=click.Choice(get_args(OnKeyFailure)), help="Whether a failure stops its key."
     ),
+    click.option("--alert", metavar="WHOM", help="Told if it fails for good: a task, a URL, or $ and a command."),
     click.option("--keep-succeeded", callback=_read_count, metavar="NUMBER", help="How many succeeded runs to keep."),
     click.option("--keep-failed", callback=_read_count, metavar="NUMBER", help="How many failed runs to keep."),
     click.option("--tag", "tags", multiple=True, help="A tag, to select by; repeat for several."),
@@ -82,7 +89,7 @@ definition_options = stack(
 
 _EMPTY: Words = {
     **dict.fromkeys(("timeout", "key", "limit", "start_at", "end_at", "max_firings", "parallelism", "start_deadline")),
-    **dict.fromkeys(("keep_succeeded", "keep_failed")),
+    **dict.fromkeys(("keep_succeeded", "keep_failed", "alert")),
     **dict.fromkeys(("tags", "calendars"), ()),
 }
 """What `none` makes of each option that can be taken away."""
@@ -95,6 +102,11 @@ def _split(words: Words) -> tuple[TriggerWords, Words]:
         {name: given.pop(name) for name in TriggerWords.__annotations__ if name in given}, TriggerWords
     )
     return about, given
+
+
+def _read_work(given: Words, argv: Sequence[str]) -> Work:
+    task, command, http = (given.pop(name, None) for name in ("task", "command", "http"))
+    return read_work(task, command, argv, given.pop("pairs", ()), http)
 
 
 def _read_options(given: Words, zone: str | None) -> Words:
@@ -124,13 +136,13 @@ def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> No
     mainspring job add notify --after backup -- notify-send 'backup done'
     """
     about, given = _split(words)
-    work = read_work(given.pop("task", None), given.pop("command", None), argv, given.pop("pairs", ()))
+    work = _read_work(given, argv)
     trigger = read_trigger(about)
     if trigger is None:
         raise click.UsageError("Say when: --cron, --every, --at, --after or --manual.")
     _check_zone(about, trigger, given)
     if work.task is None:
-        raise click.UsageError("Say what: --task, --command, or a command after --.")
+        raise click.UsageError("Say what: --task, --command, --http, or a command after --.")
     options = {name: value for name, value in _read_options(given, about.get("tz")).items() if not _is_none(value)}
     if "retries" in options:
         options["retry"] = Retry(options.pop("retries"))
@@ -154,7 +166,7 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
     Runs that exist already keep what the job said when they were made.
     """
     about, given = _split(words)
-    work = read_work(given.pop("task", None), given.pop("command", None), argv, given.pop("pairs", ()))
+    work = _read_work(given, argv)
     given = _read_options(given, about.get("tz"))
     if not given and not any(about.values()) and work == Work(None, None):
         raise click.UsageError("Say what to change: `mainspring job edit --help` lists the options.")
@@ -200,6 +212,7 @@ def _revise(job: Job, work: Work, trigger: Trigger, given: Words, payload_limit:
     if work.task is not None:
         own["task"] = work.task
     if work.args is not None or work.task not in (None, job.task):
+        check_spec(work.task or job.task, work.args or {})
         own["args"] = encode_args(work.args or {}, payload_limit)
     return msgspec.structs.replace(job, trigger=trigger, policy=policy, options=options, **own)
 

@@ -7,21 +7,22 @@ from typing import NamedTuple
 import click
 
 from mainspring.app import Mainspring
-from mainspring.cli.arguments import COMMAND, show_command
+from mainspring.cli.arguments import PROVIDED, show_command
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import explain_job, last_firings, select_jobs, short_id
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import with_app
-from mainspring.cli.preview import Forecast, draw_forecast, forecast, forecast_view
+from mainspring.cli.preview import draw_forecast
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.cli.times import both, length, moment, relative
-from mainspring.cli.views import firing_view, job_view
 from mainspring.core.instants import Instant, format_duration, format_instant
 from mainspring.core.model import Firing, Job, JobPolicy
 from mainspring.core.triggers import AfterTrigger, CronTrigger, ManualTrigger, describe
 from mainspring.core.why import OVERDUE
 from mainspring.errors import NotFound
+from mainspring.forecast import Forecast, forecast, forecast_view
+from mainspring.lookup import explain_job, last_firings, select_jobs, short_id
+from mainspring.views import firing_view, job_view
 
 
 @click.command("list", cls=Verb)
@@ -53,7 +54,7 @@ def _draw_list(screen: Screen, jobs: list[Job], ledgers: dict[str, Firing], now:
 
 def describe_work(job: Job) -> str:
     """What a job does: its task, or its command as one would type it."""
-    return show_command(job.args) if job.task == COMMAND else job.task
+    return show_command(job.args) if job.task in PROVIDED else job.task
 
 
 def _next(job: Job, now: Instant) -> Value:
@@ -147,7 +148,7 @@ def _facts(job: Job, now: Instant) -> list[tuple[str, Value]]:
     return [
         ("schedule", describe(job.trigger)),
         ("task", describe_work(job)),
-        ("arguments", None if job.args == "{}" or job.task == COMMAND else job.args),
+        ("arguments", None if job.args == "{}" or job.task in PROVIDED else job.args),
         ("state", Cell(paused, "yellow") if paused else Cell("active", "green")),
         ("runs", " · ".join(work)),
         ("policy", describe_policy(job.policy)),

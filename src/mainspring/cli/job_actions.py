@@ -11,16 +11,16 @@ from mainspring.app import Mainspring
 from mainspring.cli.filters import care_options, confirm, count_of
 from mainspring.cli.job import describe_work
 from mainspring.cli.lazy import Verb, stack
-from mainspring.cli.lookup import select_jobs, short_id
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.screen import Screen, Value
 from mainspring.cli.session import Session
 from mainspring.cli.trouble import RUN_FAILED
-from mainspring.cli.views import firing_view, job_view
 from mainspring.core.model import Event, Firing, Job
 from mainspring.core.triggers import describe
 from mainspring.errors import Conflict
+from mainspring.lookup import select_jobs, short_id
+from mainspring.views import firing_view, job_view
 
 Act = Callable[[Mainspring, list[Job]], Awaitable[list[Job]]]
 

@@ -17,10 +17,10 @@ from mainspring.app import Mainspring
 from mainspring.cli.lines import Lines
 from mainspring.cli.screen import Screen
 from mainspring.cli.trouble import INTERRUPTED
-from mainspring.cli.views import event_view
 from mainspring.core.instants import SECOND
 from mainspring.core.model import EventBatch
 from mainspring.runtime import Runtime, new_loop
+from mainspring.views import event_view
 from mainspring.wiring import build_runtime, open_sinks
 
 FOLLOW_S = 0.1
@@ -28,6 +28,8 @@ FOLLOW_LIMIT = 200
 LAST_RESORT_S = 10.0
 """So long after it should have stopped, a process in which something hangs ends all the same."""
 LEFTOVERS_S = 1.0
+NOTICE_S = 0.5
+"""How often to look for a notice."""
 
 Deliver = Callable[[Sequence[EventBatch]], Awaitable[None]]
 
@@ -41,6 +43,9 @@ class Service(NamedTuple):
     schedule: bool
     stop_after_s: float | None
     quiet: bool
+    work: bool = True
+    beside: Callable[[Runtime], Awaitable[Callable[[], Awaitable[None]]]] | None = None
+    """Starts something beside the node; its answer stops that."""
 
     @property
     def tells_by_relay(self) -> bool:
@@ -85,6 +90,17 @@ class Stopping:
         """A request that comes by itself, unless there was one before or all is over."""
         self._in_thread(seconds, self.request_first)
 
+    def request_first_once(self, file: str) -> None:
+        """A request as soon as a file exists: a host that will be taken away is given notice so."""
+
+        def watch() -> None:
+            while not self._over.wait(NOTICE_S):
+                if os.path.exists(file):
+                    self.request_first()
+                    return
+
+        threading.Thread(target=watch, name="mainspring-notice", daemon=True).start()
+
     def end_after(self, seconds: float, code: int) -> None:
         """End the process, unless all is over before."""
         self._in_thread(seconds, lambda: _end(code))
@@ -117,6 +133,8 @@ def serve(service: Service) -> int:
         stopping = Stopping(runner.get_loop(), service.app.settings.drain_grace / SECOND)
         if service.stop_after_s is not None:
             stopping.request_first_after(service.stop_after_s)
+        if service.app.settings.notice is not None:
+            stopping.request_first_once(service.app.settings.notice)
         try:
             code = runner.run(_serve(service, stopping))
             # All work is reported or handed back. What a task may still do on this loop is not waited for.
@@ -139,18 +157,41 @@ async def _serve(service: Service, stopping: Stopping) -> int:
     try:
         await service.prepare()
         show = lines.put if service.tells_by_relay else None
-        runtime = build_runtime(app, app.settings, schedule=service.schedule, work=True, show=show)
+        runtime = build_runtime(app, app.settings, schedule=service.schedule, work=service.work, show=show)
         await runtime.start()
         told = asyncio.Event()
         follower = asyncio.create_task(_follow(app, _to_lines(service, lines, runtime), told))
+        beside = asyncio.create_task(_run_beside(service, runtime, stopping))
         await stopping.first.wait()
         code = await _stop(runtime, stopping, service.screen)
+        await beside
         told.set()
         await follower
         return code
     finally:
         await app.close()
         lines.close()
+
+
+async def _run_beside(service: Service, runtime: Runtime, stopping: Stopping) -> None:
+    """Run what is beside the node until the process is to stop; if it cannot be started, the process is."""
+    if service.beside is None:
+        return
+    starting = asyncio.ensure_future(service.beside(runtime))
+    stop = asyncio.create_task(stopping.first.wait())
+    await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # What has not begun when everything ends need not begin.
+        starting.cancel()
+        await asyncio.wait({starting})
+        return
+    try:
+        end = starting.result()
+    except BaseException:
+        stopping.request_first()
+        stop.cancel()
+        raise
+    await stop
+    await end()
 
 
 async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:

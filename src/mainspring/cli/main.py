@@ -33,6 +33,10 @@ _RUNS = {
     "cancel": Entry("mainspring.cli.run_actions:cancel", "Cancel runs."),
     "retry": Entry("mainspring.cli.run_actions:retry", "Run finished runs again."),
 }
+_TOKENS = {
+    "create": Entry("mainspring.cli.token:create", "Make a token."),
+    "revoke": Entry("mainspring.cli.token:revoke", "Make tokens worthless, within seconds."),
+}
 _DATABASE = {
     "status": Entry("mainspring.cli.database:status", "Show where the database is, its version, and what it holds."),
     "migrate": Entry("mainspring.cli.database:migrate", "Create the database, or bring it up to date."),
@@ -42,11 +46,13 @@ cli = LazyGroup(
     "mainspring",
     "A job scheduler that never loses or doubles a firing.",
     {
-        "up": Entry("mainspring.cli.up:up", "Run the scheduler and a worker in one process."),
+        "up": Entry("mainspring.cli.up:up", "Run the scheduler, a worker and the API in one process."),
+        "server": Entry("mainspring.cli.server:server", "Serve the API, and schedule."),
         "worker": Entry("mainspring.cli.up:worker", "Run a worker."),
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "workers": Entry("mainspring.cli.workers:workers", "List workers."),
+        "token": LazyGroup("token", "Make tokens for the API, and make them worthless.", _TOKENS),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
         "simulate": Entry("mainspring.cli.simulate:simulate", "Run the scheduler where everything fails."),
         "completion": Entry("mainspring.cli.completion:completion", "Print a script for shell completion."),

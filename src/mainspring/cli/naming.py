@@ -6,10 +6,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from mainspring.app import Mainspring
-from mainspring.cli.lookup import select_jobs, short_id
 from mainspring.cli.opening import with_app
 from mainspring.cli.session import Session
 from mainspring.errors import MainspringError
+from mainspring.lookup import select_jobs, short_id
 from mainspring.store import RunFilter
 
 _OFFERED = 50

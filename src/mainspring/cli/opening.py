@@ -10,6 +10,7 @@ from mainspring.app import Mainspring
 from mainspring.cli.session import Session
 from mainspring.errors import NotFound
 from mainspring.loading import load_app
+from mainspring.urls import show_url
 from mainspring.wiring import database_status
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ def with_app(
 
 def check_exists(app: Mainspring) -> None:
     """Refuse to look into a database that nobody has made yet: an empty answer would hide a wrong path."""
-    url = app.settings.store
+    url = show_url(app.settings.store)
     if not database_status(app.settings).exists:
         raise NotFound(
             f"there is no database at {url} yet. `mainspring db migrate` makes one, and so do `up`, `job add` and "

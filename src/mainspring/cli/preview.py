@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import click
-import msgspec
 
 from mainspring.app import Mainspring
 from mainspring.cli.lazy import Verb
@@ -17,65 +14,13 @@ from mainspring.cli.screen import Cell, Screen, Value
 from mainspring.cli.session import Session
 from mainspring.cli.times import moment, relative
 from mainspring.cli.triggering import TriggerWords, clock_options, read_trigger
-from mainspring.cli.views import View
 from mainspring.clock import SystemClock
-from mainspring.core.calendars import Calendar
-from mainspring.core.instants import Instant, format_instant, load_zone, to_datetime, transition_between
+from mainspring.core.instants import format_instant, load_zone
 from mainspring.core.model import Job
-from mainspring.core.planning import jitter_of, next_fire_at
-from mainspring.core.triggers import CronTrigger, check_not_past, describe, transition_note
+from mainspring.core.planning import jitter_of
+from mainspring.core.triggers import check_not_past, describe
 from mainspring.core.why import about
-
-
-class Forecast(NamedTuple):
-    """A job and the instants at which it will fire, as seen at `now` in a zone."""
-
-    job: Job
-    zone: str
-    now: Instant
-    instants: tuple[Instant, ...]
-
-    def notes(self) -> list[str]:
-        """What the clocks do between each instant and the one before it (the first: now); empty if nothing."""
-        return [_note(before, instant, self.zone) for before, instant in pairwise((self.now, *self.instants))]
-
-
-def _note(before: Instant, instant: Instant, zone: str) -> str:
-    changed = transition_between(before, instant, zone) if before < instant else None
-    if changed is None:
-        return ""
-    day = to_datetime(changed, zone).date()
-    note = transition_note(changed, zone) or ""
-    return note if day == to_datetime(instant, zone).date() else f"{day}: {note}"
-
-
-def forecast(
-    job: Job, calendars: Mapping[str, Calendar], now: Instant, count: int, zone: str | None = None
-) -> Forecast:
-    """The next `count` fire times of a job, from its own next one on."""
-    shown = zone or (job.trigger.tz if isinstance(job.trigger, CronTrigger) else "UTC")
-    instants: list[Instant] = []
-    # What came due in a pause is skipped when it ends.
-    instant = next_fire_at(job, now, calendars) if job.next_fire_at is None or job.paused_at else job.next_fire_at
-    while instant is not None and len(instants) < count:
-        instants.append(instant)
-        # Those before it will have fired by then: a job with a limit of firings ends.
-        ahead = msgspec.structs.replace(job, fired=job.fired + len(instants))
-        instant = next_fire_at(ahead, instant, calendars)
-    return Forecast(job, shown, now, tuple(instants))
-
-
-def forecast_view(seen: Forecast) -> list[View]:
-    """For programs."""
-    return [
-        {
-            "fire_at": format_instant(instant),
-            "local": format_instant(instant, seen.zone),
-            "zone": seen.zone,
-            "note": note,
-        }
-        for instant, note in zip(seen.instants, seen.notes(), strict=True)
-    ]
+from mainspring.forecast import Forecast, forecast, forecast_view
 
 
 def draw_forecast(screen: Screen, seen: Forecast) -> None:

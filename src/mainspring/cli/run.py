@@ -9,15 +9,15 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.filters import RunWords, run_filters, to_filter
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import explain_run, find_run
 from mainspring.cli.naming import complete_run
 from mainspring.cli.opening import with_app
 from mainspring.cli.run_tables import Story, draw_runs, draw_story
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
-from mainspring.cli.views import attempt_view, run_view
 from mainspring.core.instants import Instant
 from mainspring.core.model import Run
+from mainspring.lookup import explain_run, find_run
+from mainspring.views import attempt_view, run_view
 
 
 @click.command("list", cls=Verb)

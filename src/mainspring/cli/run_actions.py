@@ -11,18 +11,18 @@ import msgspec
 from mainspring.app import Mainspring
 from mainspring.cli.filters import RunWords, care_options, confirm, count_of, run_filters, to_filter
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import find_run, select_runs, short_id
 from mainspring.cli.naming import complete_run
 from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.run_tables import describe_run, draw_runs
 from mainspring.cli.screen import Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.cli.trouble import FAILED as TROUBLE
-from mainspring.cli.views import View, run_view
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event, Run
 from mainspring.core.states import FAILED, FINAL, RUNNING, STATES, State
 from mainspring.errors import Conflict, NotFound
+from mainspring.lookup import find_run, select_runs, short_id
+from mainspring.views import View, run_view
 
 Act = Callable[[Mainspring, Run], Awaitable["Done"]]
 

@@ -11,7 +11,6 @@ import click
 
 from mainspring.app import Mainspring
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import find_run
 from mainspring.cli.naming import complete_run
 from mainspring.cli.opening import with_app
 from mainspring.cli.run_tables import describe_run
@@ -19,11 +18,12 @@ from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.cli.times import clock_time, length
 from mainspring.cli.trouble import RUN_FAILED
-from mainspring.cli.views import log_view, run_view
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.core.model import LogLine, Run
 from mainspring.core.states import FINAL, SUCCEEDED
 from mainspring.errors import WaitTimeout
+from mainspring.lookup import find_run
+from mainspring.views import log_view, run_view
 
 LOOK_S = 0.2
 """How often to look at a run that is being watched."""

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.cli.arguments import COMMAND, show_command
-from mainspring.cli.lookup import short_id
+from mainspring.cli.arguments import PROVIDED, show_command
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.times import both, clock_time, length, moment, relative
-from mainspring.cli.views import run_options
 from mainspring.core.instants import Instant, format_duration
 from mainspring.core.model import Attempt, Run
 from mainspring.core.states import FINAL, RUNNING, SUCCEEDED
+from mainspring.lookup import short_id
+from mainspring.views import run_options
 
 _LONG = 300
 
@@ -51,7 +51,7 @@ def _row(run: Run, now: Instant) -> list[Value]:
 
 def describe_run(run: Run) -> str:
     """What a run does: its job, its task, or its command as one would type it."""
-    return run.job or (show_command(run.args) if run.task == COMMAND else run.task)
+    return run.job or (show_command(run.args) if run.task in PROVIDED else run.task)
 
 
 def _remark(run: Run) -> str:
@@ -100,8 +100,8 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
     return [
         ("state", state_cell(run.state)),
         ("reason", run.reason),
-        ("task", show_command(run.args) if run.task == COMMAND else run.task),
-        ("arguments", None if run.args == "{}" or run.task == COMMAND else _cut(run.args)),
+        ("task", show_command(run.args) if run.task in PROVIDED else run.task),
+        ("arguments", None if run.args == "{}" or run.task in PROVIDED else _cut(run.args)),
         ("job", None if run.job is None else f"{run.job}, fired for {_fired_for(run)}"),
         ("retry of", run.retry_of),
         ("where", " · ".join(where)),

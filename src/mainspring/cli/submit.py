@@ -10,19 +10,19 @@ import click
 from mainspring.app import Mainspring
 from mainspring.cli.arguments import read_work
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import find_run, look_around, short_id
 from mainspring.cli.naming import complete_run
 from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.run_tables import describe_run
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.cli.triggering import check_to_come, read_instant
-from mainspring.cli.views import run_view
 from mainspring.core.instants import to_datetime
 from mainspring.core.model import Run
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import OnFailure, When
 from mainspring.core.why import worker_trouble
+from mainspring.lookup import find_run, look_around, short_id
+from mainspring.views import run_view
 
 
 @click.command(cls=Verb)
@@ -32,6 +32,8 @@ from mainspring.core.why import worker_trouble
     "--app", "ref", metavar="APP", help="The app that declares the task: its options hold, and arguments are checked."
 )
 @click.option("--command", metavar="TEXT", help="Instead of a task: a command, split into words as a shell would.")
+@click.option("--http", metavar="URL", help="Or an HTTP call; --arg says more of it, as in --arg method=PUT.")
+@click.option("--isolation", metavar="LEVEL[,LIMIT...]", help="none, process, limits or sandbox,memory=1GB,network.")
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument: JSON, or else text.")
 @click.option("--priority", type=int, help="1 (highest) to 10; 5 unless given.")
 @click.option("--delay", metavar="DURATION", help="Due this long from now.")
@@ -58,7 +60,7 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     mainspring run submit encode --arg video=v1 --arg size=4
     mainspring run submit --command 'sleep 10' --timeout 5s
     """
-    work = read_work(task, words.pop("command"), argv, words.pop("pairs"))
+    work = read_work(task, words.pop("command"), argv, words.pop("pairs"), words.pop("http"))
     if work.task is None:
         raise click.UsageError("Say what: a task, --command, or a command after --.")
     named, ref = work.task, words.pop("ref")

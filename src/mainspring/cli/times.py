@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.core.instants import SECOND, Duration, Instant, format_instant, to_datetime
+from mainspring.core.instants import SECOND, Duration, Instant, to_datetime
 from mainspring.core.why import about
-
-
-def iso(instant: Instant | None) -> str | None:
-    """For programs: ISO 8601 in UTC."""
-    return None if instant is None else format_instant(instant)
 
 
 def moment(instant: Instant, zone: str | None = None) -> str:

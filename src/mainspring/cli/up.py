@@ -13,12 +13,15 @@ from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
 from mainspring.cli.screen import Screen
+from mainspring.cli.server import api_options, serve_beside
 from mainspring.cli.session import Session
 from mainspring.cli.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
 from mainspring.cli.times import moment, relative
 from mainspring.core.instants import LATEST, SECOND, parse_duration
 from mainspring.core.triggers import CronTrigger
 from mainspring.settings import Coordination
+from mainspring.urls import show_url
+from mainspring.wiring import describe_host
 
 
 class WorkerWords(TypedDict):
@@ -45,18 +48,28 @@ worker_options = stack(
 @click.argument("ref", metavar="[APP]", required=False)
 @worker_options
 @undeclared_option
+@api_options
+@click.option("--no-api", is_flag=True, help="Do not serve the API.")
 @click.option("--coordination", type=click.Choice(get_args(Coordination)), help="Who plans: one leader, or all nodes.")
 @click.pass_obj
 def up(
-    session: Session, ref: str | None, undeclared: Undeclared, coordination: str | None, **words: Unpack[WorkerWords]
+    session: Session,
+    ref: str | None,
+    undeclared: Undeclared,
+    coordination: str | None,
+    host: str | None,
+    port: int | None,
+    no_api: bool,
+    **words: Unpack[WorkerWords],
 ) -> int:
-    """Run the scheduler and a worker in one process.
+    """Run the scheduler, a worker and the API in one process.
 
     APP is `module:app` or `file.py`; its jobs are stored first. Without one, only commands are run. The first Ctrl-C
     lets running work finish, the second stops at once.
     """
-    app = open_app(session, ref, coordination=coordination, **_flags(words))
+    app = open_app(session, ref, coordination=coordination, host=host, port=port, **_flags(words))
     screen = Screen(session)
+    beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
 
     async def prepare() -> None:
         saved = None if ref is None else await sync_jobs(app, undeclared)
@@ -66,7 +79,7 @@ def up(
                 screen.hint(f"jobs   {describe_saved(saved, undeclared)}")
             screen.hint(f"next   {await _next_firing(app)}")
 
-    return serve(_service(app, screen, prepare, schedule=True, words=words))
+    return serve(_service(app, screen, prepare, schedule=True, words=words)._replace(beside=beside))
 
 
 @click.command(cls=Verb)
@@ -105,9 +118,10 @@ def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
     settings = app.settings
     what = f"app {app.name} ({ref}), {len(app.tasks)} tasks" if ref else "no app: commands only"
     screen.hint(f"mainspring {__version__}")
-    screen.hint(f"store  {settings.store}")
+    screen.hint(f"store  {show_url(settings.store)}")
     serves = f"queue {', '.join(settings.queues)} · region {', '.join(settings.regions)}"
     screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once")
+    screen.hint(f"host   {'; '.join(describe_host(settings))}")
 
 
 async def _next_firing(app: Mainspring) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from mainspring.cli.lazy import Verb
-from mainspring.cli.lookup import look_around
 from mainspring.cli.opening import with_app
 from mainspring.cli.screen import Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.cli.times import relative
-from mainspring.cli.views import worker_view
 from mainspring.core.model import Worker
 from mainspring.core.why import Crowd
+from mainspring.lookup import look_around
+from mainspring.views import worker_view
 
 
 @click.command(cls=Verb)

@@ -27,6 +27,7 @@ rest of the program relies; none may be left out.
 
 from __future__ import annotations
 
+from mainspring.conformance.store_api import ApiSuite
 from mainspring.conformance.store_care import CareSuite
 from mainspring.conformance.store_events import EventSuite
 from mainspring.conformance.store_jobs import JobSuite
@@ -38,5 +39,5 @@ from mainspring.conformance.store_work import WorkSuite
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance(JobSuite, PlanSuite, RunSuite, WorkSuite, CareSuite, LeaseSuite, EventSuite):
+class StoreConformance(JobSuite, PlanSuite, RunSuite, WorkSuite, CareSuite, LeaseSuite, EventSuite, ApiSuite):
     """All guarantees of the store port. Subclass it and provide the fixtures `store` and `clock`."""

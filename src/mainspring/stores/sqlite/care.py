@@ -12,6 +12,7 @@ from mainspring.core.outcome import after_loss, too_late
 from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.store import Reaped
 from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.api import forget
 from mainspring.stores.sqlite.database import Database, Transaction
 from mainspring.stores.sqlite.endings import end_unstarted
 from mainspring.stores.sqlite.reports import Endings, load_held
@@ -78,6 +79,7 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     gone += tx.execute(_Q["forget_events"], (tx.now - keep_events, limit)).rowcount
     gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
     gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT,)).rowcount
+    gone += forget(tx, keep_firings, limit)
     return gone + tx.execute(_Q["forget_gates"]).rowcount
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
+from mainspring.stores.sqlite.api import Api
 from mainspring.stores.sqlite.care import Care
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.events import Events
@@ -17,7 +18,7 @@ from mainspring.stores.sqlite.runs import Runs
 from mainspring.stores.sqlite.work import Work
 
 
-class SqliteStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events):
+class SqliteStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events, Api):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
 
     `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs

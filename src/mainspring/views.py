@@ -1,11 +1,11 @@
-"""What `--json` shows of runs, jobs, firings and workers: stable names, instants in ISO 8601, durations as `1h30m`."""
+"""What programs are shown of runs, jobs, firings and workers, by `--json` and by the API: stable names, instants in
+ISO 8601, durations as `1h30m`."""
 
 from __future__ import annotations
 
 import msgspec
 
-from mainspring.cli.times import iso
-from mainspring.core.instants import format_duration
+from mainspring.core.instants import Instant, format_duration, format_instant
 from mainspring.core.model import Attempt, Event, Firing, Job, LogLine, Run, RunOptions, Worker
 from mainspring.core.triggers import (
     AfterTrigger,
@@ -21,6 +21,11 @@ View = dict[str, object]
 
 _DURATIONS = ("grace", "catch_up_window", "start_deadline", "jitter")
 _INSTANTS = ("start_at", "end_at")
+
+
+def iso(instant: Instant | None) -> str | None:
+    """ISO 8601 in UTC."""
+    return None if instant is None else format_instant(instant)
 
 
 def raw(text: str | None) -> msgspec.Raw | None:

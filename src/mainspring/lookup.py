@@ -1,4 +1,4 @@
-"""Questions that several commands ask of the store."""
+"""Questions that commands and the API ask of the store."""
 
 from __future__ import annotations
 
@@ -76,10 +76,11 @@ async def last_firings(app: Mainspring, jobs: Sequence[Job]) -> dict[str, Firing
     return {ledger[0].job_id: ledger[0] for ledger in ledgers if ledger}
 
 
-async def look_around(app: Mainspring) -> Crowd:
-    """The workers there are."""
+async def look_around(app: Mainspring, namespace: str | None = None) -> Crowd:
+    """The workers there are, in the app's own namespace or another."""
     store = await app.open()
-    return Crowd(await store.list_workers(app.settings.namespace), store.now(), app.settings.worker_dead_after)
+    workers = await store.list_workers(app.settings.namespace if namespace is None else namespace)
+    return Crowd(workers, store.now(), app.settings.worker_dead_after)
 
 
 async def explain_run(app: Mainspring, run: Run) -> list[str]:
@@ -91,7 +92,7 @@ async def explain_run(app: Mainspring, run: Run) -> list[str]:
         waited_for = [await store.get_run(run.namespace, each) for each in await store.upstream_runs(run.id)]
         upstream = [each for each in waited_for if each.state not in FINAL]  # One may have ended between two looks.
         gate, job = await _gate_of(app, run), await job_of(app, run)
-    return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=await look_around(app))
+    return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=await look_around(app, run.namespace))
 
 
 async def _gate_of(app: Mainspring, run: Run) -> GateUse | None:
@@ -106,7 +107,7 @@ async def _gate_of(app: Mainspring, run: Run) -> GateUse | None:
 async def explain_job(app: Mainspring, job: Job) -> list[str]:
     """Why a job does not fire."""
     store = await app.open()
-    return why_not_firing(job, edges=await store.list_edges(job.id), crowd=await look_around(app))
+    return why_not_firing(job, edges=await store.list_edges(job.id), crowd=await look_around(app, job.namespace))
 
 
 async def job_of(app: Mainspring, run: Run) -> Job | None:

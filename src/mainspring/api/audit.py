@@ -1,0 +1,90 @@
+"""The audit trail: each change with who made it, what it was before and what it is after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainspring.api import shapes
+from mainspring.api.bodies import AuditQuery, RevokeBody
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.paging import limit_of, page, read_number
+from mainspring.core.instants import DAY
+from mainspring.store import Change
+from mainspring.views import View, iso, raw
+
+REVOKED_FOR = 400 * DAY
+"""No token is good for longer."""
+
+
+async def note(
+    call: Call,
+    action: str,
+    target: str,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+) -> None:
+    """Keep who did what, before the answer is given."""
+    change = Change(
+        namespace=call.namespace,
+        subject=call.caller.subject,
+        action=action,
+        target=target,
+        before=None if before is None else msgspec.json.encode(before).decode(),
+        after=None if after is None else msgspec.json.encode(after).decode(),
+        request_id=call.request_id,
+    )
+    await call.desk.store.note_changes([change])
+
+
+async def list_audit(call: Call) -> Answer:
+    """The audit trail of a namespace, newest first."""
+    words = {name: call.query[name] for name in ("subject", "target") if name in call.query}
+    limit = limit_of(call.query)
+    found = await call.desk.store.list_changes(call.namespace, before=read_number(call.query), limit=limit + 1, **words)
+    following = str(found[limit - 1][0]) if len(found) > limit else None
+    return page([change_view(number, change) for number, change in found[:limit]], following)
+
+
+def change_view(number: int, change: Change) -> View:
+    """One change."""
+    return {
+        "number": number,
+        "at": iso(change.at),
+        "subject": change.subject,
+        "action": change.action,
+        "target": change.target,
+        "before": raw(change.before),
+        "after": raw(change.after),
+        "request_id": change.request_id,
+        "namespace": change.namespace,
+    }
+
+
+async def revoke_tokens(call: Call) -> Answer:
+    """Make tokens worthless, everywhere within seconds: one by its id, or all that a subject got until now."""
+    names = [
+        f"{prefix}:{call.given[field]}"
+        for field, prefix in (("token_id", "jti"), ("subject", "sub"))
+        if field in call.given
+    ]
+    if not names and not call.wrong.faults:
+        call.wrong.add("token_id", "is missing", "give a token_id, a subject, or both")
+    call.wrong.settle()
+    for name in names:
+        await call.desk.store.revoke(name, REVOKED_FOR)
+        await note(call, "token.revoke", name)
+    return Answer(200, {"revoked": names})
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/v1/audit", list_audit, "audit:read", "Who changed what.",
+        {200: shapes.Page[shapes.Change]}, query=AuditQuery,
+    ),
+    Endpoint(
+        "POST", "/v1/tokens:revoke", revoke_tokens, "tokens:write", "Make tokens worthless.",
+        {200: shapes.Revoked}, RevokeBody, example={"subject": "ann"},
+    ),
+)  # fmt: skip

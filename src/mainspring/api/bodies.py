@@ -1,0 +1,341 @@
+"""The bodies and queries that requests may have: types, bounds and, in the words of the documentation, meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mainspring.core.calendar_rules import Rule
+from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap
+from mainspring.core.retry import Backoff
+from mainspring.core.states import State
+from mainspring.core.triggers import OnFailure, When
+from mainspring.options import LONGEST_NAME
+
+MOST_RUNS = 10_000
+MOST_NAMES = 1_000
+LARGEST = 2**31 - 1
+
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="1 to 200 printable characters")]
+Names = Annotated[list[Name], Meta(max_length=MOST_NAMES)]
+Text = Annotated[str, Meta(max_length=10_000, pattern=r"^[^\x00]*$", description="a text of at most 10000 characters")]
+Span = Annotated[
+    Annotated[str, Meta(max_length=100)] | Annotated[float, Meta(ge=0)],
+    Meta(description='a duration like "30s" or "1h30m", or a number of seconds', examples=["1h30m"]),
+]
+When_ = Annotated[
+    str,
+    Meta(
+        max_length=100,
+        description="an instant with its offset, like 2030-03-01T09:00:00+01:00",
+        examples=["2030-03-01T09:00:00+01:00"],
+    ),
+]
+Count = Annotated[int, Meta(ge=1, le=LARGEST, description="a whole number from 1 up")]
+CountFrom0 = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number from 0 up")]
+Priority = Annotated[int, Meta(ge=1, le=10, description="1 (highest) to 10 (lowest)")]
+Zone = Annotated[str, Meta(max_length=100, description="a name of the IANA database", examples=["Europe/Berlin"])]
+Limit = Annotated[int, Meta(ge=1, le=1_000, description="how many on a page, at most 1000")]
+Cursor = Annotated[str, Meta(max_length=400, description="the `next` of the page before")]
+Command = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=100_000)] | Annotated[list[str], Meta(min_length=1, max_length=1_000)],
+    Meta(
+        description="a command, split into words as a shell would, or as a list of words; no shell runs it",
+        examples=["python generate_report.py"],
+    ),
+]
+Arguments = Annotated[dict[str, Any], Meta(description="the task's arguments by name")]
+Token = Annotated[int, Meta(ge=1, le=LARGEST, description="the token that came with the claim")]
+
+
+class RetryBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How often, how late, and for which errors a failed run is tried again."""
+
+    retries: CountFrom0 | UnsetType = UNSET
+    delay: Span | UnsetType = UNSET
+    backoff: Backoff | UnsetType = UNSET
+    factor: Annotated[float, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
+    delays: Annotated[list[Span], Meta(max_length=100)] | UnsetType = UNSET
+    cap: Span | UnsetType = UNSET
+    jitter: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    on: Names | UnsetType = UNSET
+    never: Names | UnsetType = UNSET
+
+
+class _Execution(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How runs are executed. null is the same as leaving a field out."""
+
+    task: Name | UnsetType | None = UNSET
+    command: Command | UnsetType | None = UNSET
+    args: Arguments | UnsetType | None = UNSET
+    priority: Priority | UnsetType | None = UNSET
+    queue: Name | UnsetType | None = UNSET
+    timeout: Span | UnsetType | None = UNSET
+    retry: RetryBody | CountFrom0 | UnsetType | None = UNSET
+    max_losses: CountFrom0 | UnsetType | None = UNSET
+    on_key_failure: OnKeyFailure | UnsetType | None = UNSET
+    tags: Names | UnsetType | None = UNSET
+    key: Name | UnsetType | None = UNSET
+
+
+class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
+    """When a job is due, and by which policies."""
+
+    schedule: Annotated[str, Meta(max_length=1000, description="cron", examples=["0 2 * * *"])] | UnsetType | None = (
+        UNSET
+    )
+    cron: Annotated[str, Meta(max_length=1000, description="the same as schedule")] | UnsetType | None = UNSET
+    every: Span | UnsetType | None = UNSET
+    anchor: When_ | UnsetType | None = UNSET
+    run_at: When_ | UnsetType | None = UNSET
+    at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
+    after: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)] | UnsetType | None = UNSET
+    when: When | UnsetType | None = UNSET
+    on_failure: OnFailure | UnsetType | None = UNSET
+    manual: Annotated[bool, Meta(description="due only when somebody triggers it")] | UnsetType | None = UNSET
+    timezone: Zone | UnsetType | None = UNSET
+    tz: Annotated[str, Meta(max_length=100, description="the same as timezone")] | UnsetType | None = UNSET
+    dialect: Literal["quartz", "unix"] | UnsetType | None = UNSET
+    limit: Count | UnsetType | None = UNSET
+    misfire: Misfire | UnsetType | None = UNSET
+    grace: Span | UnsetType | None = UNSET
+    catch_up_window: Span | UnsetType | None = UNSET
+    catch_up_limit: CountFrom0 | UnsetType | None = UNSET
+    start_deadline: Span | UnsetType | None = UNSET
+    overlap: Overlap | UnsetType | None = UNSET
+    jitter: Span | UnsetType | None = UNSET
+    start_at: When_ | UnsetType | None = UNSET
+    end_at: When_ | UnsetType | None = UNSET
+    max_firings: Count | UnsetType | None = UNSET
+    calendars: Names | UnsetType | None = UNSET
+    on_excluded: OnExcluded | UnsetType | None = UNSET
+    keep_succeeded: CountFrom0 | UnsetType | None = UNSET
+    keep_failed: CountFrom0 | UnsetType | None = UNSET
+    regions: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType | None = UNSET
+    completions: Annotated[int, Meta(ge=1, le=10000)] | UnsetType | None = UNSET
+    parallelism: Count | UnsetType | None = UNSET
+
+
+class JobBody(_Definition, forbid_unknown_fields=True, kw_only=True):
+    """A job: what to do (`task` or `command`), when (one of `schedule`, `every`, `run_at`, `after`, `manual`), and
+    policies."""
+
+    name: Name
+
+
+class JobChange(_Definition, forbid_unknown_fields=True, kw_only=True):
+    """What should be different about a job; null takes a value away."""
+
+    name: Name | UnsetType = UNSET
+
+
+class RunBody(_Execution, forbid_unknown_fields=True, kw_only=True):
+    """One run of a task or a command."""
+
+    region: Name | UnsetType | None = UNSET
+    delay: Span | UnsetType | None = UNSET
+    run_at: When_ | UnsetType | None = UNSET
+    at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
+    expires: Span | UnsetType | None = UNSET
+    after: Names | UnsetType | None = UNSET
+    when: When | UnsetType | None = UNSET
+    on_failure: OnFailure | UnsetType | None = UNSET
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Many runs: all are accepted, or none."""
+
+    runs: Annotated[list[RunBody], Meta(min_length=1, max_length=MOST_RUNS, description="1 to 10000 runs")]
+
+
+class ReasonBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Why, for those who look later."""
+
+    reason: Text | UnsetType = UNSET
+
+
+class RerunBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which failed runs to run again: these, or all of a job, a task or a tag."""
+
+    run_ids: Annotated[list[Name], Meta(min_length=1, max_length=MOST_RUNS)] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_RUNS, description="at most so many")] | UnsetType = UNSET
+    dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET
+
+
+class CalendarBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Times at which jobs do not fire."""
+
+    rules: Annotated[list[Rule], Meta(max_length=1_000)]
+    timezone: Zone | UnsetType = UNSET
+
+
+class WorkerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker that takes its work over HTTP."""
+
+    tasks: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES, description="the tasks it knows")]
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,80}$", description="letters, digits, . _ -")] | UnsetType = (
+        UNSET
+    )
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    regions: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    concurrency: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+
+
+class Held(msgspec.Struct, forbid_unknown_fields=True):
+    """A claim that a worker still works on."""
+
+    run_id: Name
+    token: Token
+
+
+class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A sign of life, and the claims to be renewed by it."""
+
+    claims: Annotated[list[Held], Meta(max_length=10_000)] | UnsetType = UNSET
+
+
+class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How much work a worker wants, and how long it will wait for some."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="at most so many runs")] | UnsetType = UNSET
+    wait: Span | UnsetType = UNSET
+
+
+class CompleteBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run has succeeded."""
+
+    token: Token | UnsetType = UNSET
+    result: Any = None
+
+
+class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Why an attempt failed. It is kept as text: nothing is ever rebuilt from it."""
+
+    message: Text
+    type: Annotated[str, Meta(max_length=200, pattern=r"^[\w.]+$")] | UnsetType = UNSET
+    traceback: Annotated[str, Meta(max_length=100_000, pattern=r"^[^\x00]*$")] | UnsetType = UNSET
+
+
+class FailBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An attempt has failed; whether there is another, the run's retry policy says."""
+
+    error: ErrorBody | Text
+    token: Token | UnsetType = UNSET
+    retry_after: Span | UnsetType = UNSET
+    final: Annotated[bool, Meta(description="the same would happen again: do not retry")] | UnsetType = UNSET
+
+
+class ProgressBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How far a run has come."""
+
+    token: Token
+    fraction: Annotated[float, Meta(ge=0, le=1, description="from 0 to 1")]
+    note: Text | UnsetType = UNSET
+
+
+class LinesBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a run wrote."""
+
+    token: Token
+    lines: Annotated[list[Text], Meta(min_length=1, max_length=1_000)]
+    stream: Literal["stdout", "stderr", "log"] | UnsetType = UNSET
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing."""
+
+
+class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which jobs to list."""
+
+    app: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    state: Literal["active", "paused"] | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which runs to list. `since` and `until` are about when a run was due, or submitted."""
+
+    state: list[State] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    since: When_ | UnsetType = UNSET
+    until: When_ | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which failed runs to list."""
+
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which page."""
+
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class NextQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How many fire times, and by whose clocks."""
+
+    count: Annotated[int, Meta(ge=1, le=1_000)] | UnsetType = UNSET
+    timezone: Zone | UnsetType = UNSET
+
+
+class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which lines."""
+
+    after: Annotated[int, Meta(ge=0, le=2**62, description="lines beyond this number")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    tail: Annotated[int, Meta(ge=1, le=10_000, description="only the last so many")] | UnsetType = UNSET
+    follow: Annotated[bool, Meta(description="go on, as server-sent events, until the run has ended")] | UnsetType = (
+        UNSET
+    )
+
+
+class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How long to wait."""
+
+    timeout: Annotated[str, Meta(max_length=100, description='at most so long, e.g. "30s"')] | UnsetType = UNSET
+
+
+class EventQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which events, and from where on."""
+
+    after: Annotated[int, Meta(ge=-1, le=2**62, description="events beyond this id")] | UnsetType = UNSET
+    kind: list[Name] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    run: Name | UnsetType = UNSET
+
+
+class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which changes."""
+
+    subject: Name | UnsetType = UNSET
+    target: Name | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class RevokeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tokens are no longer good: one by its id, or all that a subject got until now."""
+
+    token_id: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    subject: Name | UnsetType = UNSET

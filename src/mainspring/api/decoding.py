@@ -1,0 +1,232 @@
+"""Bodies and queries: read with bounds, decoded by ourselves, and refused with every fault named at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from mainspring.api.problems import MOST_FAULTS, Problem, Wrong, nothing_wrong
+
+Receive = Callable[[], Awaitable[Any]]
+Given = dict[str, Any]
+"""The fields that a request gave, by name."""
+T = TypeVar("T", bound=msgspec.Struct)
+
+MOST_QUERY_FIELDS = 50
+
+
+async def read_body(receive: Receive, declared: str | None, limit: int, timeout_s: float) -> bytes:
+    """The whole body; 413 once it is larger than allowed, 408 if it takes longer than that to arrive."""
+    if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
+        raise _too_large(limit)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _gather(receive, limit)
+    except TimeoutError:
+        remedy = "send the body without pauses"
+        close = {"Connection": "close"}
+        raise Problem(
+            "slow-body", f"the body was not there after {timeout_s:g} s", remedy=remedy, headers=close
+        ) from None
+
+
+async def _gather(receive: Receive, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Problem("bad-request", "the connection was closed before the body was complete")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks) if len(chunks) > 1 else chunk
+
+
+def _too_large(limit: int) -> Problem:
+    remedy = "send less at once, or raise the setting body_limit"
+    close = {"Connection": "close"}
+    return Problem("too-large", f"the body has more than {limit} bytes", remedy=remedy, headers=close)
+
+
+@cache
+def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(shape)
+
+
+def decode(body: bytes, shape: type[msgspec.Struct]) -> tuple[Given, Wrong]:
+    """The fields that a body gives, and what is wrong with the others: types here, meaning where they are used."""
+    wrong = nothing_wrong()
+    try:
+        return given_of(_decoder(shape).decode(body)), wrong
+    except (msgspec.ValidationError, RecursionError):
+        pass  # Once more, slowly, to name all that is wrong.
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(error) from None
+    raw = decode_any(body)
+    if not isinstance(raw, dict):
+        wrong.add("body", f"is not an object but {_kind(raw)}", "send a JSON object")
+        wrong.settle()
+    return _walk(raw, shape, "", wrong), wrong
+
+
+def decode_any(body: bytes) -> Any:
+    """Whatever JSON a body is."""
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise Problem("malformed-body", "the body is nested too deep", remedy="send flatter data") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(error) from None
+
+
+def _malformed(error: Exception) -> Problem:
+    detail = "it is not valid UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+    return Problem("malformed-body", f"the body cannot be read: {detail}", remedy="send JSON in UTF-8")
+
+
+def given_of(struct: msgspec.Struct) -> Given:
+    """The fields that are set."""
+    values = ((name, getattr(struct, name)) for name in struct.__struct_fields__)
+    return {name: value for name, value in values if value is not msgspec.UNSET}
+
+
+@cache
+def _fields(shape: type[msgspec.Struct]) -> dict[str, Any]:
+    """By name. Remembered, since finding them out resolves annotations: too slow for each item of a large body."""
+    return {field.encode_name: field for field in msgspec.structs.fields(shape)}
+
+
+def convert(raw: Mapping[str, Any], shape: type[msgspec.Struct]) -> tuple[Given, Wrong]:
+    """The same for what is decoded already."""
+    wrong = nothing_wrong()
+    return _walk(dict(raw), shape, "", wrong), wrong
+
+
+def _walk(raw: Given, shape: type[msgspec.Struct], path: str, wrong: Wrong) -> Given:
+    given: Given = {}
+    known = _fields(shape)
+    for name in raw:
+        if name not in known and len(wrong.faults) < MOST_FAULTS:
+            wrong.add(f"{path}{name[:200]}", "is not a field of this request", _nearest(name, known))
+    for name, field in known.items():
+        if name not in raw:
+            if field.required:
+                wrong.add(f"{path}{name}", "is missing", _hint(field.type) or "add it")
+            continue
+        value = _convert(raw[name], field.type, f"{path}{name}", wrong)
+        if value is not msgspec.UNSET:
+            given[name] = value
+    return given
+
+
+def _convert(value: Any, kind: Any, path: str, wrong: Wrong) -> Any:
+    """The typed value; UNSET, and the fault noted, if it is of another type."""
+    if len(wrong.faults) >= MOST_FAULTS:
+        return msgspec.UNSET
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        refusal = str(error)
+    before = len(wrong.faults)
+    inner = _struct_in(kind)
+    if inner is not None and isinstance(value, dict):
+        _walk(value, inner, f"{path}.", wrong)
+    elif inner is not None and isinstance(value, list) and _is_list(kind):
+        for index, each in enumerate(value):
+            _convert(each, inner, f"{path}[{index}]", wrong)
+    if len(wrong.faults) == before:
+        fault, _, place = refusal.partition(" - at `$")
+        wrong.add(f"{path}{place.removesuffix('`')}", fault[:1].lower() + fault[1:], _hint(kind))
+    return msgspec.UNSET
+
+
+def _members(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated:
+        return _members(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [member for each in get_args(kind) for member in _members(each)]
+    return [kind]
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    for member in _members(kind):
+        target = get_args(member)[0] if get_origin(member) is list else member
+        if isinstance(target, type) and issubclass(target, msgspec.Struct):
+            return target
+    return None
+
+
+def _is_list(kind: Any) -> bool:
+    return any(get_origin(member) is list for member in _members(kind))
+
+
+def _hint(kind: Any) -> str:
+    """What the field means: the best remedy there is."""
+    for each in (kind, *get_args(kind)):
+        for meta in getattr(each, "__metadata__", ()):
+            if isinstance(meta, msgspec.Meta) and meta.description:
+                return meta.description
+    return ""
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for those who erred
+
+    near = get_close_matches(name[:100], known, n=1)
+    return f"did you mean {near[0]}?" if near else "leave it out"
+
+
+def _kind(value: object) -> str:
+    names = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def read_query(text: bytes, shape: type[msgspec.Struct]) -> Given:
+    """The parameters of a query. A list may be repeated or separated by commas; unknown ones are refused."""
+    if not text:
+        return {}
+    try:
+        pairs = parse_qsl(
+            text.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_QUERY_FIELDS, errors="strict"
+        )
+    except ValueError:
+        raise Problem("bad-request", "the query cannot be read", remedy="encode it as UTF-8, percent-escaped") from None
+    wrong = nothing_wrong()
+    raw: Given = {}
+    lists = {name for name, field in _fields(shape).items() if _is_list(field.type)}
+    for name, value in pairs:
+        if not value.isprintable():
+            wrong.add(name[:200], "has characters that cannot be printed", "leave them out")
+        elif name in lists:
+            raw.setdefault(name, []).extend(value.split(","))
+        elif name in raw:
+            wrong.add(name[:200], "is given twice", "give it once")
+        else:
+            raw[name] = value
+    return _settled(raw, shape, wrong)
+
+
+def _settled(raw: Given, shape: type[msgspec.Struct], wrong: Wrong) -> Given:
+    given: Given = {}
+    known = _fields(shape)
+    for name, value in raw.items():
+        if name not in known:
+            wrong.add(name[:200], "is not a parameter of this request", _nearest(name, known))
+            continue
+        try:
+            given[name] = msgspec.convert(value, known[name].type, strict=False)
+        except msgspec.ValidationError as error:
+            fault = str(error).partition(" - at `$")[0]
+            wrong.add(name, fault[:1].lower() + fault[1:], _hint(known[name].type))
+    wrong.settle()
+    return given

@@ -1,0 +1,203 @@
+"""The desk that every request comes to: who asks, may they, is there room, is it well-formed; then it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+from weakref import finalize
+
+from litestar import Request
+
+from mainspring.api.access import Caller
+from mainspring.api.capacity import Capacity
+from mainspring.api.decoding import Given, Receive, decode, read_body, read_query
+from mainspring.api.endpoint import ANYBODY, JSON, PUBLIC, Answer, Call, Endpoint, Stamp, forbidden
+from mainspring.api.gatekeeper import Gatekeeper, Revoked
+from mainspring.api.limits import Limits
+from mainspring.api.measures import Measures
+from mainspring.api.problems import Problem, Wrong, nothing_wrong, to_problem
+from mainspring.api.replies import answer_once, fresh_stamp
+from mainspring.api.tokens import Keys, Verifier
+from mainspring.api.waking import Waking
+from mainspring.app import Mainspring
+from mainspring.core.instants import SECOND, Instant
+from mainspring.options import check_name
+from mainspring.services.node import Node
+from mainspring.settings import Settings
+from mainspring.store import Store
+
+log = logging.getLogger("mainspring")
+
+NAMESPACE_HEADER = "mainspring-namespace"
+NOBODY = Caller("anonymous", {})
+_JSON_TYPES = ("application/json", "application/merge-patch+json")
+
+
+class _Held:
+    """A stream that keeps its place until it ends or is forgotten."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        self.leave: Callable[[], object] = lambda: None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._stream)
+        except BaseException:
+            self.leave()
+            raise
+
+
+class Desk:
+    """What the endpoints share."""
+
+    def __init__(self, app: Mainspring, settings: Settings, keys: Keys | None, node: Callable[[], Node | None]) -> None:
+        self.app = app
+        self.settings = settings
+        self.node = node
+        self.keys = keys
+        self.capacity = Capacity(settings.requests, settings.watchers)
+        self.measures = Measures()
+        self.waking = Waking()
+        self._store: Store | None = None
+        self.limits = Limits(lambda: self.store, app.clock)
+        verifier = None if keys is None else Verifier(keys, settings)
+        revoked = Revoked(self._revocations, app.clock)
+        self.gatekeeper = Gatekeeper(verifier, revoked, app.clock.now)
+
+    @property
+    def store(self) -> Store:
+        """The store, open."""
+        assert self._store is not None, "the API has not been started"
+        return self._store
+
+    async def _revocations(self) -> Mapping[str, Instant]:
+        return await self.store.revocations()
+
+    async def open(self) -> None:
+        """Before the first request."""
+        self._store = await self.app.open()
+        self.waking.attach(self._store)
+
+    def close(self) -> None:
+        """After the last. The store is its app's to close."""
+        self.waking.detach()
+
+    async def serve(self, endpoint: Endpoint, request: Request[Any, Any, Any]) -> Answer:
+        """The answer to one request, whatever it is."""
+        notes = request.scope["mainspring"]  # type: ignore[typeddict-item]
+        names: dict[str, str] = {}
+        try:
+            return await self._serve(endpoint, request, notes, names)
+        except Exception as error:
+            return refuse(error, notes["request_id"], names)
+
+    async def _serve(
+        self, endpoint: Endpoint, request: Request[Any, Any, Any], notes: dict[str, Any], names: dict[str, str]
+    ) -> Answer:
+        headers: Mapping[str, str] = request.headers
+        caller, namespace = await self._admit(endpoint, headers)
+        notes["subject"] = caller.subject
+        notes["route"] = endpoint.path
+        notes["patient"] = endpoint.patient
+        self.capacity.take(patient=endpoint.patient)
+        try:
+            query = read_query(request.scope["query_string"], endpoint.query) if endpoint.query else _no_query(request)
+            body, given, wrong = await self._read(endpoint, headers, request.receive, names)
+
+            async def act(stamp: Stamp) -> Answer:
+                call = Call(self, caller, namespace, request.path_params, query, body, given, wrong, headers,
+                            notes["request_id"], stamp)  # fmt: skip
+                if endpoint.patient and endpoint.method == "PUT":
+                    return await _watched(endpoint, call, request.receive)
+                return await endpoint.act(call)
+
+            key = headers.get("idempotency-key") if endpoint.method == "POST" else None
+            if key is None:
+                answer = await act(fresh_stamp())
+            else:
+                what = f"{endpoint.method} {request.scope['path']}?".encode() + request.scope["query_string"]
+                scope = f"{namespace}\0{caller.subject}"
+                answer = await answer_once(self.store, scope, key, what + b"\0" + body, act)
+        except BaseException:
+            self.capacity.leave(patient=endpoint.patient)
+            raise
+        if answer.stream is None:
+            self.capacity.leave(patient=endpoint.patient)
+            return answer
+        stream = _Held(answer.stream)
+        # Also where the client is gone before the first chunk, and nobody ever begins to read the stream.
+        stream.leave = finalize(stream, self.capacity.leave, patient=endpoint.patient)
+        return answer._replace(stream=stream)
+
+    async def _admit(self, endpoint: Endpoint, headers: Mapping[str, str]) -> tuple[Caller, str]:
+        if endpoint.permission == PUBLIC:
+            return NOBODY, self.settings.namespace
+        caller = await self.gatekeeper.identify(headers)
+        named = headers.get(NAMESPACE_HEADER)
+        namespace = caller.home(self.settings.namespace) if named is None else check_name(NAMESPACE_HEADER, named)
+        if endpoint.permission != ANYBODY and not caller.may(endpoint.permission, namespace):
+            raise forbidden(endpoint.permission, namespace)
+        return caller, namespace
+
+    async def _read(
+        self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, names: dict[str, str]
+    ) -> tuple[bytes, Given, Wrong]:
+        declared = headers.get("content-length")
+        if endpoint.body is None:
+            if declared in (None, "0") and "transfer-encoding" not in headers:
+                return b"", {}, nothing_wrong()
+            body = await read_body(receive, declared, self.settings.body_limit, self.settings.body_timeout / SECOND)
+            if body:
+                raise Problem("bad-request", "this request takes no body", remedy="send none")
+            return b"", {}, nothing_wrong()
+        body = await read_body(receive, declared, self.settings.body_limit, self.settings.body_timeout / SECOND)
+        if not body and not endpoint.needs_body:
+            return b"", {}, nothing_wrong()
+        check_media_type(headers.get("content-type", ""))
+        given, wrong = decode(body, endpoint.body)
+        return body, given, Wrong(wrong.faults, names)
+
+
+async def _watched(endpoint: Endpoint, call: Call, receive: Receive) -> Answer:
+    """Serve a long poll that gives something away: not to a caller who has left meanwhile."""
+    leaving = asyncio.ensure_future(receive())
+    try:
+        return await endpoint.act(call._replace(gone=leaving.done))
+    finally:
+        leaving.cancel()
+
+
+def check_media_type(written: str) -> None:
+    """Only JSON: and so no form of a foreign web page can be taken for a request."""
+    kind, _, parameters = written.partition(";")
+    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
+    if kind.strip().lower() not in _JSON_TYPES or charset not in ("", "utf-8", "utf8"):
+        raise Problem(
+            "unsupported-media-type",
+            f"the body is declared as {written[:100]!r}",
+            remedy="send `Content-Type: application/json`",
+            headers={"Accept": JSON},
+        )
+
+
+def _no_query(request: Request[Any, Any, Any]) -> Given:
+    if request.scope["query_string"]:
+        raise Problem("bad-request", "this request takes no query", remedy="leave out all after the question mark")
+    return {}
+
+
+def refuse(error: Exception, request_id: str, names: Mapping[str, str] | None = None) -> Answer:
+    """The answer to a request that went wrong."""
+    problem = to_problem(error, names)
+    if problem is None:
+        log.error("request %s failed", request_id, exc_info=error)
+        problem = Problem("internal", "the server's log tells more", remedy=f"name request {request_id} when you ask")
+    elif problem.status >= 500 and problem is not error:
+        log.warning("request %s: %s", request_id, error)
+    return Answer(problem.status, problem.document(request_id), problem.headers, "application/problem+json")

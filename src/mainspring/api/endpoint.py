@@ -1,0 +1,127 @@
+"""What an endpoint is: a method, a path, who may, what it takes, what it answers. One row per endpoint, and nothing is
+served that has no row."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from mainspring.api.access import Caller, Permission
+from mainspring.api.decoding import Given
+from mainspring.api.problems import Problem, Wrong
+from mainspring.core.ids import encode_bits, encode_time
+from mainspring.core.instants import Instant
+from mainspring.options import LONGEST_NAME
+
+if TYPE_CHECKING:
+    from mainspring.api.desk import Desk
+
+PUBLIC: Literal["public"] = "public"
+"""Needs no token."""
+ANYBODY: Literal["anybody"] = "anybody"
+"""Needs a token, whatever it allows."""
+
+JSON = "application/json"
+
+
+class Answer(NamedTuple):
+    """What is sent back."""
+
+    status: int
+    body: object = None
+    headers: Mapping[str, str] = {}
+    media_type: str = JSON
+    stream: AsyncIterator[bytes] | None = None
+
+    def encode(self) -> bytes:
+        """The body as it is sent."""
+        if isinstance(self.body, bytes):
+            return self.body
+        return b"" if self.body is None else msgspec.json.encode(self.body)
+
+
+class Stamp(NamedTuple):
+    """Where the ids of what a request makes come from: an idempotency key gives the same ones again."""
+
+    key: str | None
+    seed: str
+    since: Instant
+
+    def ids(self, count: int, fresh: Callable[[int], list[str]]) -> list[str]:
+        """Ids for new things, in order."""
+        if self.key is None:
+            return fresh(count)
+        time = encode_time(self.since)
+        return [time + encode_bits(_number(f"{self.seed}\0{index}"), 16) for index in range(count)]
+
+
+def _number(text: str) -> int:
+    from hashlib import blake2b  # noqa: PLC0415 - only for those who give a key
+
+    return int.from_bytes(blake2b(text.encode(), digest_size=10).digest(), "big")
+
+
+class Call(NamedTuple):
+    """One request that may be served."""
+
+    desk: Desk
+    caller: Caller
+    namespace: str
+    path: Mapping[str, str]
+    query: Given
+    body: bytes
+    given: Given
+    """The fields of the body, typed."""
+    wrong: Wrong
+    """What is wrong with the others."""
+    headers: Mapping[str, str]
+    request_id: str
+    stamp: Stamp
+    gone: Callable[[], bool] = lambda: False
+    """Whether the caller of a long poll has left."""
+
+    def need(self, permission: Permission) -> None:
+        """Refuse the request unless the caller has one more permission."""
+        if not self.caller.may(permission, self.namespace):
+            raise forbidden(permission, self.namespace)
+
+    def named(self, part: str) -> str:
+        """A part of the path: what cannot be a name or an id names nothing."""
+        text = self.path[part]
+        if not text.isprintable() or len(text) > LONGEST_NAME:
+            raise Problem("not-found", "there is nothing of that name")
+        return text
+
+
+def forbidden(permission: str, namespace: str) -> Problem:
+    """The answer to somebody who is known, but may not."""
+    detail = f"this needs the permission {permission} in namespace {namespace}"
+    return Problem("forbidden", detail, remedy="ask for a token with that permission, or with a role that has it")
+
+
+class Endpoint(NamedTuple):
+    """One row of the table."""
+
+    method: str
+    path: str
+    act: Callable[[Call], Awaitable[Answer]]
+    permission: Permission | Literal["public", "anybody"]
+    summary: str
+    answers: Mapping[int, Any]
+    """The successes: status to what is in the body; None for nothing, a text for another media type than JSON."""
+    body: type[msgspec.Struct] | None = None
+    needs_body: bool = True
+    query: type[msgspec.Struct] | None = None
+    problems: tuple[int, ...] = ()
+    """Statuses of refusals beyond those that every endpoint may answer with."""
+    patient: bool = False
+    """A long poll or a stream: it waits on purpose."""
+    example: Mapping[str, object] | None = None
+    description: str = ""
+
+    @property
+    def operation_id(self) -> str:
+        """A name for generated clients."""
+        return self.act.__name__.strip("_")

@@ -1,0 +1,59 @@
+"""Events: what happens, as it happens, resumable from the last one that was seen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from mainspring.api.bodies import EventQuery
+from mainspring.api.decoding import Given
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.streaming import SSE, beats, sse
+from mainspring.core.model import Event
+from mainspring.views import event_view
+
+LOOK_S = 0.25
+BATCH = 200
+
+
+async def follow_events(call: Call) -> Answer:
+    """Server-sent events from now on, or from beyond `Last-Event-ID` (or `after`): each has its position as id."""
+    resumed = call.headers.get("last-event-id", "")
+    if resumed.isascii() and resumed.isdecimal() and len(resumed) < 19:
+        position = int(resumed) + 1
+    elif "after" in call.query:
+        position = call.query["after"] + 1
+    else:
+        position = await call.desk.store.next_position()
+    return Answer(200, media_type=SSE, stream=beats(_events(call, position)))
+
+
+async def _events(call: Call, position: int) -> AsyncIterator[bytes]:
+    store, waking = call.desk.store, call.desk.waking
+    while not waking.closing:
+        batches = await store.events_since(position, BATCH)
+        for batch in batches:
+            for offset, event in enumerate(batch.events):
+                if _fits(event, call.namespace, call.query):
+                    place = batch.position + offset
+                    yield sse(event.kind, event_view(place, event), place)
+            position = batch.position + len(batch.events)
+        if not batches:
+            await waking.wait(LOOK_S)
+
+
+def _fits(event: Event, namespace: str, query: Given) -> bool:
+    return (
+        event.namespace == namespace
+        and ("kind" not in query or event.kind in query["kind"])
+        and query.get("job", event.job) in (event.job, event.job_id)
+        and query.get("task", event.task) == event.task
+        and query.get("run", event.run_id) == event.run_id
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/v1/events", follow_events, "events:read", "Follow events as they happen.", {200: SSE},
+        query=EventQuery, patient=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,173 @@
+"""Jobs: created, looked at, listed, replaced, changed, removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mainspring.api import shapes
+from mainspring.api.audit import note
+from mainspring.api.bodies import JobBody, JobChange, JobQuery
+from mainspring.api.decoding import Given, convert, decode_any
+from mainspring.api.drafts import body_of, merge_change, read_job
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.paging import limit_of, page, read_cursor
+from mainspring.api.problems import Problem, Wrong
+from mainspring.core.model import Job
+from mainspring.errors import Conflict, NotFound
+from mainspring.lookup import explain_job
+from mainspring.views import job_view
+
+SCAN = 500
+MOST_SCANNED = 20_000
+"""A list with a filter that fits little ends its page after so many jobs, with a cursor to go on from."""
+TRIES = 5
+
+
+def job_answer(status: int, job: Job, **more: object) -> Answer:
+    """A job and its version."""
+    return Answer(status, {**job_view(job), **more}, {"ETag": f'"{job.version}"'})
+
+
+async def create_job(call: Call) -> Answer:
+    """Store a new job. `name`, one of `schedule`, `every`, `run_at`, `after`, `manual`, and `task` or `command`."""
+    desk = call.desk
+    draft = read_job(call, call.given, call.wrong, None)
+    headers = await desk.limits.spend(call.caller.subject, 1, desk.settings.submit_rate)
+    (job_id,) = call.stamp.ids(1, desk.app.new_ids)
+    try:
+        job = await desk.store.create_job(msgspec.structs.replace(draft, id=job_id))
+    except Conflict:
+        job = await _made_before(call, job_id)
+    await note(call, "job.create", f"job:{job.id}", None, job_view(job))
+    answer = job_answer(201, job)
+    return answer._replace(headers={**answer.headers, **headers, "Location": f"/v1/jobs/{job.id}"})
+
+
+async def _made_before(call: Call, job_id: str) -> Job:
+    """The job that the same request made, if its answer was lost; Conflict if the name is another's."""
+    if call.stamp.key is not None:
+        try:
+            return await call.desk.store.get_job(call.namespace, job_id)
+        except NotFound:
+            pass
+    raise Conflict(f"there is a job {call.given['name']!r} already: choose another name, or change that one")
+
+
+async def get_job(call: Call) -> Answer:
+    """A job by its id or name, and what keeps it from firing."""
+    job = await call.desk.store.get_job(call.namespace, call.named("job_id"))
+    return job_answer(200, job, why=await explain_job(call.desk.app, job))
+
+
+async def list_jobs(call: Call) -> Answer:
+    """Jobs in order of name."""
+    store, limit, wanted = call.desk.store, limit_of(call.query), call.query
+    found: list[Job] = []
+    after, scanned, ended = read_cursor(wanted), 0, False
+    while len(found) <= limit and scanned < MOST_SCANNED and not ended:
+        some = await store.list_jobs(call.namespace, app=wanted.get("app"), after=after, limit=SCAN)
+        found += [job for job in some if _fits(job, wanted)]
+        scanned += len(some)
+        ended = len(some) < SCAN
+        after = some[-1].name if some else after
+    following = found[limit - 1].name if len(found) > limit else (None if ended else after)
+    return page([job_view(job) for job in found[:limit]], following)
+
+
+def _fits(job: Job, wanted: Given) -> bool:
+    state = "active" if job.paused_at is None else "paused"
+    return (
+        wanted.get("task", job.task) == job.task
+        and wanted.get("state", state) == state
+        and ("tag" not in wanted or wanted["tag"] in job.options.tags)
+    )
+
+
+def expected_version(call: Call, job: Job) -> bool:
+    """Whether the caller says which version it means; Problem if it is not the one that there is."""
+    written = call.headers.get("if-match")
+    if written is None or written.strip() == "*":
+        return False
+    if f'"{job.version}"' not in [each.strip() for each in written.split(",")]:
+        detail = f'job {job.name} has version "{job.version}", not {written[:100]}'
+        remedy = "read it again, and decide again"
+        raise Problem("precondition-failed", detail, remedy=remedy, headers={"ETag": f'"{job.version}"'})
+    return True
+
+
+async def replace_job(call: Call) -> Answer:
+    """Replace a definition: what is left out is as if the job were new. `If-Match` guards against lost updates."""
+    return await _edit(call, lambda job: (call.given, call.wrong))
+
+
+async def change_job(call: Call) -> Answer:
+    """Change some fields of a definition; null takes a value away (a JSON merge patch)."""
+    call.wrong.settle()
+    change: dict[str, Any] = decode_any(call.body)
+
+    def merged(job: Job) -> tuple[Given, Wrong]:
+        given, wrong = convert(merge_change(body_of(job), change), JobBody)
+        return given, Wrong(wrong.faults, call.wrong.names)
+
+    return await _edit(call, merged)
+
+
+async def _edit(call: Call, wanted: Any) -> Answer:
+    """Apply an edit to the version that is there; again if it changes meanwhile, unless the caller named it."""
+    store = call.desk.store
+    for attempt in range(TRIES):
+        job = await store.get_job(call.namespace, call.named("job_id"))
+        guarded = expected_version(call, job)
+        given, wrong = wanted(job)
+        if given.get("name", job.name) != job.name:
+            wrong.add("name", "cannot be changed", f"leave it {job.name}, or make a new job")
+        draft = read_job(call, given, wrong, job)
+        try:
+            edited = await store.edit_job(draft, job.version)
+        except Conflict:
+            if guarded or attempt == TRIES - 1:
+                raise
+            continue
+        await note(call, "job.update", f"job:{job.id}", job_view(job), job_view(edited))
+        return job_answer(200, edited)
+    raise AssertionError("unreachable")
+
+
+async def delete_job(call: Call) -> Answer:
+    """Forget a definition. Its unfinished runs go on, and the ledger stays."""
+    store = call.desk.store
+    job = await store.get_job(call.namespace, call.named("job_id"))
+    expected_version(call, job)
+    await store.remove_job(call.namespace, job.name)
+    await note(call, "job.delete", f"job:{job.id}", job_view(job), None)
+    return Answer(204)
+
+
+EXAMPLE = {"name": "daily-report", "schedule": "0 0 * * *", "command": "python generate_report.py"}
+
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/v1/jobs", create_job, "jobs:create", "Create a job.", {201: shapes.Job}, JobBody,
+        problems=(409, 429), example=EXAMPLE,
+        description="A command needs the permission run:command.",
+    ),
+    Endpoint(
+        "GET", "/v1/jobs", list_jobs, "jobs:read", "List jobs.", {200: shapes.Page[shapes.Job]}, query=JobQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/jobs/{job_id}", get_job, "jobs:read", "Look at a job, by id or name.", {200: shapes.JobStory},
+    ),
+    Endpoint(
+        "PUT", "/v1/jobs/{job_id}", replace_job, "jobs:write", "Replace a job.", {200: shapes.Job}, JobBody,
+        problems=(409, 412), example={**EXAMPLE, "schedule": "30 0 * * *"},
+    ),
+    Endpoint(
+        "PATCH", "/v1/jobs/{job_id}", change_job, "jobs:write", "Change a job.", {200: shapes.Job}, JobChange,
+        problems=(409, 412), example={"priority": 2, "timeout": "10m"},
+    ),
+    Endpoint(
+        "DELETE", "/v1/jobs/{job_id}", delete_job, "jobs:write", "Remove a job.", {204: None}, problems=(409, 412),
+    ),
+)  # fmt: skip

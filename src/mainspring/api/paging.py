@@ -1,0 +1,60 @@
+"""Pages: a list of items, and a cursor from which the next page goes on."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from typing import TypeVar
+
+from mainspring.api.decoding import Given
+from mainspring.api.endpoint import Answer
+from mainspring.api.problems import Fault, invalid
+
+DEFAULT_LIMIT = 50
+
+T = TypeVar("T")
+
+
+def write_cursor(place: str) -> str:
+    """A place in a list, as a text that nobody is meant to read."""
+    return urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def read_cursor(query: Given) -> str | None:
+    """The place from which a page should go on."""
+    text = query.get("cursor")
+    if text is None:
+        return None
+    try:
+        place = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)).decode()
+    except ValueError:
+        place = ""
+    if not place.isprintable() or not place:
+        raise _unknown()
+    return place
+
+
+def read_number(query: Given) -> int | None:
+    """The same, where places are numbers."""
+    place = read_cursor(query)
+    if place is None:
+        return None
+    sign = place.removeprefix("-")
+    if not (sign.isascii() and sign.isdecimal()) or len(sign) > 18:
+        raise _unknown()
+    return int(place)
+
+
+def _unknown() -> Exception:
+    return invalid([Fault("cursor", "is not one of ours", "give the `next` of the page before, unchanged")])
+
+
+def limit_of(query: Given) -> int:
+    """How many items a page has."""
+    limit: int = query.get("limit", DEFAULT_LIMIT)
+    return limit
+
+
+def page(items: Sequence[object], following: str | None) -> Answer:
+    """One page; `following` is where the next one begins, None on the last."""
+    return Answer(200, {"items": items, "next": None if following is None else write_cursor(following)})

@@ -1,0 +1,90 @@
+"""The HTTP protocol, with the bounds that uvicorn's own has not: how large headers may be, how long they may take, and
+how many connections there may be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from mainspring.api.problems import MEDIA_TYPE, PREFIX
+
+LARGEST_HEADERS = 65_536
+HEADERS_S = 10.0
+MOST_CONNECTIONS = 10_000
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection that does not say what it wants in time, or says too much, is closed."""
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        self._unread = 0
+        """Bytes of headers that have come since the last request; -1 while a body comes."""
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count it, and begin to wait."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._refuse(503, "overloaded", "too many connections are open", b"retry-after: 1\r\n")
+            return
+        self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes before the headers are complete."""
+        if self._unread >= 0:
+            if self._patience is None:
+                self._await_headers()
+            self._unread += len(data)
+        super().data_received(data)
+        # Within one packet the headers may have come to their end: then this is 0 or -1 again.
+        if self._unread > LARGEST_HEADERS and not self.transport.is_closing():
+            self._refuse(431, "bad-request", "the headers are too large")
+
+    def on_headers_complete(self) -> None:
+        """The request is known: now its body has the application's patience."""
+        self._unread = -1
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """What comes now is the next request."""
+        self._unread = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is not HTTP is told so in the form of all other answers."""
+        self._refuse(400, "bad-request", "this is not HTTP as it is understood here")
+
+    def _await_headers(self) -> None:
+        self._patience = self.loop.call_later(HEADERS_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _give_up(self) -> None:
+        self._patience = None
+        if self.transport.is_closing():
+            return
+        if self._unread > 0:
+            self._refuse(408, "slow-body", "the headers did not arrive in time")
+        elif self.cycle is None:
+            self.transport.close()
+
+    def _refuse(self, status: int, kind: str, detail: str, more: bytes = b"") -> None:
+        body = msgspec.json.encode({"type": PREFIX + kind, "title": detail, "status": status, "detail": detail})
+        self.transport.write(
+            b"HTTP/1.1 %d Refused\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n%b\r\n%b"
+            % (status, MEDIA_TYPE.encode(), len(body), more, body)
+        )
+        self.transport.close()

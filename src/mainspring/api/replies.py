@@ -1,0 +1,51 @@
+"""Idempotency keys: the same key and body get the same answer, however often they are sent, and to which server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+
+from mainspring.api.endpoint import Answer, Stamp
+from mainspring.api.problems import Problem, retry_after
+from mainspring.core.instants import DAY, SECOND, Duration
+from mainspring.errors import Conflict
+from mainspring.options import LONGEST_NAME
+from mainspring.store import Reply, Store
+
+HOLD: Duration = 30 * SECOND
+"""If the server that works on an answer is not heard of for so long, the next one to be asked does it."""
+KEEP: Duration = DAY
+
+
+def fresh_stamp() -> Stamp:
+    """For a request without a key."""
+    return Stamp(None, "", 0)
+
+
+async def answer_once(
+    store: Store, scope: str, key: str, request: bytes, act: Callable[[Stamp], Awaitable[Answer]]
+) -> Answer:
+    """The answer to a key: the one that it got before, or a new one that is kept if it is a success.
+
+    A server that dies half-way leaves its key to the next; that one makes the same ids, and so nothing twice.
+    """
+    if not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
+        remedy = f"use 1 to {LONGEST_NAME} printable characters"
+        raise Problem("bad-request", "the Idempotency-Key cannot be used", remedy=remedy)
+    fingerprint = blake2b(request, digest_size=16).hexdigest()
+    try:
+        reserved = await store.reserve_reply(scope, key, fingerprint, hold=HOLD, keep=KEEP)
+    except Conflict as error:
+        raise Problem("idempotency-conflict", str(error), remedy="use a new key for each new request") from None
+    if reserved.reply is not None:
+        return Answer(reserved.reply.status, reserved.reply.body.encode(), {"Idempotency-Replayed": "true"})
+    if reserved.busy:
+        detail = f"a request with the key {key!r} is being worked on"
+        raise Problem("in-progress", detail, remedy="ask again soon", headers=retry_after(1))
+    try:
+        answer = await act(Stamp(key, f"{scope}\0{key}\0{fingerprint}", reserved.since))
+    except BaseException:
+        await store.keep_reply(scope, key, fingerprint, None)
+        raise
+    await store.keep_reply(scope, key, fingerprint, Reply(answer.status, answer.encode().decode()), keep=KEEP)
+    return answer

@@ -1,0 +1,140 @@
+"""The server: the application on a thread and loop of its own, so that no task of a user can keep it from answering."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+import uvicorn
+
+from mainspring.api.application import build_application
+from mainspring.api.desk import Desk
+from mainspring.api.protocol import BoundedProtocol
+from mainspring.api.tokens import check_exposure, load_keys
+from mainspring.app import Mainspring
+from mainspring.errors import Conflict, InvalidInput
+from mainspring.runtime import new_loop
+from mainspring.services.node import Node
+
+BACKLOG = 1_024
+KEEP_ALIVE_S = 75
+STOP_S = 5.0
+"""How long requests that are under way when the server is stopped may take."""
+START_S = 30.0
+
+
+class PortTaken(Conflict):
+    """Another program listens there."""
+
+
+class _Telling(uvicorn.Server):
+    """Says when it serves."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+class Server:
+    """Starts and stops the API of one app."""
+
+    def __init__(self, app: Mainspring, node: Callable[[], Node | None] = lambda: None) -> None:
+        """Reads the settings of the app, and refuses those that would leave it open to strangers."""
+        settings = app.settings
+        keys = load_keys(settings)
+        check_exposure(settings, keys)
+        self.is_open = keys is None
+        """Whether it serves whoever is on this machine, without a token."""
+        self._host, self._port = settings.host, settings.port
+        self.desk = Desk(app, settings, keys, node)
+        self.application = build_application(self.desk)
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has ended."""
+        return self._thread is None or not self._thread.is_alive()
+
+    async def start(self) -> None:
+        """Listen and serve; returns once requests are answered. PortTaken if another program listens there."""
+        listener = _listen(self._host, self._port)
+        self._port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            self.application,
+            http=BoundedProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=round(STOP_S),
+        )
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        self._server = _Telling(config, self._ready.set)
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="mainspring-api", daemon=True)
+        self._thread.start()
+        await asyncio.to_thread(self._ready.wait, START_S)
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, listener: socket.socket) -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(self._serve(listener))
+        except BaseException as error:
+            self._error = error
+        finally:
+            listener.close()
+            self._ready.set()
+
+    async def _serve(self, listener: socket.socket) -> None:
+        assert self._server is not None
+        await self._server.serve([listener])
+
+    async def stop(self) -> None:
+        """Accept no more requests, let those under way end, and end the thread."""
+        if self._server is None or self._thread is None:
+            return
+        self.desk.waking.end()
+        self._server.should_exit = True
+        await asyncio.to_thread(self._thread.join, STOP_S + 5.0)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket; InvalidInput for an address that is not this machine's."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise InvalidInput("host", host, f"is no address: {error.strerror}", "use e.g. 127.0.0.1") from None
+    listener = socket.socket(family, kind, number)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            detail = f"port {port} of {host} is taken by another program: choose another with --port"
+            raise PortTaken(detail) from None
+        raise InvalidInput("host", f"{host}:{port}", f"cannot be used: {error.strerror}", "use 127.0.0.1") from None
+    return listener

@@ -1,0 +1,327 @@
+"""What answers look like, for the documentation. A test holds them against `mainspring.views`."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome
+from mainspring.core.states import State
+
+T = TypeVar("T")
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """Some of a list, and where it goes on."""
+
+    items: list[T]
+    next: str | None
+
+
+class Trigger(msgspec.Struct):
+    """When a job is due."""
+
+    kind: Literal["cron", "every", "at", "after", "manual"]
+
+
+class Job(msgspec.Struct):
+    """A job."""
+
+    job_id: str
+    name: str
+    task: str
+    state: Literal["active", "paused"]
+    schedule: str
+    trigger: dict[str, Any]
+    next_fire_at: str | None
+    next_run: str | None
+    last_fire_at: str | None
+    fired: int
+    paused_at: str | None
+    paused_why: str
+    app: str
+    namespace: str
+    args: Any
+    queue: str
+    priority: int
+    key: str | None
+    limit: int | None
+    timeout: str | None
+    retries: int
+    tags: list[str]
+    policy: dict[str, Any]
+    version: int
+    created_at: str | None
+    updated_at: str | None
+
+
+class JobStory(Job):
+    """A job, and what keeps it from firing."""
+
+    why: list[str]
+
+
+class Run(msgspec.Struct):
+    """A run."""
+
+    run_id: str
+    job: str | None
+    task: str
+    state: State
+    reason: str
+    fire_at: str | None
+    due_at: str | None
+    attempt: int
+    started_at: str | None
+    finished_at: str | None
+    worker: str | None
+    namespace: str
+    queue: str
+    region: str
+    priority: int
+    key: str | None
+    tags: list[str]
+    args: Any
+    result: Any
+    error: Any
+    progress: float | None
+    progress_note: str
+    losses: int
+    job_id: str | None
+    index: int
+    created_at: str | None
+    expires_at: str | None
+    cancel_requested_at: str | None
+    cancel_reason: str
+    retry_of: str | None
+
+
+class RunStory(Run):
+    """A run, and what keeps it from running."""
+
+    why: list[str]
+
+
+class Batch(msgspec.Struct):
+    """Runs that were accepted."""
+
+    run_ids: list[str]
+    count: int
+
+
+class Firing(msgspec.Struct):
+    """A row of the ledger."""
+
+    fire_at: str | None
+    last_at: str | None
+    count: int
+    kind: FiringKind
+    outcome: FiringOutcome
+    reason: str
+    run_id: str | None
+    region: str
+    index: int
+    finished_at: str | None
+
+
+class FireTime(msgspec.Struct):
+    """When a job will fire."""
+
+    fire_at: str
+    local: str
+    zone: str
+    note: str
+
+
+class FireTimes(msgspec.Struct):
+    """The next fire times."""
+
+    items: list[FireTime]
+
+
+class Attempt(msgspec.Struct):
+    """One attempt of a run that has ended."""
+
+    attempt: int
+    worker: str
+    outcome: AttemptOutcome
+    started_at: str | None
+    finished_at: str | None
+    reason: str
+    error: Any
+
+
+class Attempts(msgspec.Struct):
+    """All attempts of a run."""
+
+    items: list[Attempt]
+
+
+class Line(msgspec.Struct):
+    """A line that a run wrote."""
+
+    number: int
+    at: str | None
+    attempt: int
+    stream: str
+    text: str
+
+
+class Lines(msgspec.Struct):
+    """Lines, and the number from which they go on."""
+
+    items: list[Line]
+    next: int
+
+
+class Cancelled(msgspec.Struct):
+    """What became of a run that should be cancelled; `running` if its worker was asked to stop."""
+
+    run_id: str
+    state: State
+
+
+class Rerun(msgspec.Struct):
+    """Which runs are run again, each as which."""
+
+    count: int
+    runs: dict[str, str]
+    refused: dict[str, str]
+
+
+class Calendar(msgspec.Struct):
+    """A calendar."""
+
+    name: str
+    timezone: str
+    rules: list[dict[str, Any]]
+
+
+class Calendars(msgspec.Struct):
+    """All calendars of a namespace."""
+
+    items: list[Calendar]
+
+
+class Worker(msgspec.Struct):
+    """A worker."""
+
+    worker: str
+    state: Literal["active", "draining", "stopped", "dead"]
+    host: str
+    pid: int
+    app: str
+    namespace: str
+    queues: list[str]
+    regions: list[str]
+    tasks: list[str]
+    running: int
+    concurrency: int
+    started_at: str | None
+    heartbeat_at: str | None
+
+
+class Workers(msgspec.Struct):
+    """All workers of a namespace."""
+
+    items: list[Worker]
+
+
+class Registered(msgspec.Struct):
+    """A new worker, and how often it should be heard of."""
+
+    worker_id: str
+    heartbeat_every: str
+    claim_ttl: str
+
+
+class Heartbeat(msgspec.Struct):
+    """Which claims still stand, which of them should be cancelled and why, and whether the worker should end."""
+
+    held: list[str]
+    lost: list[str]
+    cancel: dict[str, str]
+    state: Literal["active", "draining"]
+
+
+class Claim(msgspec.Struct):
+    """A run to be executed by this worker until its claim ends, unless a heartbeat renews it."""
+
+    run_id: str
+    token: int
+    task: str
+    args: Any
+    attempt: int
+    job: str | None
+    fire_at: str | None
+    index: int
+    timeout: str | None
+    claimed_until: str | None
+
+
+class Assigned(msgspec.Struct):
+    """Work; empty if none came in time."""
+
+    runs: list[Claim]
+
+
+class Reported(msgspec.Struct):
+    """What became of a report, and of its run."""
+
+    run_id: str
+    verdict: Literal["accepted", "repeated"]
+    state: State
+
+
+class Ready(msgspec.Struct):
+    """What has to be well."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, str]
+
+
+class Alive(msgspec.Struct):
+    """Somebody answers."""
+
+    status: Literal["alive"]
+
+
+class Change(msgspec.Struct):
+    """Who changed what."""
+
+    number: int
+    at: str | None
+    subject: str
+    action: str
+    target: str
+    before: Any
+    after: Any
+    request_id: str
+    namespace: str
+
+
+class Revoked(msgspec.Struct):
+    """What is no longer good."""
+
+    revoked: list[str]
+
+
+class Fault(msgspec.Struct):
+    """One wrong field."""
+
+    field: str
+    fault: str
+    remedy: str
+
+
+class Problem(msgspec.Struct):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    remedy: str | msgspec.UnsetType = msgspec.UNSET
+    errors: list[Fault] | msgspec.UnsetType = msgspec.UNSET

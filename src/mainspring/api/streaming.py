@@ -1,0 +1,41 @@
+"""Server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+SSE = "text/event-stream"
+BEAT_S = 15.0
+"""So often something is sent, if only a comment: proxies close what is silent, and we learn who has left."""
+
+
+def sse(kind: str, data: Mapping[str, object], number: int | None = None) -> bytes:
+    """One event. JSON has no line breaks, so its data is one line."""
+    place = b"" if number is None else b"id: %d\n" % number
+    return b"%bevent: %b\ndata: %b\n\n" % (place, kind.encode(), msgspec.json.encode(data))
+
+
+async def beats(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The stream with a comment wherever it is silent."""
+    yield b"retry: 1000\n\n"
+    pending: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            pending = pending or asyncio.ensure_future(anext(stream))
+            done, _ = await asyncio.wait({pending}, timeout=BEAT_S)
+            if not done:
+                yield b": still here\n\n"
+                continue
+            try:
+                chunk = pending.result()
+            except StopAsyncIteration:
+                return
+            finally:
+                pending = None
+            yield chunk
+    finally:
+        if pending is not None:
+            pending.cancel()

@@ -1,0 +1,242 @@
+"""Tokens: JWTs that say who somebody is and what they may do, issued and checked as RFC 8725 asks.
+
+One algorithm is pinned by the settings; the header of a token chooses nothing but which of our keys is meant.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import jwt
+import msgspec
+from jwt.types import Options
+
+from mainspring.api.access import Caller, read_grants
+from mainspring.api.problems import Problem
+from mainspring.core.instants import SECOND, Duration, Instant
+from mainspring.errors import InvalidInput
+from mainspring.settings import Settings
+
+TYPE: Final = "at+jwt"
+LONGEST_TOKEN = 8_192
+LEEWAY: Duration = 5 * SECOND
+REMEMBERED = 1_024
+SHORTEST_SECRET = 32
+FEWEST_DIFFERENT = 10
+MAKE_ONE = "make one with `openssl rand -base64 48`, and set MAINSPRING_SECRET"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Keys:
+    """What tokens are checked with, by key id; and signed with, if it may."""
+
+    def __init__(self, algorithm: str, checking: Mapping[str | None, Any], signing: Any = None) -> None:
+        self.algorithm = algorithm
+        self.checking = dict(checking)
+        self.signing = signing
+
+
+def load_keys(settings: Settings) -> Keys | None:
+    """The keys that the settings name; None if they name none. Weak ones are refused."""
+    if settings.token_algorithm == "HS256":
+        if settings.token_keys is not None:
+            remedy = "set token_algorithm to RS256 or EdDSA, or use secret"
+            raise InvalidInput("token_keys", settings.token_keys, "holds keys of another algorithm", remedy)
+        if settings.secret is None:
+            return None
+        return Keys("HS256", {None: check_secret(settings.secret)}, settings.secret)
+    if settings.token_keys is None:
+        problem = f"has no keys for {settings.token_algorithm}"
+        raise InvalidInput("token_keys", None, problem, "name a file with a PEM key or a JWKS")
+    return _load_file(Path(settings.token_keys), settings.token_algorithm)
+
+
+def check_secret(secret: str) -> str:
+    """Refuse a secret that could be guessed. It is never shown."""
+    if len(secret.encode()) < SHORTEST_SECRET:
+        problem = f"is shorter than {SHORTEST_SECRET} characters"
+    elif len(set(secret)) < FEWEST_DIFFERENT:
+        problem = f"has fewer than {FEWEST_DIFFERENT} different characters"
+    else:
+        return secret
+    raise InvalidInput("secret", "***", problem, MAKE_ONE)
+
+
+def check_exposure(settings: Settings, keys: Keys | None) -> None:
+    """Without a secret only this machine may reach the API."""
+    if keys is None and not is_loopback(settings.host):
+        problem = "can be reached from other machines, and there is no secret to tell who asks"
+        raise InvalidInput("host", settings.host, problem, f"{MAKE_ONE}; or listen on 127.0.0.1")
+
+
+def _load_file(path: Path, algorithm: str) -> Keys:
+    remedy = "name a readable file with a PEM key or a JWKS"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput("token_keys", str(path), f"cannot be read: {error.strerror}", remedy) from None
+    try:
+        keys = _from_jwks(data, algorithm) if data.lstrip().startswith(b"{") else _from_pem(data, algorithm)
+    except (ValueError, TypeError, KeyError, jwt.PyJWTError) as error:
+        raise InvalidInput("token_keys", str(path), f"holds no key for {algorithm}: {error}", remedy) from None
+    if not keys.checking:
+        raise InvalidInput("token_keys", str(path), f"holds no key for {algorithm}", remedy)
+    return keys
+
+
+def _from_jwks(data: bytes, algorithm: str) -> Keys:
+    entries = msgspec.json.decode(data, type=dict[str, list[dict[str, Any]]])["keys"]
+    family = {"RS256": "RSA", "EdDSA": "OKP"}[algorithm]
+    fitting = [each for each in entries if each.get("kty") == family and each.get("use", "sig") == "sig"]
+    found = {each.get("kid"): jwt.PyJWK(each, algorithm).key for each in fitting}
+    return Keys(algorithm, {kid: _checked(key, algorithm) for kid, key in found.items()})
+
+
+def _from_pem(data: bytes, algorithm: str) -> Keys:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key  # noqa: PLC0415
+
+    if b"PRIVATE KEY" not in data:
+        return Keys(algorithm, {None: _checked(load_pem_public_key(data), algorithm)})
+    private = load_pem_private_key(data, None)
+    return Keys(algorithm, {None: _checked(private.public_key(), algorithm)}, private)
+
+
+def _checked(key: Any, algorithm: str) -> Any:
+    """A public key of the family that the algorithm needs, and long enough."""
+    from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, rsa  # noqa: PLC0415
+
+    if algorithm == "RS256" and isinstance(key, rsa.RSAPublicKey) and key.key_size >= 2_048:
+        return key
+    if algorithm == "EdDSA" and isinstance(key, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey):
+        return key
+    raise ValueError("a key is of another kind, private, or too short")
+
+
+def issue(
+    keys: Keys,
+    settings: Settings,
+    *,
+    subject: str,
+    roles: Mapping[str, Sequence[str]],
+    lifetime: Duration,
+    now: Instant,
+) -> tuple[str, str]:
+    """A new token and its id."""
+    if keys.signing is None:
+        raise InvalidInput(
+            "token_keys", settings.token_keys, "can only check tokens", "name a file with the private key"
+        )
+    read_grants(roles)
+    token_id = secrets.token_urlsafe(12)
+    claims = {
+        "iss": settings.token_issuer,
+        "aud": settings.token_audience,
+        "sub": subject,
+        "iat": now / SECOND,
+        "nbf": now / SECOND,
+        "exp": (now + lifetime) / SECOND,
+        "jti": token_id,
+        "roles": {namespace: list(names) for namespace, names in roles.items()},
+    }
+    return jwt.encode(claims, keys.signing, keys.algorithm, headers={"typ": TYPE}), token_id
+
+
+class Verifier:
+    """Checks tokens. What was checked lately is remembered: a signature costs more than the rest of a request."""
+
+    def __init__(self, keys: Keys, settings: Settings) -> None:
+        self._keys = keys
+        self._issuer, self._audience = settings.token_issuer, settings.token_audience
+        self._remembered: dict[str, Caller] = {}
+
+    def verify(self, token: str, now: Instant) -> Caller:
+        """Who shows this token; Problem, without saying much, if it is not good."""
+        caller = self._remembered.get(token)
+        if caller is None:
+            caller = self._check(token, now)
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            self._remembered[token] = caller
+        if caller.expires_at is not None and caller.expires_at + LEEWAY <= now:
+            raise unauthenticated("the token has expired")
+        return caller
+
+    def _check(self, token: str, now: Instant) -> Caller:
+        if len(token) > LONGEST_TOKEN:
+            raise unauthenticated("the token is too long")
+        try:
+            key = self._key_for(jwt.get_unverified_header(token))
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[self._keys.algorithm],
+                audience=self._audience,
+                options=_OPTIONS,
+            )
+            return self._caller(claims, now)
+        except (jwt.PyJWTError, InvalidInput, ValueError, TypeError, RecursionError, OverflowError):
+            raise unauthenticated("the token is not valid") from None
+
+    def _key_for(self, header: Mapping[str, Any]) -> Any:
+        kind = str(header.get("typ", "")).lower().removeprefix("application/")
+        if header.get("alg") != self._keys.algorithm or kind != TYPE or "crit" in header or "b64" in header:
+            raise ValueError("of another kind")
+        key_id = header.get("kid")
+        if key_id not in self._keys.checking:
+            if key_id is not None or len(self._keys.checking) != 1:
+                raise ValueError("of an unknown key")
+            return next(iter(self._keys.checking.values()))
+        return self._keys.checking[key_id]
+
+    def _caller(self, claims: Mapping[str, Any], now: Instant) -> Caller:
+        known = msgspec.convert(dict(claims), _Claims)
+        if known.iss != self._issuer:
+            raise ValueError("from another issuer")
+        begins = max(known.iat, known.nbf if known.nbf is not None else known.iat)
+        if begins * SECOND > now + LEEWAY or known.exp * SECOND + LEEWAY <= now or known.exp > _LAST_SECOND:
+            raise ValueError("not of this time")
+        grants = read_grants(known.roles)
+        return Caller(known.sub, grants, known.jti, round(known.iat * SECOND), round(known.exp * SECOND))
+
+
+# Times and the issuer are checked by ourselves: by the store's clock, and of exactly one type.
+_OPTIONS: Options = {
+    "require": ["exp", "iat", "sub", "iss", "aud", "jti"],
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_iss": False,
+    "verify_jti": False,
+}
+_LAST_SECOND = 253_402_300_799
+
+
+class _Claims(msgspec.Struct):
+    """Those that count, of exactly these types."""
+
+    iss: str
+    sub: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    jti: str
+    iat: float
+    exp: float
+    roles: dict[str, list[str]]
+    nbf: float | None = None
+
+
+def unauthenticated(detail: str) -> Problem:
+    """The one answer to every token that is missing or not good."""
+    header = {"WWW-Authenticate": 'Bearer realm="mainspring"'}
+    return Problem("unauthenticated", detail, remedy="send `Authorization: Bearer TOKEN`", headers=header)

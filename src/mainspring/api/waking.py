@@ -1,0 +1,66 @@
+"""Long polls are woken when the store says that something may have changed, instead of asking it all the time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from mainspring.store import Store
+
+
+class Waking:
+    """Lives on the API's loop; the store speaks up from any thread."""
+
+    def __init__(self) -> None:
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._hinted = False
+        self.closing = False
+
+    def attach(self, store: Store) -> None:
+        """Listen to a store, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self.closing = False
+        self._unsubscribe = store.on_change(self._hint)
+
+    def detach(self) -> None:
+        """Listen no more, and let everybody go who waits."""
+        self.closing = True
+        self._unsubscribe()
+        self._wake()
+
+    def end(self) -> None:
+        """From any thread: let everybody go who waits, since the server is about to stop."""
+        self.closing = True
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _hint(self) -> None:
+        if not self._hinted and self._loop is not None:
+            self._hinted = True
+            with suppress(RuntimeError):  # The loop has ended, and the store did not know yet.
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._hinted = False
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    async def wait(self, seconds: float) -> None:
+        """Until something may have changed, or so long."""
+        if seconds <= 0 or self.closing:
+            await asyncio.sleep(0)
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await asyncio.wait_for(waiter, seconds)
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.discard(waiter)

@@ -1,0 +1,185 @@
+"""What workers report over HTTP: success, failure, progress, output. A result counts under the newest token only."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.api import shapes
+from mainspring.api.bodies import CompleteBody, ErrorBody, FailBody, LinesBody, ProgressBody
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.problems import Problem
+from mainspring.api.workers import owner_mark
+from mainspring.core.instants import parse_duration
+from mainspring.core.model import Failure, LogLine, Progress, Report, Run, RunOptions
+from mainspring.core.outcome import Next, after_failure
+from mainspring.core.states import FAILED, RUNNING, SUCCEEDED
+from mainspring.errors import Conflict, InvalidInput
+from mainspring.payload import encode_result
+from mainspring.store import RunFilter
+
+MOST_CURRENT = 1_000
+LONGEST_SUMMARY = 500
+
+
+async def complete_run(call: Call) -> Answer:
+    """A run has succeeded. Repeated, it answers the same; with an older token it is refused."""
+    return await _complete(call, await _claimed_run(call))
+
+
+async def fail_run(call: Call) -> Answer:
+    """An attempt has failed: it is retried, or the run is given up, by its retry policy."""
+    return await _fail(call, await _claimed_run(call))
+
+
+async def complete_job(call: Call) -> Answer:
+    """The current run of a job has succeeded. Where several are current, the token must tell which."""
+    return await _complete(call, await _current_run(call))
+
+
+async def fail_job(call: Call) -> Answer:
+    """An attempt at the current run of a job has failed."""
+    return await _fail(call, await _current_run(call))
+
+
+async def _claimed_run(call: Call) -> Run:
+    if "token" not in call.given and not call.wrong.faults:
+        call.wrong.add("token", "is missing", "give the token that came with the claim")
+    call.wrong.settle()
+    run = await call.desk.store.get_run(call.namespace, call.named("run_id"))
+    return _own(call, run)
+
+
+def _own(call: Call, run: Run) -> Run:
+    if run.worker is None or not run.worker.endswith(owner_mark(call)):
+        raise _overtaken(run.id)
+    return run
+
+
+def _overtaken(run_id: str) -> Problem:
+    detail = f"run {run_id} is not held by a worker of yours under this token"
+    return Problem("stale-claim", detail, remedy="drop the work: another worker has it, or it has ended")
+
+
+async def _current_run(call: Call) -> Run:
+    call.wrong.settle()
+    store = call.desk.store
+    job = await store.get_job(call.namespace, call.named("job_id"))
+    running = await store.list_runs(RunFilter(call.namespace, (RUNNING,), job=job.name, limit=MOST_CURRENT))
+    own = [run for run in running if run.worker is not None and run.worker.endswith(owner_mark(call))]
+    if not own:
+        raise Conflict(f"no worker of yours holds a run of job {job.name}")
+    token = call.given.get("token")
+    fitting = [run for run in own if token is None or run.token == token]
+    if len(fitting) != 1:
+        ids = ", ".join(run.id for run in own[:5])
+        raise Conflict(f"job {job.name} has {len(own)} runs of yours ({ids}): report by /v1/runs/RUN with its token")
+    return fitting[0]
+
+
+async def _complete(call: Call, run: Run) -> Answer:
+    result = encode_result(call.given.get("result"), call.desk.settings.payload_limit)
+    return await _report(call, run, Next(SUCCEEDED, ""), result=result)
+
+
+async def _fail(call: Call, run: Run) -> Answer:
+    error = call.given["error"]
+    failure = _failure(error) if isinstance(error, ErrorBody) else Failure("Error", error)
+    asked = None
+    if "retry_after" in call.given:
+        try:
+            asked = parse_duration(call.given["retry_after"], "retry_after")
+        except InvalidInput as refusal:
+            call.wrong.take(refusal)
+    call.wrong.settle()
+    lines = f"{failure.type}: {failure.message}".splitlines()
+    summary = lines[0][:LONGEST_SUMMARY]
+    if call.given.get("final", False):
+        verdict = Next(FAILED, f"{summary}; not retried, for the same would happen again")
+    else:
+        options = msgspec.json.decode(run.options, type=RunOptions)
+        verdict = after_failure(run.id, run.attempt, run.losses, options, summary, (failure.type,), asked)
+    return await _report(call, run, verdict, failure=failure)
+
+
+def _failure(error: ErrorBody) -> Failure:
+    kind = error.type if isinstance(error.type, str) else "Error"
+    return Failure(kind, error.message, error.traceback if isinstance(error.traceback, str) else "")
+
+
+async def _report(
+    call: Call, run: Run, verdict: Next, *, result: str | None = None, failure: Failure | None = None
+) -> Answer:
+    store = call.desk.store
+    report = Report(
+        run.id,
+        call.given.get("token", run.token),
+        "succeeded" if failure is None else "failed",
+        verdict.state,
+        verdict.reason,
+        verdict.delay,
+        result,
+        None if failure is None else msgspec.json.encode(failure).decode(),
+        run.started_at,
+        store.now(),
+    )
+    (word,) = await store.report([report])
+    call.desk.measures.reports.labels(word).inc()
+    if word == "stale":
+        raise _overtaken(run.id)
+    now = await store.get_run(call.namespace, run.id)
+    return Answer(200, {"run_id": run.id, "verdict": word, "state": now.state})
+
+
+async def _held_run(call: Call) -> Run:
+    """The run, if the caller's worker holds it under the token that it gives."""
+    run = await _claimed_run(call)
+    if run.state != RUNNING or run.token != call.given["token"]:
+        raise _overtaken(run.id)
+    return run
+
+
+async def set_progress(call: Call) -> Answer:
+    """Say how far a run has come."""
+    run = await _held_run(call)
+    mark = Progress(run.id, run.token, call.given["fraction"], call.given.get("note", ""))
+    await call.desk.store.record([], [mark])
+    return Answer(204)
+
+
+async def add_lines(call: Call) -> Answer:
+    """Keep what a run wrote."""
+    run, store = await _held_run(call), call.desk.store
+    stream = call.given.get("stream", "stdout")
+    now = store.now()
+    await store.record([LogLine(run.id, run.attempt + 1, now, stream, text) for text in call.given["lines"]], [])
+    return Answer(204)
+
+
+_FAIL_EXAMPLE = {"token": 1, "error": {"type": "TimeoutError", "message": "no answer"}}
+
+ENDPOINTS = (
+    Endpoint(
+        "PUT", "/v1/runs/{run_id}/complete", complete_run, "work", "Report a success.", {200: shapes.Reported},
+        CompleteBody, problems=(409,), example={"token": 1, "result": {"frames": 240}},
+    ),
+    Endpoint(
+        "PUT", "/v1/runs/{run_id}/fail", fail_run, "work", "Report a failure.", {200: shapes.Reported},
+        FailBody, problems=(409,), example=_FAIL_EXAMPLE,
+    ),
+    Endpoint(
+        "PUT", "/v1/jobs/{job_id}/complete", complete_job, "work", "Report a success of a job's current run.",
+        {200: shapes.Reported}, CompleteBody, needs_body=False, problems=(409,), example={"result": 42},
+    ),
+    Endpoint(
+        "PUT", "/v1/jobs/{job_id}/fail", fail_job, "work", "Report a failure of a job's current run.",
+        {200: shapes.Reported}, FailBody, problems=(409,), example={"error": "no answer"},
+    ),
+    Endpoint(
+        "PUT", "/v1/runs/{run_id}/progress", set_progress, "work", "Report progress.", {204: None}, ProgressBody,
+        problems=(409,), example={"token": 1, "fraction": 0.5, "note": "half of it"},
+    ),
+    Endpoint(
+        "POST", "/v1/runs/{run_id}/logs", add_lines, "work", "Keep what a run wrote.", {204: None}, LinesBody,
+        problems=(409,), example={"token": 1, "lines": ["hello"]},
+    ),
+)  # fmt: skip

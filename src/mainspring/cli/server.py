@@ -1,0 +1,125 @@
+"""`mainspring server`, and the API that `up` serves beside its node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from mainspring import __version__
+from mainspring.app import Mainspring
+from mainspring.cli.lazy import Verb, stack
+from mainspring.cli.live import Service, serve
+from mainspring.cli.opening import open_app
+from mainspring.cli.screen import Screen
+from mainspring.cli.session import Session
+from mainspring.cli.sync import Undeclared, describe_saved, sync_jobs, undeclared_option
+from mainspring.core.instants import SECOND, parse_duration
+from mainspring.runtime import Runtime
+from mainspring.settings import Settings
+from mainspring.urls import show_url
+
+if TYPE_CHECKING:
+    from mainspring.api.server import Server
+
+Stop = Callable[[], Awaitable[None]]
+
+api_options = stack(
+    click.option("--host", help="Where the API listens; 127.0.0.1 unless given."),
+    click.option("--port", type=int, help="The port of the API; 0 for any that is free."),
+)
+"""The options that `up` and `server` share."""
+
+
+@click.command(cls=Verb)
+@click.argument("ref", metavar="[APP]", required=False)
+@api_options
+@undeclared_option
+@click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long.")
+@click.option("--quiet", is_flag=True, help="Write no access log.")
+@click.pass_obj
+def server(
+    session: Session,
+    ref: str | None,
+    host: str | None,
+    port: int | None,
+    undeclared: Undeclared,
+    duration: str | None,
+    quiet: bool,
+) -> int:
+    """Serve the API, and schedule. Workers are other processes: `mainspring worker APP`.
+
+    APP is `module:app` or `file.py`; its jobs are stored first, and arguments are checked against its tasks. Without a
+    secret (MAINSPRING_SECRET) only programs on this machine are served.
+    """
+    app = open_app(session, ref, host=host, port=port)
+    screen = Screen(session)
+    check_exposure(app)
+    if not quiet:
+        _log_access()
+
+    async def prepare() -> None:
+        saved = None if ref is None else await sync_jobs(app, undeclared)
+        screen.hint(f"mainspring {__version__}")
+        screen.hint(f"store  {show_url(app.settings.store)}")
+        if saved is not None:
+            screen.hint(f"jobs   {describe_saved(saved, undeclared)}")
+
+    seconds = None if duration is None else parse_duration(duration, "for") / SECOND
+    beside = serve_beside(app, screen, quiet=False, must=True)
+    return serve(Service(app, screen, prepare, True, seconds, True, work=False, beside=beside))
+
+
+def check_exposure(app: Mainspring) -> None:
+    """Refuse, before anything is started, to be open to strangers. Where nothing was set, there is nothing to check."""
+    defaults, settings = Settings(), app.settings
+    if any(getattr(settings, name) != getattr(defaults, name) for name in ("host", "secret", "token_keys")):
+        from mainspring.api.tokens import check_exposure as check
+        from mainspring.api.tokens import load_keys
+
+        check(settings, load_keys(settings))
+
+
+def _log_access() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logging.getLogger("mainspring.access").addHandler(handler)
+
+
+def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) -> Callable[[Runtime], Awaitable[Stop]]:
+    """Starts the API once the node runs. Unless it `must`, a port that is taken is no reason to stop: a second process
+    on the same machine stands by without one."""
+    check_exposure(app)
+
+    async def start(runtime: Runtime) -> Stop:
+        # Half a second of imports, which the node need not wait for.
+        begin = await asyncio.to_thread(_import_server)
+        from mainspring.api.server import PortTaken
+
+        api = begin(app, lambda: runtime.node)
+        try:
+            await api.start()
+        except PortTaken as error:
+            if must or app.settings.port != Settings().port:
+                raise
+            screen.hint(f"api    not served by this process: {error}")
+            return _nothing
+        if not quiet:
+            screen.hint(f"api    {api.url}{' (this machine only, no token needed)' if api.is_open else ''}")
+        return api.stop
+
+    return start
+
+
+def _import_server() -> type[Server]:
+    from mainspring.api.server import Server
+
+    return Server
+
+
+async def _nothing() -> None:
+    return None

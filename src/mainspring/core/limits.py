@@ -1,0 +1,45 @@
+"""How much somebody may ask for in a time: the generic cell rate algorithm, which needs one number per subject.
+
+That number is the instant at which all that was asked for so far will have been paid off at the allowed pace. Whoever
+asks pushes it forward; it may run ahead of now by the burst at most.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.instants import Duration, Instant
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """`amount` in each `period`, all of it at once if nothing was asked for lately."""
+
+    amount: int
+    period: Duration
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """The answer to somebody who asks."""
+
+    granted: bool
+    paid_at: Instant
+    """What to remember for the next time."""
+    left: int
+    """How much more may be asked for now."""
+    wait: Duration = 0
+    """In how long the same may be asked for again, if it was refused."""
+
+
+def allow(paid_at: Instant, now: Instant, cost: int, pace: Pace) -> Allowance:
+    """Whether `cost` may be spent now. More than a whole burst is never granted: its wait is the whole period."""
+    start = max(paid_at, now)
+    after = start + -(-cost * pace.period // pace.amount)
+    horizon = now + pace.period
+    if after <= horizon:
+        return Allowance(True, after, _left(after, horizon, pace))
+    wait = after - horizon if cost <= pace.amount else pace.period
+    return Allowance(False, start, _left(start, horizon, pace), wait)
+
+
+def _left(paid_at: Instant, horizon: Instant, pace: Pace) -> int:
+    return max((horizon - paid_at) * pace.amount // pace.period, 0)

@@ -1,0 +1,47 @@
+-- find_reply: what is known of a key that has not expired
+SELECT fingerprint, since, held_until, status, body FROM replies WHERE scope = ? AND key = ? AND expires_at > ?;
+
+-- reserve: let somebody work on the answer to a key; the time at which it was first seen stays
+INSERT INTO replies (scope, key, fingerprint, since, held_until, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, since = excluded.since, held_until = excluded.held_until,
+                                       status = NULL, body = NULL, expires_at = excluded.expires_at;
+
+-- keep: keep the answer to a key
+UPDATE replies SET status = ?, body = ?, expires_at = ? WHERE scope = ? AND key = ? AND fingerprint = ?;
+
+-- let_go: forget that somebody works on the answer to a key
+DELETE FROM replies WHERE scope = ? AND key = ? AND fingerprint = ? AND status IS NULL;
+
+-- paid_at: when all that was asked for will have been paid off
+SELECT paid_at FROM paces WHERE name = ?;
+
+-- pay: remember it
+INSERT INTO paces (name, paid_at) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET paid_at = excluded.paid_at;
+
+-- revoke: note that tokens of this name are no longer good
+INSERT INTO revocations (name, at, expires_at) VALUES (?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET at = max(at, excluded.at), expires_at = max(expires_at, excluded.expires_at);
+
+-- revocations: all that matter still
+SELECT name, at FROM revocations WHERE expires_at > ?;
+
+-- note: remember who changed what
+INSERT INTO audit (namespace, at, subject, action, target, before, after, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- notes: the newest changes, from before a number on
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit
+WHERE namespace = :namespace AND (:before IS NULL OR seq < :before) AND (:target IS NULL OR target = :target)
+  AND (:subject IS NULL OR subject = :subject)
+ORDER BY seq DESC LIMIT :limit;
+
+-- forget_replies: answers that have expired
+DELETE FROM replies WHERE (scope, key) IN (SELECT scope, key FROM replies WHERE expires_at <= ? LIMIT ?);
+
+-- forget_paces: those who owe nothing any more
+DELETE FROM paces WHERE paid_at < ?;
+
+-- forget_revocations: those of tokens that have expired by themselves
+DELETE FROM revocations WHERE expires_at <= ?;
+
+-- forget_notes: changes of long ago
+DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE at < ? LIMIT ?);

@@ -1,0 +1,106 @@
+"""What the API keeps: answers to repeated requests, limits, revoked tokens, the audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.limits import Allowance, Pace, allow
+from mainspring.errors import Conflict
+from mainspring.store import Change, Reply, Reserved
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.database import Database, Transaction
+
+_Q = load_queries("sqlite", "api")
+
+
+class Api:
+    """See `store.ApiStore`."""
+
+    _db: Database
+
+    async def reserve_reply(
+        self, scope: str, key: str, fingerprint: str, *, hold: Duration, keep: Duration
+    ) -> Reserved:
+        def work(tx: Transaction) -> Reserved:
+            row = tx.execute(_Q["find_reply"], (scope, key, tx.now)).fetchone()
+            if row is not None:
+                seen, since, held_until, status, body = row
+                if seen != fingerprint:
+                    raise Conflict(f"idempotency key {key!r} was used for another request: use a new key")
+                if status is not None:
+                    return Reserved(since, Reply(status, body))
+                if held_until > tx.now:
+                    return Reserved(since, busy=True)
+            since = tx.now if row is None else row[1]
+            tx.execute(_Q["reserve"], (scope, key, fingerprint, since, tx.now + hold, tx.now + keep))
+            return Reserved(since)
+
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def keep_reply(
+        self, scope: str, key: str, fingerprint: str, reply: Reply | None, *, keep: Duration = 0
+    ) -> None:
+        def work(tx: Transaction) -> None:
+            if reply is None:
+                tx.execute(_Q["let_go"], (scope, key, fingerprint))
+            else:
+                tx.execute(_Q["keep"], (reply.status, reply.body, tx.now + keep, scope, key, fingerprint))
+
+        await self._db.write(work, promised=False, quick=True)
+
+    async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
+        def work(tx: Transaction) -> Allowance:
+            row = tx.execute(_Q["paid_at"], (name,)).fetchone()
+            allowance = allow(row[0] if row else 0, tx.now, cost, pace)
+            if allowance.granted:
+                tx.execute(_Q["pay"], (name, allowance.paid_at))
+            return allowance
+
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def revoke(self, name: str, keep: Duration) -> None:
+        await self._db.write(lambda tx: tx.execute(_Q["revoke"], (name, tx.now, tx.now + keep)))
+
+    async def revocations(self) -> dict[str, Instant]:
+        return dict(await self._db.read(lambda tx: tx.execute(_Q["revocations"], (tx.now,)).fetchall()))
+
+    async def note_changes(self, changes: Sequence[Change]) -> None:
+        def work(tx: Transaction) -> None:
+            tx.executemany(
+                _Q["note"],
+                [
+                    (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after,
+                     each.request_id)
+                    for each in changes
+                ],
+            )  # fmt: skip
+
+        await self._db.write(work, quick=True)
+
+    async def list_changes(
+        self,
+        namespace: str,
+        *,
+        subject: str | None = None,
+        target: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[tuple[int, Change]]:
+        values = {"namespace": namespace, "subject": subject, "target": target, "before": before, "limit": limit}
+        rows = await self._db.read(lambda tx: tx.execute(_Q["notes"], values).fetchall())
+        return [
+            (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
+                         request_id=request_id))
+            for seq, namespace, at, who, action, what, old, new, request_id in rows
+        ]  # fmt: skip
+
+
+def forget(tx: Transaction, keep_changes: Duration, limit: int) -> int:
+    """Delete what matters no more; how many rows went."""
+    return (
+        tx.execute(_Q["forget_replies"], (tx.now, limit)).rowcount
+        + tx.execute(_Q["forget_paces"], (tx.now,)).rowcount
+        + tx.execute(_Q["forget_revocations"], (tx.now,)).rowcount
+        + tx.execute(_Q["forget_notes"], (tx.now - keep_changes, limit)).rowcount
+    )

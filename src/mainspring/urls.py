@@ -1,0 +1,14 @@
+"""URLs, for people."""
+
+from __future__ import annotations
+
+import re
+
+
+def show_url(url: str) -> str:
+    """A URL without its password."""
+    scheme, separator, rest = re.sub(r"([?&]password=)[^&]*", r"\1***", url).partition("://")
+    place, slash, path = rest.partition("/")
+    user, at, host = place.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{scheme}{separator}{name}:***{at}{host}{slash}{path}" if colon else f"{scheme}{separator}{rest}"

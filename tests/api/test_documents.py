@@ -1,0 +1,114 @@
+"""Health, metrics, the OpenAPI document and the page made of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from door import Door, open_door, problem
+
+from mainspring import views
+from mainspring.api import shapes
+from mainspring.api.application import ENDPOINTS
+from mainspring.api.audit import change_view
+from mainspring.api.calendars import calendar_view
+from mainspring.api.problems import TITLES
+from mainspring.api.workers import claim_view
+from mainspring.core.calendars import Calendar
+from mainspring.core.model import Attempt, Claim, Firing, Job, NewRun, Worker
+from mainspring.core.triggers import manual
+from mainspring.store import Change
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def _run() -> dict[str, Any]:
+    from mainspring.api.runs import accepted
+
+    return views.run_view(accepted(NewRun("r", "t", 0, 0)))
+
+
+VIEWS: dict[type[msgspec.Struct], Any] = {
+    shapes.Job: lambda: views.job_view(Job("j", "n", "t", manual())),
+    shapes.Run: _run,
+    shapes.Firing: lambda: views.firing_view(Firing(job_id="j", fire_at=0)),
+    shapes.Attempt: lambda: views.attempt_view(Attempt("r", 1, 1, "w", "succeeded", 0, 0)),
+    shapes.Worker: lambda: views.worker_view(Worker(id="w"), "active"),
+    shapes.Claim: lambda: claim_view(Claim("r", 1, "t", "{}", "{}", 0, 0, 5, 0, "default", None, None, 0, 0)),
+    shapes.Calendar: lambda: calendar_view(Calendar("c", ())),
+    shapes.Change: lambda: change_view(1, Change(namespace="n", subject="s", action="a", target="t")),
+}
+
+
+@pytest.mark.parametrize("shape", [*VIEWS], ids=lambda shape: shape.__name__)
+def test_what_is_documented_is_what_is_shown(shape: type[msgspec.Struct]) -> None:
+    view = VIEWS[shape]()
+    assert set(view) == set(shape.__struct_fields__)
+    msgspec.json.decode(msgspec.json.encode(view), type=shape)
+
+
+def test_the_document_lists_every_endpoint_with_examples_that_are_right(door: Door) -> None:
+    document = door.client("viewer").get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    listed = {(method.upper(), path) for path, found in document["paths"].items() for method in found}
+    assert listed == {(each.method, each.path) for each in ENDPOINTS}
+    ids = [operation["operationId"] for found in document["paths"].values() for operation in found.values()]
+    assert len(ids) == len(set(ids))
+    for endpoint in ENDPOINTS:
+        if endpoint.example is not None:
+            assert endpoint.body is not None
+            msgspec.convert(endpoint.example, endpoint.body)
+
+
+def test_the_page_for_people_needs_nothing_from_elsewhere(door: Door) -> None:
+    answer = door.client("viewer").get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "/v1/runs:batch" in answer.text
+    assert not re.search(r"(src|href)=|@import|url\(|<script", answer.text)
+
+
+def test_it_is_alive_and_ready_and_says_what_was_looked_at(door: Door) -> None:
+    client = door.client()
+    assert client.get("/health/live").json() == {"status": "alive"}
+    assert client.get("/health/ready").json() == {"status": "ready", "checks": {"store": "ok"}}
+
+
+def test_it_is_not_ready_without_its_store(tmp_path: Path) -> None:
+    import asyncio
+
+    with open_door(tmp_path) as door:
+        asyncio.run(door.app.close())
+        answer = door.client().get("/health/ready")
+        assert (answer.status_code, answer.json()["checks"]) == (503, {"store": "StoreUnavailable"})
+        assert door.client().get("/health/live").status_code == 200
+        document = problem(door.client("viewer").get("/v1/jobs"), 503, "unavailable")
+        assert str(tmp_path) not in str(document)
+
+
+def test_metrics_count_what_happens_under_bounded_labels(private_door: Door) -> None:
+    client = private_door.client("admin")
+    for n in range(3):
+        client.post("/v1/runs", json={"task": f"t{n}"})
+        client.get(f"/v1/runs/no-{n}")
+        client.get(f"/nowhere/{n}")
+    text = client.get("/metrics").text
+    figures = dict(re.findall(r"^(\S+) (\S+)$", text, re.MULTILINE))
+    assert figures["mainspring_submissions_total"] == "3.0"
+    assert figures['mainspring_runs{namespace="default",state="pending"}'] == "3.0"
+    assert figures['mainspring_http_requests_total{method="GET",route="/v1/runs/{run_id}",status="404"}'] == "3.0"
+    assert figures['mainspring_http_requests_total{method="GET",route="unrouted",status="404"}'] == "3.0"
+    assert "no-1" not in text
+    documented = (ROOT / "docs" / "api.md").read_text()
+    for name in re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE):
+        if not name.endswith("_created"):
+            assert f"`{name}`" in documented, name
+
+
+def test_every_type_of_problem_is_documented() -> None:
+    documented = (ROOT / "docs" / "api.md").read_text()
+    for kind, (status, _) in TITLES.items():
+        assert f"| `{kind}` | {status} |" in documented, kind

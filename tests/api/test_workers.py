@@ -1,0 +1,257 @@
+"""Workers without a database: they take work over HTTP, and only what is theirs counts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from door import Door, open_door, problem, until
+
+from mainspring.core.instants import MINUTE
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def admin(private_door: Door) -> httpx.Client:
+    return private_door.client("admin", subject="root")
+
+
+@pytest.fixture
+def hand(private_door: Door) -> httpx.Client:
+    return private_door.client("worker", subject="hand")
+
+
+def register(client: httpx.Client, *tasks: str, **words: Any) -> str:
+    answer = client.post("/v1/workers", json={"name": "box", "tasks": tasks or ["encode", "elsewhere"], **words})
+    assert answer.status_code == 201, answer.text
+    worker_id: str = answer.json()["worker_id"]
+    return worker_id
+
+
+def take(client: httpx.Client, worker: str, **words: Any) -> list[dict[str, Any]]:
+    answer = client.put(f"/v1/workers/{worker}/assign", json=words)
+    assert answer.status_code == 200, answer.text
+    runs: list[dict[str, Any]] = answer.json()["runs"]
+    return runs
+
+
+def submit(admin: httpx.Client, **words: Any) -> str:
+    answer = admin.post("/v1/runs", json={"task": "elsewhere", "args": {"n": 1}, **words})
+    assert answer.status_code == 201, answer.text
+    run_id: str = answer.json()["run_id"]
+    return run_id
+
+
+def test_a_worker_takes_a_run_and_completes_it(admin: httpx.Client, hand: httpx.Client) -> None:
+    run_id, worker = submit(admin, timeout="1m"), register(hand)
+    (claim,) = take(hand, worker)
+    told = {name: claim[name] for name in ("run_id", "task", "args", "attempt", "timeout")}
+    assert told == {"run_id": run_id, "task": "elsewhere", "args": {"n": 1}, "attempt": 1, "timeout": "1m"}
+    url = f"/v1/runs/{run_id}"
+    token = claim["token"]
+    assert hand.put(f"{url}/progress", json={"token": token, "fraction": 0.5, "note": "half"}).status_code == 204
+    assert hand.post(f"{url}/logs", json={"token": token, "lines": ["one", "two"]}).status_code == 204
+    seen = admin.get(url).json()
+    assert (seen["state"], seen["worker"], seen["progress"], seen["progress_note"]) == ("running", worker, 0.5, "half")
+    done = hand.put(f"{url}/complete", json={"token": token, "result": {"frames": 240}})
+    assert done.json() == {"run_id": run_id, "verdict": "accepted", "state": "succeeded"}
+    assert hand.put(f"{url}/complete", json={"token": token, "result": {"frames": 240}}).json()["verdict"] == "repeated"
+    ended = admin.get(url).json()
+    assert (ended["state"], ended["result"]) == ("succeeded", {"frames": 240})
+    assert [line["text"] for line in admin.get(f"{url}/logs").json()["items"]] == ["one", "two"]
+    assert [line["text"] for line in admin.get(f"{url}/logs", params={"tail": 1}).json()["items"]] == ["two"]
+    assert [each["outcome"] for each in admin.get(f"{url}/attempts").json()["items"]] == ["succeeded"]
+
+
+def test_a_failure_is_retried_by_the_runs_own_policy_and_then_dead_lettered(
+    private_door: Door, admin: httpx.Client, hand: httpx.Client
+) -> None:
+    run_id, worker = submit(admin, retry={"retries": 1, "delay": 0}, tags=["nightly"]), register(hand)
+    url = f"/v1/runs/{run_id}"
+    for state in ("pending", "failed"):
+        (claim,) = until(lambda: take(hand, worker))
+        error = {"type": "TimeoutError", "message": "no answer\nat all", "traceback": "Traceback …"}
+        answer = hand.put(f"{url}/fail", json={"token": claim["token"], "error": error})
+        assert answer.json()["state"] == state
+    run = admin.get(url).json()
+    assert run["error"] == {"type": "TimeoutError", "message": "no answer\nat all", "traceback": "Traceback …"}
+    assert "TimeoutError: no answer" in run["reason"]
+    assert [dead["run_id"] for dead in admin.get("/v1/dead-letters", params={"tag": "nightly"}).json()["items"]] == [
+        run_id
+    ]
+
+
+def test_dead_letters_are_run_again_each_at_most_once(admin: httpx.Client, hand: httpx.Client) -> None:
+    worker = register(hand)
+    ids = [submit(admin, retry=0, tags=["x"]) for _ in range(3)]
+    for claim in take(hand, worker, limit=3):
+        hand.put(f"/v1/runs/{claim['run_id']}/fail", json={"token": claim["token"], "error": "boom", "final": True})
+    dry = admin.post("/v1/dead-letters:rerun", json={"tag": "x", "dry_run": True}).json()
+    assert (dry["count"], admin.get("/v1/runs", params={"state": "pending"}).json()["items"]) == (3, [])
+    again = admin.post("/v1/dead-letters:rerun", json={"tag": "x"}).json()
+    assert set(again["runs"]) == set(ids)
+    assert again["runs"] == admin.post("/v1/dead-letters:rerun", json={"run_ids": ids}).json()["runs"]
+    pending = admin.get("/v1/runs", params={"state": "pending"}).json()["items"]
+    assert {run["retry_of"] for run in pending} == set(ids)
+    assert len(pending) == 3
+    refused = admin.post("/v1/dead-letters:rerun", json={"run_ids": [pending[0]["run_id"], "nothing"]}).json()
+    assert (refused["count"], set(refused["refused"])) == (0, {pending[0]["run_id"], "nothing"})
+    problem(admin.post("/v1/dead-letters:rerun", json={}), 422, "invalid-input")
+    problem(admin.post("/v1/dead-letters:rerun", json={"run_ids": ids, "tag": "x"}), 422, "invalid-input")
+
+
+def test_a_worker_waits_for_work_and_gets_it_as_soon_as_there_is_some(admin: httpx.Client, hand: httpx.Client) -> None:
+    worker = register(hand)
+    assert take(hand, worker) == []
+    found: list[dict[str, Any]] = []
+    waiting = threading.Thread(target=lambda: found.extend(take(hand, worker, limit=5, wait="15s")))
+    waiting.start()
+    run_id = submit(admin)
+    waiting.join(20)
+    assert [claim["run_id"] for claim in found] == [run_id]
+
+
+def test_a_worker_gets_only_its_tasks_queues_and_regions(admin: httpx.Client, hand: httpx.Client) -> None:
+    submit(admin, queue="films")
+    submit(admin, region="mars")
+    admin.post("/v1/runs", json={"task": "unknown"})
+    plain, films = register(hand), register(hand, queues=["films"])
+    assert take(hand, plain, limit=10) == []
+    assert len(take(hand, films, limit=10)) == 1
+
+
+def test_a_heartbeat_renews_claims_and_tells_what_is_lost_or_to_be_cancelled(
+    admin: httpx.Client, hand: httpx.Client
+) -> None:
+    worker = register(hand)
+    run_id = submit(admin)
+    (claim,) = take(hand, worker)
+    held = {"run_id": run_id, "token": claim["token"]}
+    other = {"run_id": "01m7h0vadjb0daq5qy6sgrcq8d", "token": 1}
+    beat = hand.put(f"/v1/workers/{worker}/heartbeat", json={"claims": [held, other]}).json()
+    assert beat == {"held": [run_id], "lost": [other["run_id"]], "cancel": {}, "state": "active"}
+    admin.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})
+    beat = hand.put(f"/v1/workers/{worker}/heartbeat", json={"claims": [held]}).json()
+    assert beat["cancel"] == {run_id: "enough"}
+    failed = hand.put(f"/v1/runs/{run_id}/fail", json={"token": claim["token"], "error": "stopped"})
+    assert failed.json()["state"] == "cancelled"
+
+
+def test_a_result_under_an_overtaken_claim_is_refused(
+    private_door: Door, admin: httpx.Client, hand: httpx.Client
+) -> None:
+    worker = register(hand)
+    run_id = submit(admin)
+    (claim,) = take(hand, worker)
+    private_door.ask(lambda store: store.hand_back([(run_id, claim["token"])]))
+    (again,) = take(hand, worker)
+    assert again["token"] > claim["token"]
+    url = f"/v1/runs/{run_id}"
+    for path, body in (("complete", {}), ("fail", {"error": "x"}), ("progress", {"fraction": 0.1})):
+        answer = hand.put(f"{url}/{path}", json={"token": claim["token"], **body})
+        problem(answer, 409, "stale-claim")
+    problem(hand.post(f"{url}/logs", json={"token": claim["token"], "lines": ["x"]}), 409, "stale-claim")
+    assert hand.put(f"{url}/complete", json={"token": again["token"]}).json()["verdict"] == "accepted"
+
+
+def test_a_run_is_reported_by_the_subject_whose_worker_holds_it(
+    private_door: Door, admin: httpx.Client, hand: httpx.Client
+) -> None:
+    other = private_door.client("worker", subject="other")
+    worker = register(hand)
+    run_id = submit(admin)
+    (claim,) = take(hand, worker)
+    body = {"token": claim["token"]}
+    problem(other.put(f"/v1/runs/{run_id}/complete", json=body), 409, "stale-claim")
+    problem(other.put(f"/v1/workers/{worker}/assign", json={}), 404, "not-found")
+    problem(other.put(f"/v1/workers/{worker}/heartbeat", json={"claims": []}), 404, "not-found")
+    problem(hand.put(f"/v1/runs/{run_id}/complete", json={}), 422, "invalid-input")
+    assert hand.put(f"/v1/runs/{run_id}/complete", json=body).status_code == 200
+
+
+def test_the_current_run_of_a_job_is_completed_or_failed_by_the_job(admin: httpx.Client, hand: httpx.Client) -> None:
+    admin.post("/v1/jobs", json={"name": "report", "manual": True, "task": "elsewhere", "retry": 0})
+    worker = register(hand)
+    problem(hand.put("/v1/jobs/report/complete", json={}), 409, "conflict")
+    for path, body, state in (("complete", {"result": 42}, "succeeded"), ("fail", {"error": "boom"}, "failed")):
+        run_id = admin.post("/v1/jobs/report/trigger").json()["run_id"]
+        (claim,) = take(hand, worker)
+        assert claim["run_id"] == run_id
+        answer = hand.put(f"/v1/jobs/report/{path}", json=body)
+        assert answer.json() == {"run_id": run_id, "verdict": "accepted", "state": state}
+
+
+def test_where_several_runs_of_a_job_are_current_only_their_own_address_will_do(
+    private_door: Door, admin: httpx.Client, hand: httpx.Client
+) -> None:
+    admin.post("/v1/jobs", json={"name": "report", "manual": True, "task": "elsewhere", "completions": 2})
+    worker = register(hand)
+    admin.post("/v1/jobs/report/trigger")
+    first, second = take(hand, worker, limit=2)
+    problem(hand.put("/v1/jobs/report/complete", json={}), 409, "conflict")
+    private_door.ask(lambda store: store.hand_back([(first["run_id"], first["token"])]))
+    (again,) = take(hand, worker)
+    done = hand.put("/v1/jobs/report/complete", json={"token": again["token"]}).json()
+    assert (done["run_id"], done["state"]) == (first["run_id"], "succeeded")
+    assert hand.put("/v1/jobs/report/complete", json={}).json()["run_id"] == second["run_id"]
+
+
+def test_workers_are_listed_and_asked_to_stop(admin: httpx.Client, hand: httpx.Client) -> None:
+    worker = register(hand, concurrency=3)
+    (listed,) = admin.get("/v1/workers").json()["items"]
+    assert (listed["worker"], listed["state"], listed["concurrency"]) == (worker, "active", 3)
+    assert admin.get(f"/v1/workers/{worker}").json()["tasks"] == ["encode", "elsewhere"]
+    assert admin.post(f"/v1/workers/{worker}/drain").json()["state"] == "draining"
+    assert hand.put(f"/v1/workers/{worker}/heartbeat", json={}).json()["state"] == "draining"
+    problem(hand.put(f"/v1/workers/{worker}/assign", json={}), 409, "conflict")
+    problem(admin.get("/v1/workers/nobody"), 404, "not-found")
+
+
+def test_a_worker_that_was_taken_for_dead_comes_back_with_its_next_heartbeat(
+    private_door: Door, admin: httpx.Client, hand: httpx.Client
+) -> None:
+    worker = register(hand)
+    private_door.ask(lambda store: store.recover(-MINUTE, 10))
+    assert admin.get(f"/v1/workers/{worker}").json()["state"] == "dead"
+    assert hand.put(f"/v1/workers/{worker}/heartbeat", json={}).json()["state"] == "active"
+    assert admin.get(f"/v1/workers/{worker}").json()["state"] == "active"
+
+
+def test_work_is_not_given_to_somebody_who_has_left(
+    private_door: Door, admin: httpx.Client, hand: httpx.Client
+) -> None:
+    worker = register(hand)
+    token = private_door.token("worker", subject="hand")
+    head = f"PUT /v1/workers/{worker}/assign HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    body = b'{"wait": "30s"}'
+    capacity = private_door.server.desk.capacity
+    with private_door.connect() as connection:
+        rest = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + rest.encode() + body)
+        until(lambda: capacity.busy[True] == 1)
+    run_id = submit(admin)
+    until(lambda: capacity.busy[True] == 0)
+    assert admin.get(f"/v1/runs/{run_id}").json()["state"] == "pending"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_worker_in_curl_of_the_documentation_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    script = page.split("```sh worker.sh\n")[1].split("```")[0]
+    with open_door(tmp_path) as door:
+        admin = door.client("admin")
+        runs = [submit(admin, args={"n": n}) for n in range(3)]
+        words = {"SERVER": door.url, "TOKEN": door.token("worker", subject="curl"), "PATH": "/usr/bin:/bin"}
+        process = subprocess.Popen(["sh", "-c", script], env=words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            until(lambda: len(admin.get("/v1/runs", params={"state": "succeeded"}).json()["items"]) == 3)
+        finally:
+            process.kill()
+            process.communicate()
+        assert {admin.get(f"/v1/runs/{run}").json()["result"] for run in runs} == {"done by curl"}
