@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup up test lint bench simulate clean
+.PHONY: setup up test lint services services-stop bench simulate chaos clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Mainspring needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -16,8 +16,16 @@ setup: $(STAMP)
 up: $(STAMP)
 	@exec $(BIN)/mainspring up examples/quickstart.py
 
+# Without the servers their tests are skipped; not so where CI is set.
 test: $(STAMP) lint
-	$(BIN)/python -m pytest
+	@scripts/services start || test -z "$$CI"
+	@set -a; if [ -f .services/urls ]; then . ./.services/urls; fi; set +a; $(BIN)/python -m pytest
+
+services:
+	@scripts/services start
+
+services-stop:
+	@scripts/services stop
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -30,6 +38,9 @@ bench: $(STAMP)
 
 simulate: $(STAMP)
 	$(BIN)/mainspring simulate --seeds 200 --profile chaos
+
+chaos: $(STAMP)
+	$(BIN)/python -m mainspring.testing.chaos --seconds 120
 
 clean:
 	rm -rf $(VENV)

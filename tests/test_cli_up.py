@@ -178,7 +178,7 @@ class TestWorker:
         process = cli.start("worker", "tasks.py", "--concurrency", "3")
         assert cli.finish("run", "wait", run_id, "--timeout", "15s").out == '"rested"\n'
         (worker,) = cli.json("workers")
-        assert (worker["concurrency"], worker["tasks"]) == (3, ["command", "blocks", "nap", "stubborn"])
+        assert (worker["concurrency"], worker["tasks"]) == (3, ["command", "http", "blocks", "nap", "stubborn"])
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0

@@ -14,7 +14,17 @@ import mainspring
 TRIGGERS = {"after", "at", "cron", "every", "manual"}
 CALENDARS = {"Calendar", "blackout", "business_hours", "holidays", "weekends"}
 RULES = {"CronRule", "DailyWindow", "Not", "Other", "Weekdays"}
-REST = {"Mainspring", "MainspringError", "Retry", "RunHandle", "Task", "current_run", "errors", "__version__"}
+REST = {
+    "Isolation",
+    "Mainspring",
+    "MainspringError",
+    "Retry",
+    "RunHandle",
+    "Task",
+    "current_run",
+    "errors",
+    "__version__",
+}
 
 
 def run(code: str) -> str:

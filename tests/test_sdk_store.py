@@ -60,8 +60,8 @@ class TestTheStore:
             ("jobs.db", "sqlite:///"),
             ("sqlite://jobs.db", "sqlite:///file.db"),
             ("sqlite:///", "sqlite:///file.db"),
-            ("postgresql://localhost/jobs", "this version has no PostgreSQL"),
-            ("mysql://localhost/jobs", "use SQLite"),
+            ("mysql://localhost/jobs", "postgresql://user@host/database"),
+            ("postgresql+psycopg://localhost/jobs", "postgresql://user@host/database"),
         ],
     )
     async def test_a_url_that_names_no_store_is_refused_with_what_does(self, url: str, remedy: str) -> None:

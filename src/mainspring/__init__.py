@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         weekends,
     )
     from mainspring.core.calendars import Calendar
+    from mainspring.core.isolation import Isolation
     from mainspring.core.retry import Retry
     from mainspring.core.triggers import after, at, cron, every, manual
     from mainspring.errors import MainspringError
@@ -36,6 +37,7 @@ __all__ = [
     "Calendar",
     "CronRule",
     "DailyWindow",
+    "Isolation",
     "Mainspring",
     "MainspringError",
     "Not",
@@ -66,6 +68,7 @@ _HOMES = {
         *("blackout", "business_hours", "holidays", "weekends"),
     ),
     "mainspring.core.calendars": ("Calendar",),
+    "mainspring.core.isolation": ("Isolation",),
     "mainspring.core.retry": ("Retry",),
     "mainspring.core.triggers": ("after", "at", "cron", "every", "manual"),
     "mainspring.errors": ("MainspringError",),

@@ -19,6 +19,7 @@ from mainspring.core.calendars import Calendar, check_calendar
 from mainspring.core.instants import Instant
 from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Run
 from mainspring.core.planning import make_runs
+from mainspring.core.specs import check_spec
 from mainspring.core.states import FINAL, SUCCEEDED, State
 from mainspring.core.triggers import Trigger, check_trigger
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
@@ -198,7 +199,9 @@ class Mainspring:
 
         A name that this app does not know is accepted, since another program's workers may; its arguments go unchecked.
         """
-        return await self._find_task(task).options(**options).submit_args({} if args is None else args)
+        found, arguments = self._find_task(task), {} if args is None else args
+        check_spec(found.name, arguments)
+        return await found.options(**options).submit_args(arguments)
 
     async def get_run(self, run_id: str) -> Run:
         """The run as it is now; NotFound if there is none, or if it is no longer kept."""
@@ -300,14 +303,17 @@ class Mainspring:
             places = f"{place_of(self.tasks[name].function)} and {place_of(function)}"
             raise InvalidInput("name", name, f"names two tasks: {places}", "give one of them another name=")
         self.tasks[name] = make_task(self, name, function, read_defaults(values, Defaults()))
+        if "batch" in values and len(self.tasks[name].signature.names) != 1:
+            raise InvalidInput("batch", self.tasks.pop(name), "does not take one list", "give it one parameter, a list")
         return self.tasks[name]
 
     def _task_of_job(self, function: Callable[..., Any], values: Values) -> Task[..., Any]:
         if not isinstance(function, Task):
             execution = {word: values[word] for word in TaskWords.__annotations__ if word in values}
             return self._register(function, None, execution)
-        if "limit" in values:
-            raise InvalidInput("limit", values["limit"], "belongs to the task", "put it into @app.task")
+        for word in ("limit", "batch", "batch_wait"):
+            if word in values:
+                raise InvalidInput(word, values[word], "belongs to the task", "put it into @app.task")
         return self._find_task(function)
 
     def _find_task(self, task: Task[..., Any] | str) -> Task[..., Any]:
@@ -329,6 +335,7 @@ class Mainspring:
 
     def _make_job(self, written: _Declaration, now: Instant) -> Job:
         execution = read_defaults(written.values, written.task.defaults)
+        check_spec(written.task.name, written.args)
         return Job(
             id=self.new_ids(1)[0],
             name=written.name,

@@ -7,6 +7,7 @@
     │   ├── InvalidDuration
     │   ├── DependencyCycle
     │   ├── NotSerialisable
+    │   ├── Unstorable
     │   └── PayloadTooLarge
     ├── NotFound                    no such job, run, calendar or task
     ├── Conflict                    it exists already, changed meanwhile, or is in a state that forbids this
@@ -66,6 +67,10 @@ class NotSerialisable(InvalidInput):
 
 class PayloadTooLarge(InvalidInput):
     """Arguments larger than the limit."""
+
+
+class Unstorable(InvalidInput):
+    """A value that the database does not take: a number out of range, a character that no text may hold."""
 
 
 class NotFound(MainspringError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
@@ -9,8 +10,10 @@ from typing import Any, TypedDict, get_args
 
 import msgspec
 
+from mainspring.core.alerts import check_alert
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import Duration, parse_duration, parse_instant
+from mainspring.core.instants import MILLISECOND, Duration, parse_duration, parse_instant
+from mainspring.core.isolation import Isolation, parse_isolation
 from mainspring.core.model import (
     DEFAULT,
     JobPolicy,
@@ -43,6 +46,10 @@ class ExecutionWords(TypedDict, total=False):
     on_key_failure: OnKeyFailure | None
     """Whether a failed run lets the next one of its key go on, or stops the key."""
     tags: Sequence[str] | None
+    isolation: Isolation | str | None
+    """Where it is executed and what it may use: see `Isolation`. A text is a level, or `"limits,memory=1GB"`."""
+    alert: str | None
+    """Who is told if a run fails for good: the name of a task, a URL, or `$` and a command."""
 
 
 class TaskWords(ExecutionWords, total=False):
@@ -50,6 +57,10 @@ class TaskWords(ExecutionWords, total=False):
 
     limit: int | None
     """How many runs of the task may run at once, on all workers together."""
+    batch: int | None
+    """Execute up to so many runs in one call. The function takes one list; what it returns is parted again."""
+    batch_wait: Length | None
+    """How long to wait for a batch to fill; 50 ms unless given."""
 
 
 class RunWords(ExecutionWords, total=False):
@@ -104,6 +115,8 @@ class Defaults(msgspec.Struct, frozen=True):
     priority: int = 5
     queue: str = DEFAULT
     limit: int | None = None
+    batch: int | None = None
+    batch_wait: Duration = 50 * MILLISECOND
     options: RunOptions = RunOptions()
 
 
@@ -152,6 +165,18 @@ def check_name(field: str, value: object) -> str:
         return value
     remedy = f"use 1 to {LONGEST_NAME} printable characters, with no blanks around them"
     raise InvalidInput(field, value, "cannot be used here", remedy)
+
+
+def split_command(text: str) -> list[str]:
+    """The words of a command as a shell would split them; it is executed without a shell."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        problem = f"cannot be split into words: {str(error).lower()}"
+        raise InvalidInput("command", text, problem, "close its quotes, or give its words after --") from None
+    if not words:
+        raise InvalidInput("command", text, "is empty", "give a program and its arguments")
+    return words
 
 
 def _read_names(field: str, value: object) -> tuple[str, ...]:
@@ -218,9 +243,12 @@ def _read_retry(field: str, value: object) -> Retry:
     return value
 
 
-def _read_connection(field: str, value: object) -> None:
-    problem = "cannot be joined: that needs a store on PostgreSQL, which this version does not have yet"
-    raise InvalidInput(field, type(value).__name__, problem, "submit after your own transaction has been committed")
+def _read_isolation(field: str, value: object) -> Isolation:
+    if isinstance(value, Isolation):
+        return value
+    if not isinstance(value, str):
+        raise InvalidInput(field, value, "is not an isolation", 'write "process", or Isolation("limits", memory="1GB")')
+    return parse_isolation(value)
 
 
 _READERS: dict[str, Callable[[str, Any], object]] = {
@@ -231,6 +259,10 @@ _READERS: dict[str, Callable[[str, Any], object]] = {
     "max_losses": _count_from(0),
     "on_key_failure": _word_of(OnKeyFailure),
     "tags": _read_names,
+    "isolation": _read_isolation,
+    "alert": lambda field, value: check_alert(value, field),
+    "batch": _count_from(1),
+    "batch_wait": _read_some_duration,
     "limit": _count_from(1),
     "key": check_name,
     "region": check_name,
@@ -241,7 +273,7 @@ _READERS: dict[str, Callable[[str, Any], object]] = {
     "when": _word_of(When),
     "on_failure": _word_of(OnFailure),
     "idempotency_key": check_name,
-    "connection": _read_connection,
+    "connection": lambda field, value: value,
     "misfire": _word_of(Misfire),
     "grace": _read_duration,
     "catch_up_window": _read_duration,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
@@ -26,6 +27,8 @@ FILE = Path("mainspring.toml")
 PREFIX = "MAINSPRING_"
 
 Coordination = Literal["leader", "cluster"]
+CommandLevel = Literal["none", "limits", "sandbox"]
+Algorithm = Literal["HS256", "RS256", "EdDSA"]
 Reader = Callable[[str, object], object]
 """Takes what to call the setting in an error, and what was written; gives what `Settings` holds."""
 
@@ -71,6 +74,13 @@ def _read_count(field: str, value: object) -> int:
     return count
 
 
+def _read_port(field: str, value: object) -> int:
+    port = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65_535:
+        raise InvalidInput(field, value, "is not a port", "give a whole number from 0 to 65535")
+    return port
+
+
 def _read_switch(field: str, value: object) -> bool:
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     switch = words.get(value.strip().lower()) if isinstance(value, str) else value
@@ -86,6 +96,15 @@ def _read_names(field: str, value: object) -> tuple[str, ...]:
         if names and all(names):
             return names
     raise InvalidInput(field, value, "is not a list of names", 'write it like ["default", "mail"], or default,mail')
+
+
+def _read_networks(field: str, value: object) -> tuple[str, ...]:
+    try:
+        return tuple(str(ip_network(name)) for name in _read_names(field, value))
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(field, value, f"is not a list of networks: {error}", 'write it like "10.0.0.0/8"') from None
 
 
 def _text(meaning: str) -> Knob:
@@ -112,12 +131,18 @@ def _choice(words: tuple[str, ...], meaning: str) -> Knob:
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What an app, a node or a worker runs with."""
 
-    store: Annotated[str, _text("where the truth is kept: sqlite:///path")] = "sqlite:///mainspring.db"
+    store: Annotated[str, _text("where the truth is kept: sqlite:///path, or postgresql://user@host/database")] = (
+        "sqlite:///mainspring.db"
+    )
     broker: Annotated[str | None, _text("what carries runs to workers; without one, the store does")] = None
     lease: Annotated[str | None, _text("who elects the leader; without one, the store does")] = None
     sink: Annotated[str | None, _text("where events are sent on to; without one, nowhere")] = None
     namespace: Annotated[str, _text("the tenant that this program works for")] = "default"
     durable: Annotated[bool, Knob(_read_switch, "whether a commit survives a power cut, at the price of a sync")] = True
+    listen: Annotated[
+        str | None, _text("where PostgreSQL itself is, if the store is a pooler's: for hints; without it, polling")
+    ] = None
+    pool_size: Annotated[int, _count("how many connections an event loop may have to PostgreSQL")] = 10
 
     coordination: Annotated[
         Coordination, _choice(get_args(Coordination), "one node plans (leader), or all share the work (cluster)")
@@ -138,6 +163,43 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     flush: Annotated[Duration, _duration("how long a worker gathers results before it reports")] = 5 * MILLISECOND
     flush_limit: Annotated[int, _count("how many results a worker gathers before it reports")] = 500
     drain_grace: Annotated[Duration, _duration("how long a stopping worker lets runs finish")] = 30 * SECOND
+
+    host: Annotated[str, _text("where the API listens; other addresses than loopback need a secret")] = "127.0.0.1"
+    port: Annotated[int, Knob(_read_port, "the port of the API; 0 for one that is free")] = 8321
+    secret: Annotated[str | None, _text("what signs the API's tokens: 32 random characters or more")] = None
+    token_keys: Annotated[str | None, _text("instead of a secret: a file with a PEM key or a JWKS")] = None
+    token_algorithm: Annotated[
+        Algorithm, _choice(get_args(Algorithm), "the one algorithm by which tokens are signed")
+    ] = "HS256"
+    token_issuer: Annotated[str, _text("who issues tokens: their `iss`")] = "mainspring"
+    token_audience: Annotated[str, _text("for whom tokens are: their `aud`")] = "mainspring"
+    body_limit: Annotated[int, _count("how many bytes the body of a request may have")] = 16_777_216
+    body_timeout: Annotated[Duration, _duration("how long a request may take to arrive")] = 10 * SECOND
+    requests: Annotated[int, _count("how many requests the API works on at once; others get 503")] = 100
+    watchers: Annotated[int, _count("how many long polls and event streams the API keeps open")] = 1_000
+    submit_rate: Annotated[int, _count("how many runs a subject may submit in a minute")] = 1_000
+
+    isolation: Annotated[
+        CommandLevel, _choice(get_args(CommandLevel), "how commands that name none are isolated: none, limits, sandbox")
+    ] = "none"
+    run_as: Annotated[str, _text("the user of confined runs, where the worker is root")] = "nobody"
+    cgroup: Annotated[str | None, _text("the folder for control groups; without one, the worker's own")] = None
+    allow_shell: Annotated[bool, Knob(_read_switch, "whether commands may have a shell run them")] = False
+    output_limit: Annotated[int, _count("how many bytes of a run's output are kept, first and last part")] = 1_048_576
+    http_networks: Annotated[
+        tuple[str, ...], Knob(_read_networks, "networks that HTTP calls may reach though they are not public")
+    ] = ()
+    http_timeout: Annotated[Duration, _duration("how long an HTTP call may take, redirects included")] = 30 * SECOND
+    http_limit: Annotated[int, _count("how many bytes of an HTTP answer are read")] = 1_048_576
+    alert: Annotated[
+        str | None, _text("who is told of each run that failed for good; named: only whom its run names")
+    ] = None
+    notice: Annotated[str | None, _text("a file that, once it exists, makes this process drain and stop")] = None
+    secrets: Annotated[str | None, _text("the folder of secrets, one file each, for runs that name them")] = None
+    process_runs: Annotated[int, _count("how many runs a process for functions takes before it is replaced")] = 10_000
+    process_memory: Annotated[
+        int, _count("the peak of memory, in bytes, after which a process for functions is replaced")
+    ] = 512 * 2**20
 
     payload_limit: Annotated[int, _count("how many bytes of JSON arguments or a result may take")] = 1_048_576
     keep_runs: Annotated[Duration, _duration("how long finished runs are kept")] = 30 * DAY

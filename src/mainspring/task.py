@@ -18,6 +18,7 @@ from mainspring.errors import InvalidInput
 from mainspring.handle import RunHandle
 from mainspring.options import Defaults, RunWords, Values, read_defaults, read_words
 from mainspring.payload import Signature, encode_result
+from mainspring.store import JoiningStore, Store
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -34,6 +35,8 @@ class Recipe(msgspec.Struct, frozen=True):
     delay: Duration = 0
     at: Instant | None = None
     expires: Duration | None = None
+    connection: Any = None
+    """The connection whose transaction submissions join."""
 
     def runs(self, ids: Sequence[str], texts: Sequence[str], namespace: str, now: Instant) -> list[NewRun]:
         """A run for each of these arguments, submitted now."""
@@ -66,7 +69,7 @@ def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
         lines=(Gate(f"key:{key}", 1),) if key else (),
         **{word: values[word] for word in words if word in values},
     )
-    return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"))
+    return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
 
 
 def repeat_run(old: Run, run_id: str, now: Instant, twin: NewRun | None, limit: int | None) -> NewRun:
@@ -137,7 +140,17 @@ class BoundTask(Generic[P, R]):
         store = await app.open()
         runs = self._recipe.runs(app.new_ids(len(texts)), texts, app.settings.namespace, store.now())
         decode = self.signature.decode_result
-        return [RunHandle(app, run_id, decode) for run_id in await store.submit(runs)]
+        return [RunHandle(app, run_id, decode) for run_id in await self._submit(store, runs)]
+
+    async def _submit(self, store: Store, runs: Sequence[NewRun]) -> list[str]:
+        connection = self._recipe.connection
+        if connection is None:
+            return await store.submit(runs)
+        if not isinstance(store, JoiningStore):
+            problem = "cannot be joined: the store is not on PostgreSQL"
+            remedy = "submit after your own transaction has been committed"
+            raise InvalidInput("connection", type(connection).__name__, problem, remedy)
+        return await store.submit_within(connection, runs)
 
 
 class Task(BoundTask[P, R]):

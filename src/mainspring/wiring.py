@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
@@ -19,20 +20,29 @@ from mainspring.lease import Lease
 from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
+from mainspring.urls import show_url
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
-    from mainspring.executor import Executor
+    from mainspring.executors.staff import Staff
     from mainspring.runtime import Runtime
     from mainspring.services.node import Node, Scheduler
     from mainspring.services.worker import Worker
 
-_PLANNED_STORES = ("postgresql", "postgres")
+_POSTGRES = ("postgresql", "postgres")
 _SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
 
 
 def open_store(url: str, settings: Settings, clock: Clock) -> Store:
-    """Open the store that a URL names; a SQLite file is created if it does not exist."""
+    """Open the store that a URL names, and bring its schema up to date; a SQLite file is created if it does not exist.
+
+    To be called on a thread where no event loop runs.
+    """
+    if _is_postgres(url):
+        from mainspring.stores.postgres.store import PostgresStore
+
+        opening = PostgresStore.open(url, clock, pool_size=settings.pool_size, listen=settings.listen)
+        return asyncio.run(opening)
     from mainspring.stores.sqlite.store import SqliteStore
 
     return SqliteStore(_sqlite_path(url), clock, durable=settings.durable)
@@ -46,22 +56,32 @@ def _sqlite_path(url: str) -> str:
         raise InvalidInput("store", url, problem, "name a file, if only in a temporary folder: sqlite:///file.db")
     if not separator:
         raise InvalidInput("store", url, "is not a URL", f"for a file, {_SQLITE}")
-    if scheme in _PLANNED_STORES:
-        problem = "is not available: this version has no PostgreSQL store yet"
-        raise InvalidInput("store", url, problem, "use SQLite, e.g. sqlite:///mainspring.db")
     if scheme != "sqlite":
-        raise InvalidInput("store", url, "names no kind of store that there is", f"use SQLite: {_SQLITE}")
+        remedy = f"{_SQLITE}; or postgresql://user@host/database"
+        raise InvalidInput("store", show_url(url), "names no kind of store that there is", remedy)
     path = rest.removeprefix("/")
     if path == rest or not path or path.endswith("/"):
         raise InvalidInput("store", url, "names no file", _SQLITE)
     return path
 
 
+def _is_postgres(url: str) -> bool:
+    """Whether a URL names a PostgreSQL database; if it does, the driver must be there."""
+    if url.partition("://")[0] not in _POSTGRES:
+        return False
+    if find_spec("asyncpg") is None:
+        problem = "needs the package asyncpg, which is not installed"
+        raise InvalidInput("store", show_url(url), problem, "pip install 'mainspring[postgres]'")
+    return True
+
+
 class DatabaseStatus(msgspec.Struct, frozen=True):
     """What is where a store URL points, without touching it."""
 
     path: str
+    """The file, or the URL of the server's database, without its password."""
     exists: bool
+    """Whether a store was ever opened there."""
     size: int = 0
     version: int = 0
     """The version of its schema; 0 before the first migration."""
@@ -73,6 +93,12 @@ class DatabaseStatus(msgspec.Struct, frozen=True):
 
 def database_status(settings: Settings) -> DatabaseStatus:
     """Look at the database of these settings; nothing is created or changed. StoreMismatch if it is not ours."""
+    if _is_postgres(settings.store):
+        from mainspring.stores.postgres.connection import look_at as look_at_server
+
+        found, size = asyncio.run(look_at_server(settings.store))
+        shown = show_url(settings.store)
+        return DatabaseStatus(shown, found.version > 0, size, found.version, found.latest, found.usable)
     from mainspring.stores.sqlite.connection import look_at
 
     path = _sqlite_path(settings.store)
@@ -87,7 +113,7 @@ def open_memory(clock: Clock) -> Store:
     """A store in memory that runs inline, without threads: for tests in virtual time."""
     from mainspring.stores.sqlite.store import SqliteStore
 
-    return SqliteStore(":memory:", clock, inline=True)
+    return SqliteStore(":memory:", clock, durable=False, inline=True)
 
 
 def open_lease(url: str | None, store: Store) -> Lease:
@@ -108,15 +134,27 @@ def open_sinks(url: str | None, show: Callable[[str, str], None] | None) -> list
     return [] if show is None else [LogSink(show)]
 
 
-def find_executors(app: Mainspring, concurrency: int) -> Callable[[str], Executor]:
-    """Who executes a task of a given name."""
-    from mainspring.executors.command import COMMAND, CommandExecutor
-    from mainspring.executors.function import FunctionExecutor
-    from mainspring.executors.process import ProcessExecutor
+def open_alerts(app: Mainspring, settings: Settings, store: Store) -> list[Sink]:
+    """What tells of failures, if anybody is to be told: to look at all that happens has its price."""
+    from mainspring.sinks.alert import AlertSink
 
-    functions = FunctionExecutor(app.tasks, concurrency, ProcessExecutor(app.tasks))
-    commands = CommandExecutor()
-    return lambda task: commands if task == COMMAND else functions
+    named = [each.options.alert for each in app.declared_jobs(0)]
+    named += [task.defaults.options.alert for task in app.tasks.values()]
+    return [AlertSink(store, settings.alert)] if settings.alert or any(named) else []
+
+
+def find_executors(app: Mainspring, concurrency: int, settings: Settings | None = None) -> Staff:
+    """Who executes a task of a given name; settings are the app's own unless given."""
+    from mainspring.executors.staff import Staff
+
+    return Staff(app.tasks, msgspec.structs.replace(settings or app.settings, concurrency=concurrency))
+
+
+def describe_host(settings: Settings) -> list[str]:
+    """What this host can do to confine runs, and what it cannot, in words."""
+    from mainspring.executors.host import look_around
+
+    return look_around(settings.run_as, settings.cgroup).describe()
 
 
 def name_process(random: Random) -> str:
@@ -134,7 +172,7 @@ def describe_worker(app: Mainspring, settings: Settings, name: str) -> WorkerRow
         pid=os.getpid(),
         queues=settings.queues,
         regions=settings.regions,
-        tasks=("command", *sorted(app.tasks)),
+        tasks=("command", "http", *sorted(app.tasks)),
         concurrency=settings.concurrency,
     )
 
@@ -153,7 +191,7 @@ def build_runtime(
 
         store, random = await app.open(), SystemRandom()
         name = name_process(random)
-        sinks = open_sinks(settings.sink, show)
+        sinks = [*open_sinks(settings.sink, show), *open_alerts(app, settings, store)]
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks) if schedule else None
         row = describe_worker(app, settings, name)
         worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
@@ -182,5 +220,6 @@ def build_worker(
     """The loops that work, with this process's executors."""
     from mainspring.services.worker import Worker
 
-    executor_of = find_executors(app, settings.concurrency)
-    return Worker(store, row, executor_of, crew_loop, settings, app.clock, random)
+    executor_of = find_executors(app, settings.concurrency, settings)
+    crew_loop.call_soon_threadsafe(executor_of.prepare)
+    return Worker(store, row, executor_of, crew_loop, settings, app.clock, random, on_stopped=executor_of.close)

@@ -1,7 +1,59 @@
-"""A failed assertion of a conformance suite shows its values, as one of ours does."""
+"""What tests of adapters share: assertions of a conformance suite that show their values, and PostgreSQL."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
 import pytest
+from postgres_server import Servers, create_database, create_shared, drop_database, empty, find_servers, in_database
+
+from mainspring.stores.postgres.store import PostgresStore
+from mainspring.testing.clock import ManualClock
 
 pytest.register_assert_rewrite("mainspring.conformance")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that only the test moves."""
+    return ManualClock()
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """PostgreSQL and PgBouncer."""
+    direct, pooled = find_servers()
+    database = asyncio.run(create_shared(direct))
+    yield Servers(direct, pooled, database)
+    asyncio.run(drop_database(direct, database))
+
+
+@pytest.fixture
+async def postgres_url(servers: Servers) -> AsyncIterator[str]:
+    """The URL of a migrated database without any rows."""
+    url = in_database(servers.direct, servers.database)
+    yield url
+    await empty(url)
+
+
+@pytest.fixture
+def pooled_url(servers: Servers, postgres_url: str) -> str:
+    """The same database through PgBouncer in transaction mode."""
+    return in_database(servers.pooled, servers.database)
+
+
+@pytest.fixture
+async def new_database(servers: Servers) -> AsyncIterator[str]:
+    """The URL of a database that nobody has used yet."""
+    name = await create_database(servers.direct)
+    yield in_database(servers.direct, name)
+    await drop_database(servers.direct, name)
+
+
+@pytest.fixture
+async def postgres(postgres_url: str, clock: ManualClock) -> AsyncIterator[PostgresStore]:
+    """An empty store that lives in the time of `clock`."""
+    store = await PostgresStore.open(postgres_url, clock, given_time=True)
+    yield store
+    await store.close()

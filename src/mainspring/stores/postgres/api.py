@@ -1,0 +1,105 @@
+"""What the API keeps: answers to repeated requests, limits, revoked tokens, the audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.core.instants import LATEST, Duration, Instant
+from mainspring.core.limits import Allowance, Pace, allow
+from mainspring.errors import Conflict
+from mainspring.store import Change, Reply, Reserved
+from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "api")
+
+
+class Api:
+    """See `store.ApiStore`. What a server forgets that lost its power is asked for again: only revocations and the
+    audit trail wait for the disk."""
+
+    _db: Database
+
+    async def reserve_reply(
+        self, scope: str, key: str, fingerprint: str, *, hold: Duration, keep: Duration
+    ) -> Reserved:
+        async def work(tx: Transaction) -> Reserved:
+            await tx.fetchval(_Q["lock_reply"], scope, key)
+            row = await tx.fetchrow(_Q["find_reply"], scope, key, tx.now)
+            if row is not None:
+                seen, since, held_until, status, body = row
+                if seen != fingerprint:
+                    raise Conflict(f"idempotency key {key!r} was used for another request: use a new key")
+                if status is not None:
+                    return Reserved(since, Reply(status, body))
+                if held_until > tx.now:
+                    return Reserved(since, busy=True)
+            since = tx.now if row is None else row[1]
+            await tx.run(_Q["reserve"], scope, key, fingerprint, since, tx.now + hold, tx.now + keep)
+            return Reserved(since)
+
+        return await self._db.write(work, durable=False)
+
+    async def keep_reply(
+        self, scope: str, key: str, fingerprint: str, reply: Reply | None, *, keep: Duration = 0
+    ) -> None:
+        async def work(tx: Transaction) -> None:
+            if reply is None:
+                await tx.run(_Q["let_go"], scope, key, fingerprint)
+            else:
+                await tx.run(_Q["keep"], scope, key, fingerprint, reply.status, reply.body, tx.now + keep)
+
+        await self._db.write(work, durable=False)
+
+    async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
+        async def work(tx: Transaction) -> Allowance:
+            allowance = allow(await tx.fetchval(_Q["paid_at"], name), tx.now, cost, pace)
+            if allowance.granted:
+                await tx.run(_Q["pay"], name, allowance.paid_at)
+            return allowance
+
+        return await self._db.write(work, durable=False)
+
+    async def revoke(self, name: str, keep: Duration) -> None:
+        await self._db.write(lambda tx: tx.run(_Q["revoke"], name, tx.now, tx.now + keep))
+
+    async def revocations(self) -> dict[str, Instant]:
+        return dict(await self._db.read(lambda tx: tx.fetch(_Q["revocations"], tx.now)))
+
+    async def note_changes(self, changes: Sequence[Change]) -> None:
+        async def work(tx: Transaction) -> None:
+            rows = [
+                (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after,
+                 each.request_id)
+                for each in changes
+            ]  # fmt: skip
+            await tx.many(_Q["note"], rows)
+
+        await self._db.write(work)
+
+    async def list_changes(
+        self,
+        namespace: str,
+        *,
+        subject: str | None = None,
+        target: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[tuple[int, Change]]:
+        until = LATEST if before is None else before
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["notes"], namespace, subject, target, until, limit))
+        return [
+            (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
+                         request_id=request_id))
+            for seq, namespace, at, who, action, what, old, new, request_id in rows
+        ]  # fmt: skip
+
+
+async def forget(tx: Transaction, keep_changes: Duration, limit: int) -> int:
+    """Delete what matters no more; how many rows went."""
+    return (
+        await tx.run(_Q["forget_replies"], tx.now, limit)
+        + await tx.run(_Q["forget_paces"], tx.now)
+        + await tx.run(_Q["forget_revocations"], tx.now)
+        + await tx.run(_Q["forget_notes"], tx.now - keep_changes, limit)
+    )

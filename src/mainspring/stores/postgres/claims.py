@@ -1,0 +1,228 @@
+"""Claims: due runs are locked, judged in their order, and taken.
+
+Locked rows are passed over (SKIP LOCKED), so claimers do not wait for each other. Runs that need care, because they
+need a place at a gate or were lost before, are judged one by one; all others are taken as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
+from mainspring.core.model import Claim, Event, Worker
+from mainspring.core.priority import HIGHEST, LOWEST, Ordering, rank
+from mainspring.errors import StoreError
+from mainspring.stores.postgres.database import Database, Record, Transaction
+from mainspring.stores.postgres.gates import Room
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "work")
+_PRIORITIES = range(HIGHEST, LOWEST + 1)
+_ROUNDS = 50
+_WINDOW = 500
+"""After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
+
+SLOW: Duration = 5 * MILLISECOND
+SLOW_EACH: Duration = 20
+"""A look that takes longer than this, and this for each run that it finds, passes over much that is dead."""
+FULL_LOOK_EVERY: Duration = SECOND
+FULL_LOOK_SHARE = 3
+"""Looks from the start take at most a quarter of the time: they are this many times their own duration apart."""
+LATE: Duration = 2 * SECOND
+"""What comes due is visible this long afterwards at the latest, but for rare cases that a full look finds."""
+_START = (-1, -1)
+
+Mark = tuple[Instant, int]
+"""Due time and seq of the last run that was found in a place."""
+
+
+class Place(NamedTuple):
+    """Where runs wait, and for whom."""
+
+    namespace: str
+    queue: str
+    region: str
+    priority: int
+    tasks: tuple[str, ...]
+
+
+class Look(NamedTuple):
+    """What a look for due runs came to."""
+
+    places: Sequence[Place]
+    rows: Sequence[Record]
+    """The best of what was found, best first, locked."""
+    full: bool
+    """Whether it began at the start."""
+    exhausted: bool
+    """Whether it saw all there was."""
+    began: Instant
+    took: Duration
+
+
+class Marks:
+    """From where on to look in each place, while looks from the start are slow.
+
+    A transaction that is held open elsewhere keeps every deleted run in the index, and each look would pass over all of
+    them. So after a slow look, for a second, looks begin where the last one ended. What appears before that (a run that
+    was freed, or whose claimer gave up) is found by the next look from the start: a second later, or, where such a look
+    takes a third of a second and more, three times its duration later.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[Place, Mark] = {}
+        self._from: Instant = 0
+        self._until: Instant = 0
+
+    def of(self, places: Sequence[Place], now: Instant) -> list[Mark] | None:
+        """Where to begin now; None: from the start."""
+        if not self._from <= now < self._until:
+            return None
+        return [self._marks.get(place, _START) for place in places]
+
+    def note(self, look: Look, handled: Container[str]) -> None:
+        """A look is over, and these of the runs that it found are no longer there for others."""
+        if look.exhausted:
+            nothing_before = (look.began - LATE, -1)
+            for place in look.places:
+                self._marks[place] = max(self._marks.get(place, _START), nothing_before)
+        stopped: set[int] = set()
+        for row in look.rows:
+            number = row[18] - 1
+            if row[0] not in handled:
+                stopped.add(number)
+            elif number not in stopped:
+                self._marks[look.places[number]] = (row[8], row[15])
+        if look.full and look.took > SLOW + SLOW_EACH * len(look.rows):
+            self._from = look.began + look.took
+            self._until = self._from + max(FULL_LOOK_EVERY, look.took * FULL_LOOK_SHARE)
+
+
+class Judgement(NamedTuple):
+    """Who of the candidates may be claimed now."""
+
+    chosen: list[Record]
+    alone: bool
+    """Whether the claim ends here, because a run that was lost before is given alone."""
+    blocked: set[str]
+    """Who has to wait at a gate."""
+
+
+class Claims:
+    """What the claims of one process share."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.marks = Marks()
+
+    async def take(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+        """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not. Each is a
+        transaction: gates are not held for longer than it takes to enter them."""
+        claims: list[Claim] = []
+        for number in range(_ROUNDS):
+            wanted = limit - len(claims)
+            window = wanted if number == 0 else max(wanted, _WINDOW)
+            try:
+                taken, done = await self._round(worker, wanted, window, ttl, ordering, first=not claims)
+            except StoreError:
+                if claims:
+                    break  # What has been claimed must not be forgotten over what could not be.
+                raise
+            claims += taken
+            if done or len(claims) >= limit:
+                break
+        return claims
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        """When the earliest pending run that this worker may take is due."""
+        places = _places(worker)
+        marks = self.marks.of(places, self._db.clock.now())
+        due_at: Instant | None = await self._db.read(
+            lambda tx: tx.fetchval(_Q["earliest"], *_columns(places, marks), worker.namespace, tx.now, worker.tasks)
+        )
+        return due_at
+
+    async def _round(
+        self, worker: Worker, wanted: int, window: int, ttl: Duration, ordering: Ordering, *, first: bool
+    ) -> tuple[list[Claim], bool]:
+        """What was claimed, and whether there is no use in another round."""
+
+        async def work(tx: Transaction) -> tuple[Look, list[Claim], Judgement]:
+            look = await self._look(tx, worker, window, ordering)
+            judgement = await _judge(tx, worker.namespace, look.rows, wanted, first=first)
+            claims = await _take(tx, worker, judgement.chosen, ttl) if judgement.chosen else []
+            return look, claims, judgement
+
+        look, claims, judgement = await self._db.write(work)
+        self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
+        return claims, judgement.alone or not judgement.blocked or len(look.rows) < window
+
+    async def _look(self, tx: Transaction, worker: Worker, limit: int, ordering: Ordering) -> Look:
+        places = _places(worker)
+        began = self._db.clock.now()
+        marks = self.marks.of(places, began)
+        lanes = len(places) if ordering != "strict" else len(places) // len(_PRIORITIES)
+        # Within a priority all lanes must be seen before the best can be told; the next priority only if too few.
+        rows = await tx.fetch(
+            _Q["candidates"],
+            *(tx.given, *_columns(places, marks), worker.namespace, tx.now, worker.tasks, limit, limit * lanes),
+        )
+        took = self._db.clock.now() - began
+        exhausted = len(rows) < limit
+        if lanes > 1:
+            rows = sorted(rows, key=lambda row: (rank(row[7], row[8], ordering), row[15]))[:limit]
+        return Look(places, rows, marks is None, exhausted, began, took)
+
+
+def _places(worker: Worker) -> list[Place]:
+    return [
+        Place(worker.namespace, queue, region, priority, worker.tasks)
+        for priority, queue, region in product(_PRIORITIES, worker.queues, worker.regions)
+    ]
+
+
+def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[list[object], ...]:
+    marks = marks or [_START] * len(places)
+    return (
+        [place.queue for place in places],
+        [place.region for place in places],
+        [place.priority for place in places],
+        [due_at for due_at, _ in marks],
+        [seq for _, seq in marks],
+    )
+
+
+async def _judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
+    room = await Room.at(tx, namespace, [name for row in found if row[17] for name in row[17]])
+    chosen: list[Record] = []
+    alone = False
+    for row in found:
+        if len(chosen) >= wanted:
+            break
+        losses, needs_care, gates = row[6], row[16], row[17]
+        if not needs_care:
+            chosen.append(row)
+            continue
+        alone = bool(losses)
+        if alone and (chosen or not first):
+            break
+        if gates is None or room.enter(row[0], gates):
+            chosen.append(row)
+            if alone:
+                break
+        alone = False
+    return Judgement(chosen, alone, await room.apply(tx))
+
+
+async def _take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: Duration) -> list[Claim]:
+    until = chosen[0][13] + ttl
+    await tx.run(_Q["take"], [row[0] for row in chosen], worker.id, until, tx.now)
+    claims = [Claim(*(*row[:13], until)) for row in chosen]
+    tx.events += [
+        Event("run.running", tx.now, claim.namespace, claim.run_id, row[14], claim.job, claim.task, worker.id,
+              claim.fire_at, claim.attempt + 1)
+        for claim, row in zip(claims, chosen, strict=True)
+    ]  # fmt: skip
+    return claims

@@ -1,0 +1,64 @@
+"""Forgetting, in steps: each kind in a transaction of its own, so that none holds up the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.core.instants import DAY, Duration
+from mainspring.core.states import FAILED, SUCCEEDED
+from mainspring.stores.postgres.api import forget
+from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.postgres.partitions import drop_partitions, make_partitions
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "care")
+_WORKERS_KEPT: Duration = DAY
+
+
+async def clean(db: Database, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
+    """See `CareStore.clean`. Partitions are made ahead and dropped whole; rows outside of them are deleted."""
+    await make_partitions(db)
+    gone = await drop_partitions(db, db.clock.now() - keep_runs)
+    gone += await db.write(lambda tx: _forget_old(tx, keep_runs, limit))
+    for job_id, keep_succeeded, keep_failed in await db.read(lambda tx: tx.fetch(_Q["limited_jobs"])):
+        for state, keep in ((SUCCEEDED, keep_succeeded), (FAILED, keep_failed)):
+            if keep is not None:
+                gone += await _limit(db, job_id, state, keep, limit)
+    gone += await db.write(lambda tx: tx.run(_Q["forget_firings"], tx.now - keep_firings, limit))
+    gone += await db.write(lambda tx: tx.run(_Q["forget_events"], tx.now - keep_events, limit))
+    gone += await db.write(lambda tx: tx.run(_Q["forget_submissions"], tx.now, limit))
+    gone += await db.write(lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT))
+    gone += await db.write(lambda tx: forget(tx, keep_firings, limit))
+    return gone + await db.write(lambda tx: _forget_gates(tx, limit))
+
+
+async def _forget_old(tx: Transaction, keep_runs: Duration, limit: int) -> int:
+    before = tx.now - keep_runs
+    runs = [row[0] for row in await tx.fetch(_Q["old_history"], before, limit)]
+    await _forget_rest(tx, runs)
+    await tx.run(_Q["old_attempts"], before, limit)
+    await tx.run(_Q["old_logs"], before, limit)
+    return len(runs)
+
+
+async def _limit(db: Database, job_id: str, state: str, keep: int, limit: int) -> int:
+    async def work(tx: Transaction) -> int:
+        runs = [row[0] for row in await tx.fetch(_Q["beyond_limit"], job_id, state, limit, keep)]
+        await _forget_rest(tx, runs)
+        return len(runs)
+
+    return await db.write(work)
+
+
+async def _forget_rest(tx: Transaction, run_ids: Sequence[str]) -> None:
+    if run_ids:
+        await tx.run(_Q["forget_attempts"], run_ids)
+        await tx.run(_Q["forget_logs"], run_ids)
+
+
+async def _forget_gates(tx: Transaction, limit: int) -> int:
+    """Locked first, then looked at anew: a submission that is about to need one keeps it from being locked."""
+    idle = await tx.fetch(_Q["idle_gates"], limit)
+    if not idle:
+        return 0
+    return await tx.run(_Q["forget_gates"], [row[0] for row in idle], [row[1] for row in idle])

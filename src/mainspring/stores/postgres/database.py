@@ -1,0 +1,271 @@
+"""Transactions: work is given a connection, the store's time and a place to tell what happened; it is committed, or
+nothing of it happened.
+
+The store is used from several event loops (the services' own, the user's), and a connection belongs to one: each loop
+has a pool of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.instants import Instant
+from mainspring.core.model import Event
+from mainspring.errors import MainspringError, StoreError, StoreUnavailable
+from mainspring.stores.postgres.clock import GivenClock, ServerClock, StoreClock
+from mainspring.stores.postgres.connection import IDLE_TIMEOUT, Connection, Server, connect, prepare
+from mainspring.stores.postgres.listener import Listener
+from mainspring.stores.postgres.pool import Pool, Waiting
+from mainspring.stores.postgres.trouble import explain
+from mainspring.stores.sql import load_queries
+
+T = TypeVar("T")
+Record: TypeAlias = Any
+"""An `asyncpg.Record`."""
+
+TRIES = 8
+"""How often work is tried that met another transaction at the wrong moment."""
+PARTING_S = 5.0
+
+_APPEND = load_queries("postgres", "events")["append"]
+_TIME = "SELECT mainspring.store_now(NULL)"
+_encode_events = msgspec.json.Encoder().encode
+
+
+class _NotBegun(Exception):
+    """A connection turned out to be lost before anything was done with it: another may do."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+
+
+@contextmanager
+def _nothing_begun() -> Iterator[None]:
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError) as error:
+        raise _NotBegun(error) from error
+
+
+class Transaction:
+    """What work sees."""
+
+    __slots__ = ("changed", "connection", "events", "fetch", "fetchrow", "fetchval", "given", "now")
+
+    def __init__(self, connection: Connection, now: Instant, given: Instant | None) -> None:
+        self.connection = connection
+        self.now = now
+        """The server's time as this process estimates it, for everything but fencing."""
+        self.given = given
+        """What to pass to `mainspring.store_now`, by which leases and claims are judged."""
+        self.events: list[Event] = []
+        self.changed = False
+        """Whether planners or workers may now have something to do."""
+        self.fetch: Callable[..., Awaitable[list[Record]]] = connection.fetch
+        self.fetchrow: Callable[..., Awaitable[Record | None]] = connection.fetchrow
+        self.fetchval: Callable[..., Awaitable[Any]] = connection.fetchval
+
+    async def run(self, query: str, *args: object) -> int:
+        """Execute a statement; how many rows it touched."""
+        status: str = await self.connection.execute(query, *args)
+        count = status.rpartition(" ")[2]
+        return int(count) if count.isdecimal() else 0
+
+    async def many(self, query: str, rows: Sequence[Sequence[object]]) -> None:
+        """Execute a statement once per row, without waiting for each answer."""
+        if rows:
+            await self.connection.executemany(query, rows)
+
+    async def append_events(self) -> None:
+        """Keep what was told, as one row."""
+        if self.events:
+            text = _encode_events(self.events).decode("utf-8", "replace")
+            await self.connection.execute(_APPEND, len(self.events), text, self.now)
+
+
+class Database:
+    """The server. `write` and `read` run work in a transaction each; writes are durable when they return."""
+
+    def __init__(self, server: Server, clock: Clock, *, pool_size: int, listen: str | None, given_time: bool) -> None:
+        self.server = server
+        self.clock: StoreClock = GivenClock(clock) if given_time else ServerClock(clock)
+        self.waiting = Waiting()
+        self._monotonic = clock.monotonic
+        self._pool_size = pool_size
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._closed = False
+        direct = listen or (None if server.pooled else server.url)
+        self._listener = Listener(direct)
+        # Behind a pooler no session keeps our settings.
+        local = f"; SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'" if server.pooled else ""
+        self._begin = "BEGIN" + local
+        self._begin_unsynced = f"BEGIN{local}; SET LOCAL synchronous_commit = off"
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        clock: Clock,
+        *,
+        pool_size: int = 10,
+        listen: str | None = None,
+        given_time: bool = False,
+    ) -> Database:
+        """Look whose the database is, migrate it if need be, and learn what time it is there."""
+        server = await prepare(url, clock.now())
+        database = cls(server, clock, pool_size=pool_size, listen=listen, given_time=given_time)
+        if not given_time:
+            await database.read(lambda tx: tx.fetchval(_TIME))
+            await database._let_go_here()  # The loop that opens need not be one that goes on.
+        return database
+
+    async def write(self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True) -> T:
+        """Run work in a transaction and commit it; errors undo all of it.
+
+        Work that lost against another transaction (a deadlock, a serialization failure) is run again from the start,
+        so it must change nothing outside of its transaction. What is not `durable` may be lost with the server.
+        """
+        return await self._try(work, self._begin if durable else self._begin_unsynced)
+
+    async def read(self, work: Callable[[Transaction], Awaitable[T]], *, consistent: bool = False) -> T:
+        """Run work that only looks. If it asks more than one question whose answers must fit together, `consistent`
+        gives it one snapshot for all."""
+        if consistent:
+            return await self._try(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", looks=True)
+        return await self._try(work, "BEGIN READ ONLY" if self.server.pooled else "", looks=True)
+
+    async def alone(self, query: str, *args: object) -> list[Record]:
+        """Execute one statement that is a transaction by itself: two journeys fewer. Whatever there is to tell is part
+        of the statement; `announce` afterwards what others may wait for."""
+
+        def work(tx: Transaction) -> Awaitable[list[Record]]:
+            return tx.fetch(query, *args)
+
+        return await self._try(work, self._begin if self.server.pooled else "")
+
+    def announce(self) -> None:
+        """Planners or workers may have something to do, here and elsewhere. After a commit."""
+        self._listener.call()
+        self._listener.tell(self._pool())
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See the store port."""
+        return self._listener.add(listener)
+
+    async def close(self) -> None:
+        """Finish what was begun and let go, on whatever loops there are."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._listener.close()
+        await self._let_go_here()
+        for loop, pool in list(self._pools.items()):
+            if loop.is_running():
+                with suppress(Exception):  # A loop that ends meanwhile takes its connections with it.
+                    closing = asyncio.run_coroutine_threadsafe(pool.close(), loop)
+                    await asyncio.wait_for(asyncio.wrap_future(closing), PARTING_S)
+        self._pools.clear()
+
+    async def _let_go_here(self) -> None:
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    def _pool(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            if self._closed:
+                raise StoreUnavailable(f"{self.server.shown} has been closed by this program")
+            for ended in [other for other in self._pools if other.is_closed()]:
+                del self._pools[ended]
+            pool = self._pools[loop] = Pool(lambda: connect(self.server), self._pool_size, self.waiting)
+        return pool
+
+    async def _try(self, work: Callable[[Transaction], Awaitable[T]], begin: str, *, looks: bool = False) -> T:
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await self._run(work, begin)
+            except MainspringError:
+                raise
+            except _NotBegun as error:
+                if attempt > 1:
+                    raise self._explained(error.cause) from error.cause
+            except Exception as error:
+                explained = self._explained(error)
+                # Who only looks may look again; who writes does not know whether it has.
+                again = looks and attempt == 1 and isinstance(explained, StoreUnavailable)
+                if attempt == TRIES or not (again or _is_worth_retrying(error)):
+                    raise explained from error
+            await asyncio.sleep(random.uniform(0, 0.002 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    def _explained(self, error: Exception) -> Exception:
+        return explain(error, self.server.url) or error
+
+    async def _run(self, work: Callable[[Transaction], Awaitable[T]], begin: str) -> T:
+        pool = self._pool()
+        connection = await pool.take(work)
+        try:
+            if self.clock.is_stale():
+                await self._ask_time(connection)
+            tx = Transaction(connection, self.clock.now(), self.clock.given())
+            answer = await self._transact(tx, work, begin) if begin else await work(tx)
+        except BaseException as error:
+            await self._recover(pool, connection, error)
+            raise
+        pool.give_back(connection)
+        if tx.changed:
+            self.announce()
+        return answer
+
+    async def _ask_time(self, connection: Connection) -> None:
+        sent_at = self._monotonic()
+        with _nothing_begun():
+            if self.server.pooled:
+                async with connection.transaction():
+                    self.clock.learn(await connection.fetchval(_TIME), sent_at)
+            else:
+                self.clock.learn(await connection.fetchval(_TIME), sent_at)
+
+    async def _transact(self, tx: Transaction, work: Callable[[Transaction], Awaitable[T]], begin: str) -> T:
+        execute = tx.connection.execute
+        with _nothing_begun():
+            await execute(begin)
+        answer = await work(tx)
+        if tx.events:
+            await tx.append_events()
+        status = await execute("COMMIT")
+        if status != "COMMIT":
+            raise StoreError("a transaction was undone because of an error in it that was passed over")
+        return answer
+
+    async def _recover(self, pool: Pool, connection: Connection, error: BaseException) -> None:
+        """Make the connection fit for the next use, or let go of it if it cannot be known to be."""
+        lost = connection.is_closed() or isinstance(error, _NotBegun | asyncpg.InternalClientError)
+        if lost or getattr(error, "sqlstate", "") == "25006":
+            # The server has gone, or has become a replica: the others are no better, and new ones may find another.
+            pool.drop_idle()
+        elif isinstance(error, Exception) and not isinstance(error, OSError):
+            with suppress(Exception):
+                if connection.is_in_transaction():
+                    await connection.execute("ROLLBACK", timeout=PARTING_S)
+                pool.give_back(connection)
+                return
+        pool.discard(connection)
+
+
+def _is_worth_retrying(error: BaseException) -> bool:
+    """Whether the server itself says that another try may do: the loser of a conflict, or a statement that was prepared
+    before a migration."""
+    if isinstance(error, asyncpg.InvalidCachedStatementError | asyncpg.OutdatedSchemaCacheError):
+        return True
+    return isinstance(error, asyncpg.PostgresError) and error.sqlstate in ("40001", "40P01")

@@ -1,0 +1,44 @@
+"""The outbox, and the public numbering of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.model import Event, EventBatch
+from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "events")
+_decode = msgspec.json.Decoder(list[Event]).decode
+
+
+class Events:
+    """See `store.EventStore`."""
+
+    _db: Database
+
+    async def number_events(self, limit: int) -> int:
+        async def work(tx: Transaction) -> int:
+            position = await tx.fetchval(_Q["lock_positions"])
+            return await tx.run(_Q["publish"], limit, position)
+
+        # A look first: a write to find nothing would cost an idle node a commit each time.
+        if not await self._db.read(lambda tx: tx.fetchval(_Q["any_unpublished"])):
+            return 0
+        return await self._db.write(work, durable=False)
+
+    async def events_since(self, position: int, limit: int) -> list[EventBatch]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["since"], position, limit))
+        batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
+        return [batch for batch in batches if batch.events]
+
+    async def next_position(self) -> int:
+        return int(await self._db.read(lambda tx: tx.fetchval(_Q["next_position"])))
+
+    async def tell(self, events: Sequence[Event]) -> None:
+        async def work(tx: Transaction) -> None:
+            tx.events.extend(events)
+
+        await self._db.write(work)

@@ -1,0 +1,233 @@
+"""Accepting runs: into the queue, behind their dependencies, in their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
+
+import msgspec
+
+from mainspring.core.dependency import End, Free, after_upstream
+from mainspring.core.model import NewRun
+from mainspring.core.outcome import Next
+from mainspring.core.states import BLOCKED, FINAL, PENDING, State
+from mainspring.errors import InvalidInput
+from mainspring.stores.postgres.database import Transaction
+from mainspring.stores.postgres.days import not_before
+from mainspring.stores.postgres.endings import end_unstarted
+from mainspring.stores.postgres.gates import save_gates
+from mainspring.stores.postgres.lines import Places
+from mainspring.stores.run_rows import common_values, submitted
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "runs")
+_encode = msgspec.json.Encoder().encode
+_FEW = 20
+"""Fewer runs than this are not worth a statement of their own."""
+_CHUNK = 10_000
+"""So many runs at most go into one statement: a message has a size limit, and more gain nothing."""
+_ONE_SOURCE = 18
+"""Ids that share so many characters were made by one source within one millisecond."""
+
+
+async def insert_runs(tx: Transaction, runs: Iterable[NewRun]) -> None:
+    """Accept runs in this order. One whose id exists already is left alone."""
+    fresh: dict[str, NewRun] = {}
+    for run in runs:
+        fresh.setdefault(run.id, run)
+    if all(map(is_plain, fresh.values())):
+        _tell(tx, fresh, await _insert_plain(tx, list(fresh.values())))
+    else:
+        await _insert_waiting(tx, fresh)
+
+
+def _tell(tx: Transaction, runs: dict[str, NewRun], accepted: Collection[str]) -> None:
+    tx.events += [submitted(run) for run_id, run in runs.items() if run_id in accepted]
+    tx.changed = tx.changed or bool(accepted)
+
+
+def is_plain(run: NewRun) -> bool:
+    """Whether a run waits for nothing but its time."""
+    return not (run.after or run.lines or run.gates)
+
+
+def since(query: str, run_ids: Iterable[str], tx: Transaction) -> str:
+    """A query over history that leaves out the days before the runs. The day is part of the text: as a parameter, a
+    prepared statement would lock the partition of every day before it leaves it out."""
+    return query.replace(":since", str(not_before(run_ids, tx.now)))
+
+
+async def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
+    accepted: set[str] = set()
+    various: list[NewRun] = []
+    for common, alike in groupby(runs, common_values):
+        group = list(alike)
+        if len(group) < _FEW:
+            various += group
+            continue
+        accepted.update(await _insert_various(tx, various))
+        various = []
+        for start in range(0, len(group), _CHUNK):
+            chunk = group[start : start + _CHUNK]
+            ids, texts = [run.id for run in chunk], [run.args for run in chunk]
+            accepted.update([row[0] for row in await tx.fetch(_Q["insert_alike"], ids, texts, *common)])
+    accepted.update(await _insert_various(tx, various))
+    return accepted - await _withdraw_ended(tx, accepted)
+
+
+async def _insert_various(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
+    return list(await _insert(tx, [_row(run, PENDING, 0, dependants=False) for run in runs]))
+
+
+async def _insert(tx: Transaction, rows: Sequence[tuple[object, ...]]) -> dict[str, int]:
+    """Those that were accepted, and their places in the order of acceptance."""
+    accepted: dict[str, int] = {}
+    for start in range(0, len(rows), _CHUNK):
+        accepted.update(await tx.fetch(_Q["insert"], *zip(*rows[start : start + _CHUNK], strict=True)))
+    return accepted
+
+
+async def _withdraw_ended(tx: Transaction, accepted: Collection[str]) -> set[str]:
+    """Take back runs that had ended before. Looked up after the insert, with a newer snapshot: a run that ends at this
+    moment is for an earlier one in neither table."""
+    if not accepted:
+        return set()
+    first, last = min(accepted), max(accepted)
+    if len(accepted) > _FEW and first[:_ONE_SOURCE] == last[:_ONE_SOURCE]:
+        rows = await tx.fetch(since(_Q["ended_between"], [first], tx), first, last)
+    else:
+        rows = await tx.fetch(since(_Q["ended"], [first], tx), list(accepted))
+    ended = {row[0] for row in rows if row[0] in accepted}
+    if ended:
+        await tx.run(_Q["withdraw"], list(ended))
+    return ended
+
+
+async def _insert_waiting(tx: Transaction, runs: dict[str, NewRun]) -> None:
+    places = await Places.of(tx, runs.values())
+    known = {row[0] for row in await tx.fetch(since(_Q["known"], runs, tx), list(runs))}
+    fresh = [run for run_id, run in runs.items() if run_id not in known]
+    if not fresh:
+        return
+    states = await _lock_upstreams(tx, fresh)
+    await save_gates(tx, fresh)
+    batch = _Batch(states, places)
+    for run in fresh:
+        batch.add(run)
+    seqs = await _insert(tx, batch.rows())
+    for run_id in await _withdraw_ended(tx, seqs):
+        del seqs[run_id]
+    _tell(tx, runs, seqs)
+    await batch.connect(tx, seqs)
+
+
+async def _lock_upstreams(tx: Transaction, runs: Sequence[NewRun]) -> dict[str, tuple[str, State]]:
+    """Namespaces and states of the runs outside of this batch that runs of it depend on.
+
+    Locked first, then marked, then looked for in history: one that ends meanwhile is either kept from it until this
+    transaction is done, and then sees who waits for it; or it has ended, and a new look finds it.
+    """
+    ours = {run.id for run in runs}
+    wanted = {upstream for run in runs for upstream in run.after} - ours
+    if not wanted:
+        return {}
+    rows = await tx.fetch(_Q["lock_upstreams"], list(wanted))
+    states = {row[0]: (row[1], row[2]) for row in rows}
+    if rows:
+        await tx.run(_Q["mark_upstreams"], list(states))
+    if rest := wanted - set(states):
+        ended = await tx.fetch(_Q["ended_upstreams"], list(rest), not_before(rest, tx.now))
+        states.update({row[0]: (row[1], row[2]) for row in ended})
+    return states
+
+
+class _Batch:
+    """Runs that are accepted together, each judged by what came before it."""
+
+    def __init__(self, states: dict[str, tuple[str, State]], places: Places) -> None:
+        self._states = states
+        self._places = places
+        self._judged: dict[str, tuple[NewRun, State, int]] = {}
+        self._edges: list[tuple[str, NewRun]] = []
+        self._joined: list[tuple[NewRun, str, int, bool]] = []
+        self._endings: dict[str, Next] = {}
+
+    def add(self, run: NewRun) -> None:
+        """Find out what a run has to wait for."""
+        upstreams, ending = self._unmet(run)
+        self._edges += [(upstream, run) for upstream in upstreams]
+        waits_for = len(upstreams)
+        for line in run.lines:
+            entered = self._places.enter(run.namespace, line)
+            self._joined.append((run, line.name, line.capacity, entered))
+            waits_for += not entered
+        state: State = BLOCKED if waits_for else PENDING
+        self._judged[run.id] = (run, state, waits_for)
+        self._states[run.id] = (run.namespace, ending.state if ending else state)
+        if ending:
+            self._endings[run.id] = ending
+
+    def _unmet(self, run: NewRun) -> tuple[list[str], Next | None]:
+        """The runs that it must still wait for; and its end, if one that has already ended decides it."""
+        waiting = []
+        for upstream in dict.fromkeys(run.after):
+            namespace, state = self._states.get(upstream, (None, None))
+            if state is None or namespace != run.namespace:
+                raise InvalidInput("after", upstream, "is not a run", "name a run that was submitted before")
+            if state not in FINAL:
+                waiting.append(upstream)
+                continue
+            verdict = after_upstream(run.when, run.on_failure, upstream, state)
+            if isinstance(verdict, Free):
+                return [], None
+            if isinstance(verdict, End):
+                return [], Next(verdict.state, verdict.reason)
+        return waiting, None
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """What to insert."""
+        awaited = {upstream for upstream, _ in self._edges}
+        return [
+            _row(run, state, waits_for, dependants=run.id in awaited) for run, state, waits_for in self._judged.values()
+        ]
+
+    async def connect(self, tx: Transaction, seqs: dict[str, int]) -> None:
+        """Write what those that were accepted wait for, and end those whose end is decided."""
+        edges = [(up, run.id, run.when, run.on_failure) for up, run in self._edges if run.id in seqs]
+        if edges:
+            await tx.run(_Q["add_edges"], *zip(*edges, strict=True))
+        joined = [
+            (run.namespace, name, seqs[run.id], run.id, capacity, entered)
+            for run, name, capacity, entered in self._joined
+            if run.id in seqs
+        ]
+        if joined:
+            await tx.run(_Q["join_lines"], *zip(*joined, strict=True))
+        await end_unstarted(tx, [(run_id, end) for run_id, end in self._endings.items() if run_id in seqs])
+
+
+def _row(run: NewRun, state: State, waits_for: int, *, dependants: bool) -> tuple[object, ...]:
+    return (
+        run.id,
+        run.namespace,
+        run.queue,
+        run.region,
+        run.task,
+        run.args,
+        run.options,
+        state,
+        run.priority,
+        run.due_at,
+        run.expires_at,
+        run.job_id,
+        run.job,
+        run.fire_at,
+        run.idx,
+        run.key,
+        _encode([gate.name for gate in run.gates]).decode() if run.gates else None,
+        len(run.lines),
+        waits_for,
+        dependants,
+        run.retry_of,
+        run.created_at,
+    )

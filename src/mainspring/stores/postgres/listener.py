@@ -1,0 +1,186 @@
+"""Hints between processes: whoever changed something tells it by NOTIFY; a thread of each process listens.
+
+Nothing depends on a hint. While nobody listens, because the connection is lost or a pooler leaves no way to, listeners
+are called every half second instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import asyncpg
+
+from mainspring.errors import StoreError
+from mainspring.stores.postgres.connection import CONNECT_TIMEOUT_S, Connection, close_quietly, is_pooled
+from mainspring.stores.postgres.pool import Pool
+from mainspring.stores.postgres.trouble import DRIVER_ERRORS
+from mainspring.urls import show_url
+
+log = logging.getLogger("mainspring")
+
+CHANNEL = "mainspring"
+GAP_S = 0.01
+"""Changes within this time of each other are told together."""
+POLL_S = 0.5
+PING_S = 3.0
+"""How often the connection is tried: one that was cut without a word would stay silent for ever."""
+LONGEST_PAUSE_S = 5.0
+
+
+class Listener:
+    """Calls listeners of this process soon after a change by any process. `url` is where LISTEN works, if anywhere."""
+
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+        self._name = secrets.token_hex(8)
+        self._listeners: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._stopping = False
+        self._telling = False
+        self._told_at = 0.0
+        self.hears = False
+        """Whether changes of other processes are heard as they happen."""
+
+    def add(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See the store port."""
+        with self._lock:
+            self._listeners.append(listener)
+            if self._thread is None and not self._stopping:
+                self._thread = threading.Thread(target=self._serve, name="mainspring-postgres-listener", daemon=True)
+                self._thread.start()
+        return lambda: self._listeners.remove(listener)
+
+    def call(self) -> None:
+        """Call the listeners of this process."""
+        for listener in tuple(self._listeners):
+            try:
+                listener()
+            except Exception:
+                # A hint that nobody could take must not undo the commit that it tells of.
+                log.exception("a listener to changes of the store failed")
+
+    def tell(self, pool: Pool) -> None:
+        """Let other processes know, soon: at once, unless they were told only just now."""
+        if not self._telling:
+            self._telling = True
+            task = pool.loop.create_task(self._tell(pool))
+            pool.await_at_end(task)
+            task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self._telling = False  # Its loop ended before it had begun.
+
+    async def _tell(self, pool: Pool) -> None:
+        wait = self._told_at + GAP_S - time.monotonic()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        self._told_at = time.monotonic()
+        self._telling = False  # What changes from here on is told by the next one.
+        try:
+            connection = await pool.take("NOTIFY")
+        except (StoreError, *DRIVER_ERRORS):
+            return  # A hint; and the loops will find the same trouble, and tell of it.
+        try:
+            await connection.execute(f"NOTIFY {CHANNEL}, '{self._name}'")
+        except DRIVER_ERRORS:
+            pool.discard(connection)
+        except BaseException:
+            pool.discard(connection)
+            raise
+        else:
+            pool.give_back(connection)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        with self._lock:
+            self._stopping = True
+            thread, loop, stop = self._thread, self._loop, self._stop
+        if thread is not None:
+            if loop is not None and stop is not None:
+                with suppress(RuntimeError):  # It has ended by itself.
+                    loop.call_soon_threadsafe(stop.set)
+            await asyncio.to_thread(thread.join)
+
+    def _serve(self) -> None:
+        asyncio.run(self._listen())
+
+    async def _listen(self) -> None:
+        with self._lock:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            if self._stopping:
+                return
+        stop, failures = self._stop, 0
+        while not stop.is_set():
+            if self._url is not None:
+                try:
+                    failures = 0 if await self._hear(self._url, stop) else failures + 1
+                except DRIVER_ERRORS as error:
+                    if failures == 0:
+                        log.warning("cannot hear of changes (%s): looking every %g s meanwhile", error, POLL_S)
+                    failures += 1
+            self.hears = False
+            await self._poll(stop, min(POLL_S * 2.0 ** min(failures, 8), LONGEST_PAUSE_S))
+
+    async def _hear(self, url: str, stop: asyncio.Event) -> bool:
+        """Listen until the connection is lost; whether it could be heard at all."""
+        connection = await asyncpg.connect(
+            url, timeout=CONNECT_TIMEOUT_S, command_timeout=PING_S, statement_cache_size=0,
+            server_settings={"application_name": "mainspring listener"},
+        )  # fmt: skip
+        try:
+            if await is_pooled(connection):
+                log.warning(
+                    "%s is a pooler, where nothing can be heard: `listen` needs the server itself", show_url(url)
+                )
+                self._url = None
+                return False
+            await connection.add_listener(CHANNEL, self._heard)
+            self.hears = True
+            self.call()  # Nobody knows what was said before.
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda _: lost.set())
+            while not lost.is_set() and not stop.is_set():
+                if not await _either(stop, lost, PING_S):
+                    await connection.execute("SELECT 1")
+            if lost.is_set() and not stop.is_set():
+                log.warning("the connection that hears of changes is lost: looking every %g s meanwhile", POLL_S)
+            return True
+        finally:
+            self.hears = False
+            await close_quietly(connection)
+
+    def _heard(self, connection: Connection, pid: int, channel: str, payload: object) -> None:
+        if payload != self._name:
+            self.call()
+
+    async def _poll(self, stop: asyncio.Event, seconds: float) -> None:
+        until = time.monotonic() + seconds * random.uniform(0.5, 1.0)
+        while True:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(stop.wait(), POLL_S)
+                return
+            self.call()
+            if time.monotonic() >= until:
+                return
+
+
+async def _either(one: asyncio.Event, other: asyncio.Event, seconds: float) -> bool:
+    """Wait for one of two events; whether one came in time."""
+    waits = [asyncio.ensure_future(event.wait()) for event in (one, other)]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -1,0 +1,129 @@
+"""Submissions, and looking at runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+from mainspring.core.model import Attempt, LogLine, NewRun, Run
+from mainspring.core.states import FINAL, SUCCEEDED, State
+from mainspring.errors import Conflict, NotFound
+from mainspring.store import RunFilter
+from mainspring.stores.postgres.database import Database, Record, Transaction
+from mainspring.stores.postgres.days import not_before
+from mainspring.stores.postgres.endings import cancel_run
+from mainspring.stores.postgres.gathering import Gathering
+from mainspring.stores.postgres.joining import join
+from mainspring.stores.postgres.submitting import submit
+from mainspring.stores.run_rows import run_of
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "runs")
+
+
+class Runs:
+    """See `store.RunStore`."""
+
+    _db: Database
+
+    @cached_property
+    def _gathering(self) -> Gathering:
+        return Gathering(self._db)
+
+    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+        return await self._gathering.submit(runs)
+
+    async def submit_within(self, connection: object, runs: Sequence[NewRun]) -> list[str]:
+        """Accept runs in the caller's own transaction, on an asyncpg or psycopg connection to the same database: they
+        are accepted when it commits, or not at all."""
+        return await join(self._db, connection, lambda tx: submit(tx, runs))
+
+    async def get_run(self, namespace: str, run_id: str) -> Run:
+        row = await self._db.read(lambda tx: _find(tx, run_id))
+        if row is None or row[1] != namespace:
+            raise _unknown(run_id)
+        return run_of(row)
+
+    async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
+        async def work(tx: Transaction) -> list[str]:
+            rows = await tx.fetch(_Q["find_prefix"], namespace, prefix, limit)
+            rows = rows or await tx.fetch(_Q["find_suffix"], namespace, prefix, limit)
+            return [row[0] for row in rows]
+
+        return await self._db.read(work) if prefix else []
+
+    async def list_runs(self, where: RunFilter) -> list[Run]:
+        return await self._db.read(lambda tx: _list_runs(tx, where), consistent=True)
+
+    async def count_runs(self, namespace: str) -> dict[State, int]:
+        async def work(tx: Transaction) -> dict[State, int]:
+            await tx.run("SET LOCAL enable_seqscan = on")  # All are counted: in the order in which they lie.
+            return dict(await tx.fetch(_Q["count_states"], namespace))
+
+        return await self._db.read(work, consistent=True)
+
+    async def list_attempts(self, run_id: str) -> list[Attempt]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
+        return [Attempt(*row) for row in rows]
+
+    async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["logs"], run_id, after, limit))
+        return [(row[0], LogLine(*row[1:])) for row in rows]
+
+    async def upstream_runs(self, run_id: str) -> list[str]:
+        return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["upstreams_of"], run_id))]
+
+    async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
+        row = await self._db.read(lambda tx: tx.fetchrow(_Q["gate"], namespace, gate))
+        if row is None:
+            raise NotFound(f"there is no gate {gate}")
+        return row[0], row[1]
+
+    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+        async def work(tx: Transaction) -> State:
+            row = await _find(tx, run_id)
+            if row is None or row[1] != namespace:
+                raise _unknown(run_id)
+            state = await cancel_run(tx, run_id, reason)
+            if state is None:
+                ended = await _find(tx, run_id) or row
+                raise Conflict(f"run {run_id} has already {ended[6]}: there is nothing to cancel")
+            return state
+
+        return await self._db.write(work)
+
+    async def finished(self, run_ids: Collection[str]) -> list[Run]:
+        ids = list(run_ids)
+        return [
+            run_of(row)
+            for row in await self._db.read(lambda tx: tx.fetch(_Q["finished"], ids, not_before(ids, tx.now)))
+        ]
+
+
+async def _find(tx: Transaction, run_id: str) -> Record | None:
+    return await tx.fetchrow(_Q["get"], run_id, not_before([run_id], tx.now))
+
+
+def _unknown(run_id: str) -> NotFound:
+    return NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
+
+
+async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
+    values = (
+        where.namespace,
+        where.before,
+        where.job,
+        where.task,
+        list(where.states) or None,
+        where.tag,
+        where.limit,
+    )
+    rows: list[Record] = []
+    if not where.states or not FINAL.issuperset(where.states):
+        rows += await tx.fetch(_Q["list_active"], *values)
+    if not where.states or not FINAL.isdisjoint(where.states):
+        # Those that did not succeed are few, and have an index: which must not depend on a parameter.
+        few = where.states and SUCCEEDED not in where.states
+        rows += await tx.fetch(_Q["list_finished"].replace(":few", "state <> 'succeeded'" if few else "true"), *values)
+    rows.sort(key=lambda row: str(row[0]), reverse=True)
+    return [run_of(row) for row in rows[: where.limit]]

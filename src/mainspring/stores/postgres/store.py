@@ -1,0 +1,54 @@
+"""The PostgreSQL store: the whole port on one database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from mainspring.clock import Clock
+from mainspring.core.instants import Instant
+from mainspring.stores.postgres.api import Api
+from mainspring.stores.postgres.care import Care
+from mainspring.stores.postgres.database import Database
+from mainspring.stores.postgres.events import Events
+from mainspring.stores.postgres.jobs import Jobs
+from mainspring.stores.postgres.leases import Leases
+from mainspring.stores.postgres.plans import Plans
+from mainspring.stores.postgres.reports import Reports
+from mainspring.stores.postgres.runs import Runs
+from mainspring.stores.postgres.work import Work
+
+POOL_SIZE = 10
+
+
+class PostgresStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events, Api):
+    """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        clock: Clock,
+        *,
+        pool_size: int = POOL_SIZE,
+        listen: str | None = None,
+        given_time: bool = False,
+    ) -> Self:
+        """Connect, and bring the schema up to date.
+
+        `listen` is a URL where LISTEN works, if the store's own is a pooler's. With `given_time` the server lives in
+        the time of `clock`: for tests.
+        """
+        return cls(await Database.open(url, clock, pool_size=pool_size, listen=listen, given_time=given_time))
+
+    def now(self) -> Instant:
+        return self._db.clock.now()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return self._db.on_change(listener)
+
+    async def close(self) -> None:
+        await self._db.close()

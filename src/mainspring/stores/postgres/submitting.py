@@ -1,0 +1,103 @@
+"""Submissions: the same request under the same key is answered alike; what is new is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import NewRun
+from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.postgres.days import not_before
+from mainspring.stores.postgres.intake import insert_runs, is_plain
+from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, other_request, submitted
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "runs")
+_encode = msgspec.json.Encoder().encode
+
+Key = tuple[str, str]
+"""Namespace and idempotency key."""
+
+
+async def accept(db: Database, runs: Sequence[NewRun]) -> list[str]:
+    """Accept runs in a transaction of their own; the answer as `RunStore.submit` gives it."""
+    if len(runs) == 1 and runs[0].idempotency_key is None and is_plain(runs[0]):
+        return await _accept_one(db, runs[0])
+    return await db.write(lambda tx: submit(tx, runs))
+
+
+async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
+    """Accept runs in a transaction, whoever's it is."""
+    if not any(run.idempotency_key for run in runs):
+        await insert_runs(tx, runs)
+        return [run.id for run in runs]
+    requests: dict[Key, NewRun] = {}
+    for run in runs:
+        if run.idempotency_key is not None:
+            first = requests.setdefault((run.namespace, run.idempotency_key), run)
+            if first is not run and fingerprint(first) != fingerprint(run):
+                raise other_request(run.idempotency_key, first.id)
+    answers = await _recall(tx, requests)
+    await insert_runs(tx, [run for run in runs if _answer(run, answers) == run.id])
+    return [_answer(run, answers) for run in runs]
+
+
+def _answer(run: NewRun, answers: dict[Key, str]) -> str:
+    return run.id if run.idempotency_key is None else answers[run.namespace, run.idempotency_key]
+
+
+async def _recall(tx: Transaction, requests: dict[Key, NewRun]) -> dict[Key, str]:
+    """What each key is answered with: as before, or with the run that it now stands for.
+
+    Kept first, then looked up: of two who bring a key at once, the second waits at the index for the first, and sees
+    its answer.
+    """
+    keys = sorted(requests)
+    namespaces, names = zip(*keys, strict=True)
+    prints = [fingerprint(requests[key]) for key in keys]
+    ids = [requests[key].id for key in keys]
+    kept = await tx.fetch(_Q["remember"], namespaces, names, prints, ids, tx.now, tx.now + IDEMPOTENCY_KEPT)
+    answers = {(row[0], row[1]): requests[row[0], row[1]].id for row in kept}
+    old = [key for key in keys if key not in answers]
+    if old:
+        namespaces, names = zip(*old, strict=True)
+        for namespace, name, known, answer in await tx.fetch(_Q["recall"], namespaces, names):
+            if known != fingerprint(requests[namespace, name]):
+                raise other_request(name, answer)
+            answers[namespace, name] = answer
+    return answers
+
+
+async def _accept_one(db: Database, run: NewRun) -> list[str]:
+    """The most frequent submission: one statement, one journey."""
+    now = db.clock.now()
+    if await db.alone(_Q["accept_one"], *_values(run, now)):
+        db.announce()
+    return [run.id]
+
+
+def _values(run: NewRun, now: Instant) -> tuple[object, ...]:
+    return (
+        run.id,
+        run.namespace,
+        run.queue,
+        run.region,
+        run.task,
+        run.args,
+        run.options,
+        run.priority,
+        run.due_at,
+        run.expires_at,
+        run.job_id,
+        run.job,
+        run.fire_at,
+        run.idx,
+        run.key,
+        run.retry_of,
+        run.created_at,
+        not_before([run.id], now),
+        _encode([submitted(run)]).decode(),
+        now,
+    )

@@ -1,0 +1,95 @@
+"""Claims, heartbeats and output: what workers ask of the store. What they report is in `reports`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+import msgspec
+
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Claim, Event, LogLine, Progress, Worker
+from mainspring.core.priority import Ordering
+from mainspring.store import Renewal
+from mainspring.stores.postgres.claims import Claims
+from mainspring.stores.postgres.database import Database, Record, Transaction
+from mainspring.stores.sql import load_queries
+from mainspring.stores.text import clean
+
+_Q = load_queries("postgres", "work")
+_encode = msgspec.json.Encoder().encode
+
+
+class Work:
+    """See `store.WorkStore`."""
+
+    _db: Database
+
+    @cached_property
+    def _claims(self) -> Claims:
+        return Claims(self._db)
+
+    async def register(self, worker: Worker) -> None:
+        async def work(tx: Transaction) -> None:
+            await tx.run(_Q["register"], *_worker_row(worker, tx))
+            kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
+            tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
+
+        await self._db.write(work)
+
+    async def list_workers(self, namespace: str) -> list[Worker]:
+        return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["workers"], namespace))]
+
+    async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+        return await self._claims.take(worker, limit, ttl, ordering)
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        return await self._claims.next_due(worker)
+
+    async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
+        tokens = dict(claims)
+        rows = await self._db.alone(
+            _Q["renew"],
+            *(self._db.clock.given(), worker.id, len(claims), list(tokens), _encode(tokens).decode(), ttl),
+        )
+        held = frozenset((run_id, token) for run_id, token, _, _ in rows)
+        return Renewal(held, {run_id: reason for run_id, _, requested, reason in rows if requested is not None})
+
+    async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
+        ids = list(run_ids)
+        return dict(await self._db.read(lambda tx: tx.fetch(_Q["cancels"], ids)))
+
+    async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
+        async def work(tx: Transaction) -> None:
+            if lines:
+                rows = [(line.run_id, line.attempt, line.at, line.stream, clean(line.text)) for line in lines]
+                await tx.run(_Q["add_logs"], *zip(*rows, strict=True))
+            if progress:
+                newest = {mark.run_id: mark for mark in progress}
+                marks = [(mark.run_id, mark.token, mark.fraction, clean(mark.note)) for mark in newest.values()]
+                await tx.run(_Q["set_progress"], *zip(*marks, strict=True))
+
+        await self._db.write(work, durable=False)
+
+
+def _worker_row(worker: Worker, tx: Transaction) -> tuple[object, ...]:
+    return (
+        worker.id,
+        worker.namespace,
+        worker.app,
+        worker.host,
+        worker.pid,
+        worker.queues,
+        worker.regions,
+        worker.tasks,
+        worker.concurrency,
+        worker.running,
+        worker.state,
+        worker.started_at or tx.now,
+        tx.given,
+    )
+
+
+def _worker(row: Record) -> Worker:
+    values = dict(zip(Worker.__struct_fields__, row, strict=True))
+    return msgspec.convert(values, Worker)

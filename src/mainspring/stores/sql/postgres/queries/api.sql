@@ -1,0 +1,49 @@
+-- lock_reply: whoever asks for one key takes turns, also before there is a row
+SELECT pg_advisory_xact_lock(hashtextextended($1 || chr(1) || $2, 0));
+
+-- find_reply: what is known of a key that has not expired
+SELECT fingerprint, since, held_until, status, body FROM mainspring.replies WHERE scope = $1 AND key = $2 AND expires_at > $3;
+
+-- reserve: let somebody work on the answer to a key; the time at which it was first seen stays
+INSERT INTO mainspring.replies (scope, key, fingerprint, since, held_until, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, since = excluded.since, held_until = excluded.held_until,
+                                       status = NULL, body = NULL, expires_at = excluded.expires_at;
+
+-- keep: keep the answer to a key
+UPDATE mainspring.replies SET status = $4, body = $5, expires_at = $6 WHERE scope = $1 AND key = $2 AND fingerprint = $3;
+
+-- let_go: forget that somebody works on the answer to a key
+DELETE FROM mainspring.replies WHERE scope = $1 AND key = $2 AND fingerprint = $3 AND status IS NULL;
+
+-- paid_at: when all that was asked for will have been paid off; whoever asks next waits for this one
+INSERT INTO mainspring.paces AS p (name, paid_at) VALUES ($1, 0) ON CONFLICT (name) DO UPDATE SET paid_at = p.paid_at RETURNING paid_at;
+
+-- pay: remember it
+UPDATE mainspring.paces SET paid_at = $2 WHERE name = $1;
+
+-- revoke: note that tokens of this name are no longer good
+INSERT INTO mainspring.revocations AS r (name, at, expires_at) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET at = greatest(r.at, excluded.at), expires_at = greatest(r.expires_at, excluded.expires_at);
+
+-- revocations: all that matter still
+SELECT name, at FROM mainspring.revocations WHERE expires_at > $1;
+
+-- note: remember who changed what
+INSERT INTO mainspring.audit (namespace, at, subject, action, target, before, after, request_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- notes: the newest changes, from before a number on
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
+WHERE namespace = $1 AND seq < $4 AND ($3::text IS NULL OR target = $3) AND ($2::text IS NULL OR subject = $2)
+ORDER BY seq DESC LIMIT $5;
+
+-- forget_replies: answers that have expired
+DELETE FROM mainspring.replies WHERE ctid = ANY (ARRAY(SELECT ctid FROM mainspring.replies WHERE expires_at <= $1 LIMIT $2));
+
+-- forget_paces: those who owe nothing any more
+DELETE FROM mainspring.paces WHERE paid_at < $1;
+
+-- forget_revocations: those of tokens that have expired by themselves
+DELETE FROM mainspring.revocations WHERE expires_at <= $1;
+
+-- forget_notes: changes of long ago
+DELETE FROM mainspring.audit WHERE seq = ANY (ARRAY(SELECT seq FROM mainspring.audit WHERE at < $1 LIMIT $2));

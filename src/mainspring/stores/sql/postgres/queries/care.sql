@@ -1,0 +1,103 @@
+-- anything: whether a pass of recovery would find something; the gates at which runs wait are found by leaps from one to the next
+WITH RECURSIVE waiting AS (
+  (SELECT namespace, blocked_on FROM mainspring.runs WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) >= ('', '')
+   ORDER BY namespace, blocked_on LIMIT 1)
+  UNION ALL
+  SELECT following.namespace, following.blocked_on FROM waiting CROSS JOIN LATERAL (
+    SELECT namespace, blocked_on FROM mainspring.runs
+    WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) > (waiting.namespace, waiting.blocked_on)
+    ORDER BY namespace, blocked_on LIMIT 1) AS following)
+SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until < (SELECT mainspring.store_now($1)))
+  OR EXISTS (SELECT FROM mainspring.runs WHERE expires_at < $2 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0)
+  OR EXISTS (SELECT FROM mainspring.workers WHERE state IN ('active', 'draining') AND heartbeat_at < (SELECT mainspring.store_now($1)) - $3)
+  OR EXISTS (SELECT FROM waiting CROSS JOIN LATERAL (
+               SELECT FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g);
+
+-- expired: running runs whose claim has run out, oldest first
+SELECT id FROM mainspring.runs WHERE state = 'running' AND claimed_until < (SELECT mainspring.store_now($1)) ORDER BY claimed_until LIMIT $2;
+
+-- lock_expired: those of them that are still so, and that nobody else attends to
+SELECT id FROM mainspring.runs
+WHERE id = ANY ($1::text[]) AND state = 'running' AND claimed_until < (SELECT mainspring.store_now($2)) ORDER BY id FOR UPDATE SKIP LOCKED;
+
+-- too_late: runs that were not started in time
+SELECT id, expires_at FROM mainspring.runs
+WHERE expires_at < $1 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0 ORDER BY expires_at LIMIT $2;
+
+-- silent: workers that have not been heard of
+UPDATE mainspring.workers SET state = 'dead', running = 0 WHERE id = ANY (ARRAY(
+  SELECT id FROM mainspring.workers
+  WHERE state IN ('active', 'draining') AND heartbeat_at < (SELECT mainspring.store_now($1)) - $2 FOR UPDATE SKIP LOCKED))
+RETURNING id, namespace;
+
+-- waiting_gates: gates with room at which runs wait
+WITH RECURSIVE waiting AS (
+  (SELECT namespace, blocked_on FROM mainspring.runs WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) >= ('', '')
+   ORDER BY namespace, blocked_on LIMIT 1)
+  UNION ALL
+  SELECT following.namespace, following.blocked_on FROM waiting CROSS JOIN LATERAL (
+    SELECT namespace, blocked_on FROM mainspring.runs
+    WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) > (waiting.namespace, waiting.blocked_on)
+    ORDER BY namespace, blocked_on LIMIT 1) AS following)
+SELECT g.namespace, g.name FROM waiting CROSS JOIN LATERAL (
+  SELECT namespace, name FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g;
+
+-- partitions: the days for which tables have partitions of their own
+SELECT parent.relname, child.relname, greatest(child.reltuples, 0)::bigint FROM pg_inherits AS i
+JOIN pg_class AS parent ON parent.oid = i.inhparent JOIN pg_class AS child ON child.oid = i.inhrelid
+JOIN pg_namespace AS n ON n.oid = parent.relnamespace
+WHERE n.nspname = 'mainspring' AND parent.relname IN ('history', 'attempts', 'logs') ORDER BY child.relname;
+
+-- old_history: finished runs of the default partition past their retention
+DELETE FROM mainspring.history_rest WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM mainspring.history_rest WHERE finished_at < $1 ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+RETURNING id;
+
+-- old_attempts: attempts of the default partition past their retention, but none of an unfinished run
+DELETE FROM mainspring.attempts_rest WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM mainspring.attempts_rest AS a
+  WHERE finished_at < $1 AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.id = a.run_id)
+  ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- old_logs: lines of the default partition past their retention, but none of an unfinished run
+DELETE FROM mainspring.logs_rest WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM mainspring.logs_rest AS l WHERE at < $1 AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.id = l.run_id)
+  ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- limited_jobs: jobs that keep only so many finished runs
+SELECT id, (policy::jsonb ->> 'keep_succeeded')::integer, (policy::jsonb ->> 'keep_failed')::integer FROM mainspring.jobs
+WHERE policy::jsonb ?| ARRAY['keep_succeeded', 'keep_failed'];
+
+-- beyond_limit: delete a job's finished runs of one state beyond the newest so many
+DELETE FROM mainspring.history WHERE (id, finished_at) IN (
+  SELECT id, finished_at FROM mainspring.history WHERE job_id = $1 AND state = $2 ORDER BY finished_at DESC, id DESC LIMIT $3 OFFSET $4)
+RETURNING id;
+
+-- forget_attempts: delete the attempts of finished runs
+DELETE FROM mainspring.attempts WHERE run_id = ANY ($1::text[]);
+
+-- forget_logs: delete the output of finished runs
+DELETE FROM mainspring.logs WHERE run_id = ANY ($1::text[]);
+
+-- forget_firings: delete old rows of the ledger, but none whose run has not ended
+DELETE FROM mainspring.firings WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM mainspring.firings WHERE created_at < $1 AND outcome <> 'fired' ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- forget_events: delete public events past their retention
+DELETE FROM mainspring.outbox WHERE seq = ANY (ARRAY(
+  SELECT seq FROM mainspring.outbox WHERE created_at < $1 AND position IS NOT NULL ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- forget_submissions: delete answers that have expired
+DELETE FROM mainspring.submissions WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM mainspring.submissions WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- forget_workers: delete workers that ended long ago
+DELETE FROM mainspring.workers WHERE state IN ('stopped', 'dead') AND heartbeat_at < $1;
+
+-- idle_gates: gates of firings that nobody uses or is about to need, locked
+SELECT namespace, name FROM mainspring.gates WHERE used = 0 AND name LIKE 'firing:%' ORDER BY namespace, name LIMIT $1 FOR UPDATE SKIP LOCKED;
+
+-- forget_gates: delete those of the locked gates that no unfinished run needs
+DELETE FROM mainspring.gates AS g USING unnest($1::text[], $2::text[]) AS e (namespace, name)
+WHERE g.namespace = e.namespace AND g.name = e.name
+  AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.job_id = substr(g.name, 8, 26) AND g.name = ANY (r.gates));

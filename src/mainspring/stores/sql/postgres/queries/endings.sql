@@ -1,0 +1,141 @@
+-- For `claimed_until IS NOT NULL` see work.sql.
+
+-- lock_running: what must be known of running runs that stand in no line, to end or give back their attempts
+SELECT id, token, namespace, task, worker, cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines,
+       gates, attempt, losses, options, started_at
+FROM mainspring.runs WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND lines = 0 ORDER BY id FOR UPDATE;
+
+-- lock_running_in_lines: the same of those that stand in lines, whose locks are taken first
+SELECT id, token, namespace, task, worker, cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines,
+       gates, attempt, losses, options, started_at
+FROM mainspring.runs WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND lines > 0 ORDER BY id FOR UPDATE;
+
+-- lock_unstarted: what must be known of runs to end them before they start
+SELECT id, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options
+FROM mainspring.runs WHERE id = ANY ($1::text[]) AND state IN ('blocked', 'pending') ORDER BY id FOR UPDATE;
+
+-- lock_run: the state of a run that has not ended
+SELECT state FROM mainspring.runs WHERE id = $1 FOR UPDATE;
+
+-- to_history: runs that have ended leave the hot table
+WITH gone AS (DELETE FROM mainspring.runs WHERE id = ANY ($1::text[]) RETURNING *)
+INSERT INTO mainspring.history (id, namespace, queue, region, task, args, options, state, outcome, reason, priority, due_at, expires_at,
+                                job_id, job, fire_at, idx, key, token, attempt, losses, worker, started_at, finished_at,
+                                cancel_requested_at, cancel_reason, progress, progress_note, result, error, retry_of, created_at)
+SELECT r.id, r.namespace, r.queue, r.region, r.task, r.args, r.options, e.state, e.outcome, e.reason, r.priority, r.due_at, r.expires_at,
+       r.job_id, r.job, r.fire_at, r.idx, r.key, r.token, r.attempt + e.attempts, r.losses + e.losses, r.worker, e.started_at, e.finished_at,
+       r.cancel_requested_at, r.cancel_reason, r.progress, r.progress_note, e.result, e.error, r.retry_of, r.created_at
+FROM gone AS r
+JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::integer[], $10::integer[])
+  AS e (id, state, outcome, reason, started_at, finished_at, result, error, attempts, losses) ON e.id = r.id;
+
+-- add_attempts: remember attempts that another follows
+INSERT INTO mainspring.attempts (run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error)
+SELECT * FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]);
+
+-- back_to_pending: give running runs back to the queue
+UPDATE mainspring.runs AS r
+SET state = 'pending', reason = e.reason, due_at = e.due_at, attempt = r.attempt + e.attempts, losses = r.losses + e.losses,
+    care = r.care OR e.losses > 0, worker = NULL, claimed_until = NULL, started_at = NULL
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::integer[]) AS e (id, reason, due_at, attempts, losses)
+WHERE r.id = ANY ($1) AND r.id = e.id;
+
+-- reported: which of these attempts have already been recorded
+SELECT run_id, token FROM mainspring.attempts WHERE run_id = ANY ($1::text[]) AND finished_at >= $2 AND outcome <> 'lost'
+UNION ALL
+SELECT id, token FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= $2 AND outcome <> 'lost';
+
+-- request_cancel: ask for the end of a running run
+UPDATE mainspring.runs
+SET cancel_requested_at = coalesce(cancel_requested_at, $2), cancel_reason = CASE WHEN cancel_requested_at IS NULL THEN $3 ELSE cancel_reason END
+WHERE id = $1 AND state = 'running' RETURNING namespace, job_id, job, task, worker;
+
+-- dependants: the runs that wait for these, as often as they do
+SELECT run_id FROM mainspring.edges WHERE upstream_id = ANY ($1::text[]);
+
+-- take_edges: what hung on these runs
+DELETE FROM mainspring.edges WHERE upstream_id = ANY ($1::text[]) RETURNING upstream_id, run_id, "when", on_failure;
+
+-- drop_edges: what these runs waited for, when they no longer do
+DELETE FROM mainspring.edges WHERE run_id = ANY ($1::text[]) RETURNING run_id;
+
+-- wait_less: count down what runs wait for; at nothing they are pending
+UPDATE mainspring.runs AS r SET waits_for = r.waits_for - e.less, state = CASE WHEN r.waits_for <= e.less THEN 'pending' ELSE 'blocked' END
+FROM unnest($1::text[], $2::integer[]) AS e (id, less)
+WHERE r.id = ANY ($1) AND r.id = e.id AND r.state = 'blocked' AND r.waits_for > 0;
+
+-- lock_lines: whoever touches a line holds its lock until the end of the transaction; in one order for all
+SELECT count(pg_advisory_xact_lock(key)) FROM (
+  SELECT DISTINCT hashtextextended(namespace || '/' || name, 0) AS key FROM unnest($1::text[], $2::text[]) AS l (namespace, name)
+  ORDER BY key OFFSET 0) AS keys;
+
+-- lock_lines_of: the same for the lines in which runs stand; how many
+SELECT count(pg_advisory_xact_lock(key)) FROM (
+  SELECT DISTINCT hashtextextended(namespace || '/' || name, 0) AS key FROM mainspring.lines WHERE run_id = ANY ($1::text[])
+  ORDER BY key OFFSET 0) AS keys;
+
+-- leave_lines: runs give up their places in all lines
+DELETE FROM mainspring.lines WHERE run_id = ANY ($1::text[]) RETURNING run_id, namespace, name;
+
+-- waiting_in_line: all that still wait in a line
+SELECT run_id FROM mainspring.lines WHERE namespace = $1 AND name = $2 AND NOT granted ORDER BY seq;
+
+-- grant_lines: let in as many of those who wait in each line as it has places for, in order, at most 100
+UPDATE mainspring.lines SET granted = true WHERE ctid = ANY (ARRAY(
+  SELECT waiting.place FROM (
+    SELECT l.place, bool_and(taken.count + l.number - 1 < l.capacity) OVER (PARTITION BY asked.namespace, asked.name ORDER BY l.number) AS enters
+    FROM unnest($1::text[], $2::text[]) AS asked (namespace, name)
+    CROSS JOIN LATERAL (
+      SELECT ctid AS place, capacity, row_number() OVER (ORDER BY seq) AS number FROM mainspring.lines
+      WHERE namespace = asked.namespace AND name = asked.name AND NOT granted ORDER BY seq LIMIT 100) AS l
+    CROSS JOIN LATERAL (
+      SELECT count(*) FROM mainspring.lines WHERE namespace = asked.namespace AND name = asked.name AND granted) AS taken
+  ) AS waiting WHERE enters))
+RETURNING run_id;
+
+-- leave_gates: runs give up their places at gates; those that then have room, and how much
+UPDATE mainspring.gates SET used = greatest(used - coalesce(($3::jsonb -> name)::integer, 0), 0)
+WHERE namespace = $1 AND name = ANY (ARRAY(
+  SELECT name FROM mainspring.gates WHERE namespace = $1 AND name = ANY ($2::text[]) ORDER BY name FOR UPDATE))
+RETURNING name, capacity - used;
+
+-- promote_at_gates: as many waiting runs as gates have room for become pending, best first. Who is being ended at this moment is passed over.
+UPDATE mainspring.runs SET state = 'pending', blocked_on = NULL, reason = '' WHERE id = ANY (ARRAY(
+  SELECT r.id FROM unnest($2::text[], $3::integer[]) AS gate (name, room)
+  CROSS JOIN LATERAL (
+    SELECT id FROM mainspring.runs WHERE blocked_on = gate.name AND namespace = $1
+    ORDER BY priority, due_at, seq LIMIT gate.room FOR UPDATE SKIP LOCKED) AS r));
+
+-- end_firings: what the runs of firings came to
+UPDATE mainspring.firings SET outcome = $1, reason = $2, finished_at = $3 WHERE ctid = ANY (ARRAY(
+  SELECT f.place FROM unnest($4::text[], $5::bigint[], $6::text[], $7::integer[]) AS e (job_id, fire_at, region, idx)
+  CROSS JOIN LATERAL (
+    SELECT ctid AS place FROM mainspring.firings AS f
+    WHERE f.job_id = e.job_id AND f.fire_at = e.fire_at AND f.region = e.region AND f.idx = e.idx FOR UPDATE) AS f));
+
+-- downstream_jobs: the jobs that fire after these
+SELECT upstream_id, job_id FROM mainspring.upstreams WHERE upstream_id = ANY ($1::text[]) ORDER BY upstream_id, job_id;
+
+-- lock_firings: whoever combines the outcomes of a firing's runs does so alone, and sees those that ended before
+SELECT count(pg_advisory_xact_lock(key)) FROM (
+  SELECT DISTINCT hashtextextended(job_id || '@' || fire_at, 1) AS key FROM unnest($1::text[], $2::bigint[]) AS f (job_id, fire_at)
+  ORDER BY key OFFSET 0) AS keys;
+
+-- firing_outcomes: what the runs of one firing came to so far
+SELECT outcome FROM mainspring.firings WHERE job_id = $1 AND fire_at = $2;
+
+-- note_upstream: an upstream firing has ended; one that failed before and now succeeded counts as new
+UPDATE mainspring.upstreams
+SET consumed_at = CASE WHEN consumed_at = $1 AND latest_outcome <> 'succeeded' AND $2 = 'succeeded' THEN $1 - 1 ELSE consumed_at END,
+    latest_at = $1, latest_outcome = $2
+WHERE upstream_id = $3 AND latest_at <= $1 AND NOT (latest_at = $1 AND latest_outcome = $2);
+
+-- edges_of_job: what an `after` job knows of its upstreams
+SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
+FROM mainspring.upstreams AS u LEFT JOIN mainspring.jobs AS j ON j.id = u.upstream_id WHERE u.job_id = $1 ORDER BY u.upstream_id;
+
+-- trigger_of: the trigger of a job
+SELECT "trigger" FROM mainspring.jobs WHERE id = $1;
+
+-- make_due: an `after` job is due now
+UPDATE mainspring.jobs SET next_fire_at = greatest($1, coalesce(last_fire_at + 1, 0)) WHERE id = $2 AND next_fire_at IS NULL;

@@ -1,0 +1,69 @@
+-- term: the number of the newest term; whoever begins another waits until this transaction has ended
+SELECT number FROM mainspring.terms WHERE name = $1 FOR SHARE;
+
+-- move_on: move jobs past the instants of their plans, those that are still as they were planned from. Locked in order of id; the array
+-- besides the join keeps a prepared plan from reading all jobs
+WITH held AS MATERIALIZED (SELECT id FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE)
+UPDATE mainspring.jobs AS j SET next_fire_at = plan.next_fire_at, fired = j.fired + plan.fired,
+                                last_fire_at = greatest(j.last_fire_at, plan.last_fire_at)
+FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[], $5::integer[], $6::bigint[])
+     AS plan (id, version, expected, next_fire_at, fired, last_fire_at)
+WHERE j.id = plan.id AND j.id = ANY ($1) AND (SELECT count(*) FROM held) >= 0
+  AND j.version = plan.version AND j.next_fire_at IS NOT DISTINCT FROM plan.expected AND j.paused_at IS NULL
+RETURNING j.id;
+
+-- fire_plain: apply plans of one instant whose one run waits for nothing but its time: the definition is here already, and need not travel.
+-- An instant that the ledger has is not among them, nor can it come in while the job is held (OFFSET keeps the question from becoming a
+-- join, which while the ledger is small may read all instants of a job); which jobs moved on
+WITH held AS MATERIALIZED (SELECT id FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE),
+moved AS (
+  UPDATE mainspring.jobs AS j SET next_fire_at = plan.next_fire_at, fired = j.fired + 1, last_fire_at = greatest(j.last_fire_at, plan.fire_at)
+  FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
+       AS plan (id, version, fire_at, next_fire_at, run_id, due_at, expires_at, region)
+  WHERE j.id = plan.id AND j.id = ANY ($1) AND (SELECT count(*) FROM held) >= 0
+    AND j.version = plan.version AND j.next_fire_at = plan.fire_at AND j.paused_at IS NULL
+    AND NOT EXISTS (SELECT FROM mainspring.firings AS f WHERE f.job_id = j.id AND f.fire_at = plan.fire_at OFFSET 0)
+  RETURNING j.id, j.namespace, j.name, j.queue, j.task, j.args, j.options, j.priority, plan.fire_at, plan.run_id, plan.due_at,
+            plan.expires_at, plan.region),
+recorded AS (
+  INSERT INTO mainspring.firings (job_id, fire_at, region, kind, outcome, run_id, created_at)
+  SELECT id, fire_at, region, 'scheduled', 'fired', run_id, $9 FROM moved ON CONFLICT DO NOTHING),
+queued AS (
+  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
+                               fire_at, created_at)
+  SELECT run_id, namespace, queue, region, task, args, options, 'pending', priority, expires_at IS NOT NULL, due_at, expires_at, id, name,
+         fire_at, $9 FROM moved ON CONFLICT (id) DO NOTHING)
+SELECT id FROM moved;
+
+-- fired_before: do not count instants that were in the ledger already
+UPDATE mainspring.jobs SET fired = fired - $2 WHERE id = $1;
+
+-- fired_by_hand: remember when a job fired last
+UPDATE mainspring.jobs SET last_fire_at = greatest(last_fire_at, $2) WHERE id = $1;
+
+-- record: write rows of the ledger, but for instants that have one; which were written
+INSERT INTO mainspring.firings (job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at,
+                                finished_at)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+                     $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
+ON CONFLICT DO NOTHING RETURNING job_id, fire_at, region, idx;
+
+-- is_recorded: whether an instant of a job is in the ledger
+SELECT 1 FROM mainspring.firings WHERE job_id = $1 AND fire_at = $2 LIMIT 1;
+
+-- unfinished: runs of jobs that have not ended, oldest first
+SELECT job_id, region, id FROM mainspring.runs WHERE job_id = ANY ($1) ORDER BY seq;
+
+-- outcomes: what the runs of one firing came to so far
+SELECT outcome FROM mainspring.firings WHERE job_id = $1 AND fire_at = $2;
+
+-- consume: remember which upstream firing was used
+UPDATE mainspring.upstreams SET consumed_at = $3 WHERE job_id = $1 AND upstream_id = $2;
+
+-- by_request: the first row of the firing that a request made
+SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
+FROM mainspring.firings WHERE job_id = $1 AND request_id = $2 ORDER BY region, idx LIMIT 1;
+
+-- list: the ledger of a job, newest first
+SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
+FROM mainspring.firings WHERE job_id = $1 AND fire_at < $2 ORDER BY fire_at DESC, region, idx LIMIT $3;

@@ -1,0 +1,108 @@
+-- find: the job of that name, or else of that id
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM mainspring.jobs WHERE namespace = $1 AND (name = $2 OR id = $2) ORDER BY name = $2 DESC LIMIT 1;
+
+-- by_id: these jobs
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM mainspring.jobs WHERE id = ANY ($1);
+
+-- hold: these jobs, so that nobody fires or changes them meanwhile
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE;
+
+-- list: jobs in order of name, of one app or of all
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM mainspring.jobs WHERE namespace = $1 AND name > $3 AND ($2::text IS NULL OR app = $2) ORDER BY name LIMIT $4;
+
+-- due: unpaused jobs whose next fire time has come, earliest first
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL ORDER BY next_fire_at LIMIT $2;
+
+-- changed: jobs edited, paused, resumed or made due after a change number
+SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
+       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at
+FROM mainspring.changes AS c JOIN mainspring.jobs AS j ON j.id = c.job_id WHERE c.number > $1 ORDER BY c.number;
+
+-- ids_by_name: the ids of those of the names that exist
+SELECT name, id FROM mainspring.jobs WHERE namespace = $1 AND name = ANY ($2);
+
+-- foreign: those of the names that another app owns
+SELECT name, app FROM mainspring.jobs WHERE namespace = $1 AND app <> $2 AND name = ANY ($3) ORDER BY name;
+
+-- insert: store a new job
+INSERT INTO mainspring.jobs (id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at,
+                             version, paused_at, paused_why, fired, last_fire_at, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
+
+-- revise: replace a definition, if it is still the one before
+UPDATE mainspring.jobs SET task = $3, "trigger" = $4, args = $5, queue = $6, priority = $7, key = $8, "limit" = $9, policy = $10,
+                           options = $11, next_fire_at = $12, version = $2, updated_at = $13
+WHERE id = $1 AND version = $2 - 1;
+
+-- pause: stop firing
+UPDATE mainspring.jobs SET paused_at = $2, paused_why = $3 WHERE id = ANY ($1) AND paused_at IS NULL;
+
+-- resume: fire again
+UPDATE mainspring.jobs SET paused_at = NULL, paused_why = '', next_fire_at = $2 WHERE id = $1 AND paused_at IS NOT NULL;
+
+-- remove: forget a definition
+WITH unchanged AS (DELETE FROM mainspring.changes WHERE job_id = $1) DELETE FROM mainspring.jobs WHERE id = $1;
+
+-- lock_changes: let nobody else change jobs meanwhile
+SELECT value FROM mainspring.counters WHERE name = 'job_changes' FOR UPDATE;
+
+-- mark_changed: number a change of these jobs
+WITH change AS (UPDATE mainspring.counters SET value = value + 1 WHERE name = 'job_changes' RETURNING value)
+INSERT INTO mainspring.changes (job_id, number) SELECT job_id, value FROM unnest($1::text[]) AS job_id, change
+ON CONFLICT (job_id) DO UPDATE SET number = excluded.number;
+
+-- newest_change: the number of the newest edit
+SELECT value FROM mainspring.counters WHERE name = 'job_changes';
+
+-- edges: what an `after` job knows of its upstreams
+SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
+FROM mainspring.upstreams AS u LEFT JOIN mainspring.jobs AS j ON j.id = u.upstream_id WHERE u.job_id = $1 ORDER BY u.upstream_id;
+
+-- edge_names: who fires after whom in a namespace
+SELECT down.name, up.name FROM mainspring.upstreams AS u
+JOIN mainspring.jobs AS down ON down.id = u.job_id JOIN mainspring.jobs AS up ON up.id = u.upstream_id
+WHERE down.namespace = $1;
+
+-- add_edge: let a job fire after another; one that does already keeps what it has used
+INSERT INTO mainspring.upstreams (job_id, upstream_id, consumed_at, latest_at, latest_outcome) VALUES ($1, $2, $3, $3, $4)
+ON CONFLICT DO NOTHING;
+
+-- drop_edges: forget all upstreams of a job but these
+DELETE FROM mainspring.upstreams WHERE job_id = $1 AND upstream_id <> ALL ($2);
+
+-- newest_ended: the newest firing of a job whose runs have all ended
+SELECT fire_at FROM mainspring.firings AS f WHERE job_id = $1 AND run_id IS NOT NULL AND outcome <> 'fired'
+  AND NOT EXISTS (SELECT FROM mainspring.firings WHERE job_id = $1 AND fire_at = f.fire_at AND outcome = 'fired')
+ORDER BY fire_at DESC LIMIT 1;
+
+-- downstream: the names of the jobs that fire after a job
+SELECT j.name FROM mainspring.upstreams AS u JOIN mainspring.jobs AS j ON j.id = u.job_id WHERE u.upstream_id = $1 ORDER BY j.name;
+
+-- calendars: all calendars of a namespace
+SELECT name, definition FROM mainspring.calendars WHERE namespace = $1 ORDER BY name;
+
+-- save_calendar: create or replace a calendar
+INSERT INTO mainspring.calendars (namespace, name, definition, updated_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (namespace, name) DO UPDATE SET definition = excluded.definition, updated_at = excluded.updated_at;
+
+-- with_calendars: the jobs of a namespace that obey calendars
+SELECT id FROM mainspring.jobs WHERE namespace = $1 AND policy::json -> 'calendars' IS NOT NULL;
+
+-- zones: the zone data that fire times were computed with
+SELECT value FROM mainspring.facts WHERE name = 'zones';
+
+-- save_zones: note the zone data
+INSERT INTO mainspring.facts (name, value) VALUES ('zones', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- in_zones: the cron jobs that follow a zone with changes
+SELECT id FROM mainspring.jobs WHERE "trigger"::json ->> 'kind' = 'cron' AND coalesce("trigger"::json ->> 'tz', 'UTC') <> 'UTC';

@@ -1,0 +1,166 @@
+-- accept_one: accept a run that waits for nothing, and tell it; one statement, which is the whole transaction
+WITH new AS (
+  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
+                               fire_at, idx, key, retry_of, created_at)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, 'pending', $8, $10::bigint IS NOT NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+  ON CONFLICT (id) DO NOTHING
+  RETURNING mainspring.withdraw_if_ended(id, $18) AS known)
+INSERT INTO mainspring.outbox (count, events, created_at) SELECT 1, $19, $20 FROM new WHERE NOT known
+RETURNING seq;
+
+-- insert: accept runs in this order, except those that are there already
+INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, due_at, expires_at, job_id, job, fire_at,
+                             idx, key, gates, care, lines, waits_for, dependants, retry_of, created_at)
+SELECT id, namespace, queue, region, task, args, options, state, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
+       CASE WHEN gates IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(gates)) END,
+       gates IS NOT NULL OR expires_at IS NOT NULL, lines, waits_for, dependants, retry_of, created_at
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::smallint[], $10::bigint[],
+            $11::bigint[], $12::text[], $13::text[], $14::bigint[], $15::integer[], $16::text[], $17::jsonb[], $18::integer[],
+            $19::integer[], $20::boolean[], $21::text[], $22::bigint[])
+  AS new (id, namespace, queue, region, task, args, options, state, priority, due_at, expires_at, job_id, job, fire_at, idx, key, gates,
+          lines, waits_for, dependants, retry_of, created_at)
+ON CONFLICT (id) DO NOTHING
+RETURNING id, seq;
+
+-- insert_alike: accept runs that differ only in id and arguments, except those that are there already
+INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
+                             fire_at, idx, key, retry_of, created_at)
+SELECT 'pending', id, args, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
+FROM unnest($1::text[], $2::text[]) AS new (id, args)
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
+
+-- known: those of the ids that exist, unfinished or finished
+SELECT id FROM mainspring.runs WHERE id = ANY ($1::text[])
+UNION ALL
+SELECT id FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= :since;
+
+-- ended: those of the ids that have ended
+SELECT id FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= :since;
+
+-- ended_between: runs that have ended whose ids lie between these
+SELECT id FROM mainspring.history WHERE id BETWEEN $1 AND $2 AND finished_at >= :since;
+
+-- withdraw: take back runs that were accepted although they had ended before
+DELETE FROM mainspring.runs WHERE id = ANY ($1::text[]);
+
+-- lock_upstreams: keep runs from ending unnoticed while others begin to wait for them
+SELECT id, namespace, state FROM mainspring.runs WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE;
+
+-- ended_upstreams: how runs ended
+SELECT id, namespace, state FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= $2;
+
+-- mark_upstreams: remember that others wait for these runs
+UPDATE mainspring.runs SET dependants = true WHERE id = ANY ($1::text[]) AND NOT dependants;
+
+-- add_edges: let runs wait for others
+INSERT INTO mainspring.edges (upstream_id, run_id, "when", on_failure) SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]);
+
+-- join_lines: stand in lines
+INSERT INTO mainspring.lines (namespace, name, seq, run_id, capacity, granted)
+SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::boolean[]);
+
+-- line_places: how many places of each line are taken, counting no further than asked, and whether somebody waits
+SELECT asked.namespace, asked.name,
+       (SELECT count(*) FROM (SELECT FROM mainspring.lines AS l WHERE l.namespace = asked.namespace AND l.name = asked.name AND l.granted
+                              LIMIT asked.capacity) AS taken),
+       EXISTS (SELECT FROM mainspring.lines AS l WHERE l.namespace = asked.namespace AND l.name = asked.name AND NOT l.granted)
+FROM unnest($1::text[], $2::text[], $3::integer[]) AS asked (namespace, name, capacity);
+
+-- keep_gates: the gates of a namespace that exist; those of firings, which a cleaner may delete, are kept from that
+WITH lasting AS (SELECT name, capacity FROM mainspring.gates WHERE namespace = $1 AND name = ANY ($2::text[])),
+     passing AS (SELECT name, capacity FROM mainspring.gates WHERE namespace = $1 AND name = ANY ($3::text[]) ORDER BY name FOR KEY SHARE)
+SELECT name, capacity FROM lasting UNION ALL SELECT name, capacity FROM passing;
+
+-- save_gates: create gates, or take over their newest capacities
+INSERT INTO mainspring.gates (namespace, name, capacity) SELECT $1, name, capacity FROM unnest($2::text[], $3::integer[]) AS new (name, capacity)
+ON CONFLICT (namespace, name) DO UPDATE SET capacity = excluded.capacity;
+
+-- remember: keep the answers to idempotency keys, in order of key, unless there are some that have not expired; those that are kept
+INSERT INTO mainspring.submissions AS s (namespace, key, fingerprint, answer, expires_at)
+SELECT namespace, key, fingerprint, answer, $6
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS new (namespace, key, fingerprint, answer)
+ON CONFLICT (namespace, key)
+  DO UPDATE SET fingerprint = excluded.fingerprint, answer = excluded.answer, expires_at = excluded.expires_at WHERE s.expires_at <= $5
+RETURNING namespace, key;
+
+-- recall: the answers to idempotency keys
+SELECT asked.namespace, asked.key, s.fingerprint, s.answer
+FROM unnest($1::text[], $2::text[]) AS asked (namespace, key)
+CROSS JOIN LATERAL (SELECT fingerprint, answer FROM mainspring.submissions AS s WHERE s.namespace = asked.namespace AND s.key = asked.key
+                    OFFSET 0) AS s;
+
+-- get: one run, unfinished or finished
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+       blocked_on, progress, progress_note, NULL, NULL, retry_of
+FROM mainspring.runs WHERE id = $1
+UNION ALL
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM mainspring.history WHERE id = $1 AND finished_at >= $2;
+
+-- finished: those of the ids that have ended
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= $2;
+
+-- list_active: unfinished runs, newest first
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+       blocked_on, progress, progress_note, NULL, NULL, retry_of
+FROM mainspring.runs
+WHERE namespace = $1 AND id < coalesce($2::text, '~') AND ($3::text IS NULL OR job = $3) AND ($4::text IS NULL OR task = $4)
+  AND ($5::text[] IS NULL OR state = ANY ($5)) AND ($6::text IS NULL OR options::jsonb -> 'tags' ? $6)
+ORDER BY id DESC LIMIT $7;
+
+-- list_finished: finished runs, newest first
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM mainspring.history
+WHERE :few AND namespace = $1 AND id < coalesce($2::text, '~') AND ($3::text IS NULL OR job = $3) AND ($4::text IS NULL OR task = $4)
+  AND ($5::text[] IS NULL OR state = ANY ($5)) AND ($6::text IS NULL OR options::jsonb -> 'tags' ? $6)
+ORDER BY id DESC LIMIT $7;
+
+-- find_prefix: ids that begin with a text
+SELECT id FROM mainspring.runs WHERE namespace = $1 AND id >= $2 AND id < $2 || '{'
+UNION ALL
+SELECT id FROM mainspring.history WHERE namespace = $1 AND id >= $2 AND id < $2 || '{'
+LIMIT $3;
+
+-- find_suffix: recent ids that end with a text
+SELECT id FROM (SELECT id FROM mainspring.runs WHERE namespace = $1 ORDER BY id DESC LIMIT 10000) AS recent
+WHERE right(id, length($2)) = $2
+UNION ALL
+SELECT id FROM (SELECT id FROM mainspring.history WHERE namespace = $1 ORDER BY id DESC LIMIT 10000) AS recent
+WHERE right(id, length($2)) = $2
+LIMIT $3;
+
+-- count_states: how many runs are in each state
+SELECT state, count(*) FROM mainspring.runs WHERE namespace = $1 GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM mainspring.history WHERE namespace = $1 GROUP BY state;
+
+-- attempts: the ended attempts of a run in order; the last one of a finished run is in its history
+SELECT run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error
+FROM mainspring.attempts WHERE run_id = $1 AND finished_at >= $2
+UNION ALL
+SELECT id, attempt, token, worker, outcome, started_at, finished_at, reason, error
+FROM mainspring.history WHERE id = $1 AND finished_at >= $2 AND outcome IS NOT NULL
+ORDER BY 2;
+
+-- logs: what a run wrote, from a line number on
+SELECT seq, run_id, attempt, at, stream, text FROM mainspring.logs WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3;
+
+-- upstreams_of: the runs that a run waits for, and those before it in its lines
+SELECT upstream_id FROM mainspring.edges WHERE run_id = $1
+UNION
+SELECT before.run_id FROM mainspring.lines AS mine
+JOIN mainspring.lines AS before ON before.namespace = mine.namespace AND before.name = mine.name AND before.seq < mine.seq AND before.granted
+WHERE mine.run_id = $1 AND NOT mine.granted;
+
+-- gate: used and capacity of a gate
+SELECT used, capacity FROM mainspring.gates WHERE namespace = $1 AND name = $2;

@@ -1,0 +1,77 @@
+-- In queries by id, `claimed_until IS NOT NULL` stands for `state = 'running'`: where a table is all but empty, the latter would make the
+-- server read the whole index of running runs, and go on to when there are many.
+
+-- candidates: due runs of the given places (queue, region, priority, and from where on), longest due first in each, locked; and the
+-- server's time. The outer limit is reached before later places are looked at.
+SELECT r.id, r.token + 1, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at, r.idx,
+       (SELECT mainspring.store_now($1)), r.job_id, r.seq, r.care, r.gates, place.number
+FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
+     AS place (queue, region, priority, due_from, seq_from, number)
+CROSS JOIN LATERAL (
+  SELECT id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id, seq, care, gates
+  FROM mainspring.runs
+  WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
+    AND due_at <= $8 AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
+    AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
+  ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
+LIMIT $11;
+
+-- take: claim runs that are locked
+UPDATE mainspring.runs
+SET state = 'running', token = token + 1, worker = $2, claimed_until = $3, started_at = $4, reason = ''
+WHERE id = ANY ($1::text[]);
+
+-- earliest: when the first pending run of each place that a worker knows is due
+SELECT min(r.due_at)
+FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[], $5::bigint[]) AS place (queue, region, priority, due_from, seq_from)
+CROSS JOIN LATERAL (
+  SELECT due_at FROM mainspring.runs
+  WHERE state = 'pending' AND namespace = $6 AND queue = place.queue AND region = place.region AND priority = place.priority
+    AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($8::text[])
+    AND (expires_at IS NULL OR expires_at >= $7 OR attempt > 0)
+  ORDER BY due_at, seq LIMIT 1) AS r;
+
+-- lock_gates: how many more may enter each gate, until this transaction ends
+SELECT name, capacity - used FROM mainspring.gates WHERE namespace = $1 AND name = ANY ($2::text[]) ORDER BY name FOR UPDATE;
+
+-- enter_gates: take places at locked gates
+UPDATE mainspring.gates SET used = used + ($3::jsonb -> name)::integer WHERE namespace = $1 AND name = ANY ($2::text[]);
+
+-- block_at_gates: wait for room
+UPDATE mainspring.runs AS r SET state = 'blocked', blocked_on = e.gate, reason = 'gate ' || e.gate || ' is full'
+FROM unnest($1::text[], $2::text[]) AS e (id, gate) WHERE r.id = ANY ($1) AND r.id = e.id;
+
+-- renew: a worker is alive and keeps its claims
+WITH beat AS (
+  UPDATE mainspring.workers
+  SET heartbeat_at = mainspring.store_now($1), running = $3, state = CASE WHEN state = 'dead' THEN 'active' ELSE state END
+  WHERE id = $2)
+UPDATE mainspring.runs SET claimed_until = (SELECT mainspring.store_now($1)) + $6
+WHERE id = ANY (ARRAY(
+  SELECT id FROM mainspring.runs
+  WHERE id = ANY ($4::text[]) AND claimed_until IS NOT NULL AND worker = $2 AND token = ($5::jsonb -> id)::bigint
+  ORDER BY id FOR UPDATE))
+RETURNING id, token, cancel_requested_at, cancel_reason;
+
+-- cancels: those of the running runs that somebody wants to end
+SELECT id, cancel_reason FROM mainspring.runs
+WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND cancel_requested_at IS NOT NULL;
+
+-- add_logs: keep lines of output
+INSERT INTO mainspring.logs (run_id, attempt, at, stream, text)
+SELECT * FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::text[], $5::text[]);
+
+-- set_progress: how far runs have come
+UPDATE mainspring.runs AS r SET progress = e.fraction, progress_note = e.note
+FROM unnest($1::text[], $2::bigint[], $3::double precision[], $4::text[]) AS e (id, token, fraction, note)
+WHERE r.id = e.id AND r.token = e.token AND r.claimed_until IS NOT NULL
+  AND r.id = ANY (ARRAY(SELECT id FROM mainspring.runs WHERE id = ANY ($1) ORDER BY id FOR UPDATE));
+
+-- register: announce a worker
+INSERT INTO mainspring.workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, mainspring.store_now($13))
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at;
+
+-- workers: all workers of a namespace
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at
+FROM mainspring.workers WHERE namespace = $1 ORDER BY id;

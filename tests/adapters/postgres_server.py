@@ -1,0 +1,105 @@
+"""A server for tests: where it is, and databases on it.
+
+`make services` starts one and `make test` names it in MAINSPRING_TEST_POSTGRES, which makes a missing server a failure.
+Elsewhere tests take the one that runs from `make services`, or are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from mainspring.stores.postgres.connection import prepare
+
+URLS = Path(__file__).parent.parent.parent / ".services" / "urls"
+DIRECT, POOLED = "MAINSPRING_TEST_POSTGRES", "MAINSPRING_TEST_PGBOUNCER"
+
+
+_EMPTY = """
+DO $$ DECLARE name text; BEGIN
+  SET LOCAL lock_timeout = '5s';
+  FOR name IN SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+              WHERE n.nspname = 'mainspring' AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+                AND c.relname <> 'migrations'
+  LOOP
+    IF name = 'counters' THEN UPDATE mainspring.counters SET value = 0;
+    ELSE EXECUTE format('DELETE FROM mainspring.%I', name);
+    END IF;
+  END LOOP;
+END $$
+"""
+
+
+class Servers(NamedTuple):
+    """Where PostgreSQL and PgBouncer are, and the name of the database that the tests of this session share."""
+
+    direct: str
+    pooled: str
+    database: str
+
+
+def find_servers() -> tuple[str, str]:
+    """The URLs of the running servers; the test is skipped, or fails where they were asked for, without them."""
+    known = dict(os.environ)
+    asked = DIRECT in known
+    if not asked and URLS.exists():
+        known |= dict(line.split("=", 1) for line in URLS.read_text().splitlines())
+    if DIRECT not in known:
+        pytest.skip("no PostgreSQL: `make services` starts one")
+    try:
+        asyncio.run(on_server(known[DIRECT], lambda connection: connection.fetchval("SELECT 1")))
+    except OSError as error:
+        if asked:
+            pytest.fail(f"{DIRECT} names a server that does not answer: {error}")
+        pytest.skip("PostgreSQL does not run: `make services` starts it")
+    return known[DIRECT], known[POOLED]
+
+
+def in_database(url: str, name: str) -> str:
+    """The URL of a database of the same server."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+async def on_server(url: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Do something on a connection to the server's own database."""
+    connection = await asyncpg.connect(in_database(url, "postgres"))
+    try:
+        return await work(connection)
+    finally:
+        await connection.close()
+
+
+async def create_database(url: str) -> str:
+    """A new and empty database; its name."""
+    name = f"mainspring_{secrets.token_hex(6)}"
+    await on_server(url, lambda connection: connection.execute(f"CREATE DATABASE {name}"))
+    return name
+
+
+async def drop_database(url: str, name: str) -> None:
+    """Remove a database, whoever is connected to it."""
+    await on_server(url, lambda connection: connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+
+
+async def create_shared(url: str) -> str:
+    """A migrated database for the tests of a session."""
+    name = await create_database(url)
+    await prepare(in_database(url, name), 0)
+    return name
+
+
+async def empty(url: str) -> None:
+    """Delete all that a test left. A database of its own for each test would take half a second."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(_EMPTY)
+    finally:
+        await connection.close()
