@@ -113,7 +113,9 @@ class Keeper:
             self._code = os.waitstatus_to_exitcode(status)
 
     def _hear(self) -> None:
-        words = self._control.recv(4096)
+        words = b""
+        with suppress(ConnectionResetError):  # It went without having read all that it was told.
+            words = self._control.recv(4096)
         if not words:
             raise WorkerGone
         *lines, self._heard = (self._heard + words).split(b"\n")
