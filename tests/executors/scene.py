@@ -127,6 +127,6 @@ def pids_in(file: Path, count: int = 1) -> list[int]:
     """The pids that were noted in a file, once there are so many."""
     try:
         words = file.read_text().split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
     return [int(word) for word in words] if len(words) >= count else []

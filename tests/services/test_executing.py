@@ -70,7 +70,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and only waits to be noticed does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # The latter if it ends while it is looked at.
         return False
 
 
