@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -180,8 +181,6 @@ def _hint(kind: Any) -> str:
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only for those who erred
-
     near = get_close_matches(name[:100], known, n=1)
     return f"did you mean {near[0]}?" if near else "leave it out"
 

@@ -4,6 +4,7 @@ served that has no row."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -58,8 +59,6 @@ class Stamp(NamedTuple):
 
 
 def _number(text: str) -> int:
-    from hashlib import blake2b  # noqa: PLC0415 - only for those who give a key
-
     return int.from_bytes(blake2b(text.encode(), digest_size=10).digest(), "big")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from hashlib import blake2b
 
 from mainspring.api import shapes
 from mainspring.api.audit import note
@@ -123,8 +124,6 @@ async def _chosen(call: Call, selected: dict[str, str]) -> tuple[list[Run], dict
 
 def _rerun_id(run: Run) -> str:
     """Follows from the failed run, so that nobody can rerun it twice."""
-    from hashlib import blake2b  # noqa: PLC0415 - only here
-
     number = int.from_bytes(blake2b(f"rerun\0{run.id}".encode(), digest_size=10).digest(), "big")
     return encode_time(run.finished_at or run.created_at) + encode_bits(number, 16)
 
