@@ -106,7 +106,7 @@ def _from_jwks(data: bytes, algorithm: str) -> Keys:
 
 
 def _from_pem(data: bytes, algorithm: str) -> Keys:
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
     if b"PRIVATE KEY" not in data:
         return Keys(algorithm, {None: _checked(load_pem_public_key(data), algorithm)})
@@ -116,7 +116,7 @@ def _from_pem(data: bytes, algorithm: str) -> Keys:
 
 def _checked(key: Any, algorithm: str) -> Any:
     """A public key of the family that the algorithm needs, and long enough."""
-    from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, rsa  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ed448, ed25519, rsa
 
     if algorithm == "RS256" and isinstance(key, rsa.RSAPublicKey) and key.key_size >= 2_048:
         return key

@@ -63,7 +63,7 @@ class HttpExecutor:
         self._trust: ssl.SSLContext | None = None
 
     async def run(self, attempt: AttemptContext) -> Outcome:
-        import httpx  # noqa: PLC0415  It takes long to import, and most workers never need it.
+        import httpx
 
         limit_s = self._settings.http_timeout / SECOND
         try:
@@ -92,7 +92,7 @@ class HttpExecutor:
         raise ValueError(f"there were more than {spec.redirects} redirects")
 
     async def _send(self, call: Call) -> Answer:
-        import httpx  # noqa: PLC0415
+        import httpx
 
         host, port = call.url.host, call.url.port or (443 if call.url.scheme == "https" else 80)
         address = await resolve(host, port, self._allowed)
@@ -121,7 +121,7 @@ async def _read(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
 
 
 def _prepare(spec: HttpSpec, attempt: AttemptContext) -> Call:
-    import httpx  # noqa: PLC0415
+    import httpx
 
     claim = attempt.claim
     facts = {"run_id": claim.run_id, "attempt": claim.attempt + 1, "job": claim.job or ""}
