@@ -64,7 +64,8 @@ async def single(params: Params) -> Answer:
     seconds = params["seconds"] / SLICES
     ours, bare = [], []
     async with app:
-        await noop.submit_many([{} for _ in range(WARM)])
+        for _ in range(WARM // TOGETHER):
+            await noop.submit_many([{} for _ in range(TOGETHER)])
         body = _stored_row(str(path_of(params)))
         rival = Bare(f"{path_of(params)}.bare", body, durable=app.settings.durable)
         for _ in range(SLICES):

@@ -81,7 +81,7 @@ class Mainspring:
         self._flags: dict[str, object] = {}
         self._settings: Settings | None = None
         self._declarations: dict[str, _Declaration] = {}
-        self._calendars: dict[str, Calendar] = {}
+        self.calendars: dict[str, Calendar] = {}
         self._ids = IdSource(self.clock)
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -150,8 +150,8 @@ class Mainspring:
 
     def calendar(self, calendar: Calendar) -> Calendar:
         """Declare a calendar, to be stored by `sync_jobs`. Those that its rules name come first."""
-        check_calendar(calendar, self._calendars)
-        if self._calendars.setdefault(calendar.name, calendar) != calendar:
+        check_calendar(calendar, self.calendars)
+        if self.calendars.setdefault(calendar.name, calendar) != calendar:
             raise InvalidInput("name", calendar.name, "is another calendar of this app already", "choose another name")
         return calendar
 
@@ -163,7 +163,7 @@ class Mainspring:
         """Make the stored calendars and jobs of this app what its code declares. Others of its jobs are only named."""
         store = await self.open()
         jobs = self.declared_jobs(store.now())
-        for calendar in self._calendars.values():
+        for calendar in self.calendars.values():
             await store.save_calendar(self.settings.namespace, calendar)
         return await store.sync_jobs(self.name, self.settings.namespace, jobs)
 
@@ -223,14 +223,14 @@ class Mainspring:
         if old.state == SUCCEEDED:
             raise Conflict(f"run {old.id} has succeeded: to do its work again, submit the task again")
         task = self._find_task(old.task)
-        again = repeat_run(old, self.new_ids(1)[0], store.now(), await _find_twin(old, store), task.defaults.limit)
+        again = repeat_run(old, self.new_id(), store.now(), await _find_twin(old, store), task.defaults.limit)
         (run_id,) = await store.submit([again])
         return RunHandle(self, run_id, task.decode_result)
 
     async def trigger(self, job: str, request_id: str | None = None) -> Firing:
         """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
         store = await self.open()
-        request = request_id or self.new_ids(1)[0]
+        request = request_id or self.new_id()
         return await store.trigger(
             self.settings.namespace, job, request, lambda stored, fire_at: make_runs(stored, fire_at, store.now())
         )
@@ -245,11 +245,15 @@ class Mainspring:
         store = await self.open()
         return await store.pause_jobs(self.settings.namespace, jobs, paused=False, reason="")
 
+    @property
+    def opened(self) -> Store | None:
+        """The store, if this process has opened it."""
+        return self._store if self._opened_in == os.getpid() else None
+
     async def open(self) -> Store:
         """The store, opened on first use. A forked process opens its own: threads and locks do not survive a fork."""
-        if self._store is not None and self._opened_in == os.getpid():
-            return self._store
-        return await asyncio.to_thread(self._open_once)
+        store = self.opened
+        return await asyncio.to_thread(self._open_once) if store is None else store
 
     async def close(self) -> None:
         """Let go of the store. The app can be used again: it is opened anew."""
@@ -277,10 +281,15 @@ class Mainspring:
         self._store, self.clock, self._ids, self._opened_in = store, clock, IdSource(clock), os.getpid()
         return restore
 
-    def new_ids(self, count: int) -> list[str]:
-        """Ids for new runs and jobs, in order. From any thread."""
+    def new_id(self) -> str:
+        """An id for a new run or job. From any thread."""
         with self._lock:
-            return [self._ids.new()] if count == 1 else self._ids.batch(count)
+            return self._ids.new()
+
+    def new_ids(self, count: int) -> list[str]:
+        """Ids for new runs, in order. From any thread."""
+        with self._lock:
+            return self._ids.batch(count)
 
     def _open_once(self) -> Store:
         with self._lock:
@@ -302,10 +311,8 @@ class Mainspring:
         if name in self.tasks:
             places = f"{place_of(self.tasks[name].function)} and {place_of(function)}"
             raise InvalidInput("name", name, f"names two tasks: {places}", "give one of them another name=")
-        self.tasks[name] = make_task(self, name, function, read_defaults(values, Defaults()))
-        if "batch" in values and len(self.tasks[name].signature.names) != 1:
-            raise InvalidInput("batch", self.tasks.pop(name), "does not take one list", "give it one parameter, a list")
-        return self.tasks[name]
+        task = self.tasks[name] = make_task(self, name, function, read_defaults(values, Defaults()))
+        return task
 
     def _task_of_job(self, function: Callable[..., Any], values: Values) -> Task[..., Any]:
         if not isinstance(function, Task):
@@ -337,7 +344,7 @@ class Mainspring:
         execution = read_defaults(written.values, written.task.defaults)
         check_spec(written.task.name, written.args)
         return Job(
-            id=self.new_ids(1)[0],
+            id=self.new_id(),
             name=written.name,
             task=written.task.name,
             trigger=written.trigger,

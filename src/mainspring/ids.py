@@ -18,16 +18,20 @@ class IdSource:
         self._source = encode_bits(random.getrandbits(40), 8)
         self._count = random.getrandbits(38)
         self._millisecond = -1
-        self._prefix = ""
+        self._thousand = -1
+        self._prefix = self._middle = ""
 
     def new(self) -> str:
         """One more id, greater than every earlier one of this source unless the clock went back."""
         now = self._clock.now()
         if now // MILLISECOND != self._millisecond:
             self._millisecond = now // MILLISECOND
-            self._prefix = encode_time(now) + self._source
+            self._prefix = encode_time(now)
         self._count += 1
-        return self._prefix + encode_bits(self._count, 8)
+        if self._count >> 10 != self._thousand:
+            self._thousand = self._count >> 10
+            self._middle = self._source + encode_bits(self._thousand, 6)
+        return self._prefix + self._middle + PAIRS[self._count & 1023]
 
     def batch(self, size: int) -> list[str]:
         """Many ids at once, in order."""

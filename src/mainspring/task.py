@@ -38,12 +38,17 @@ class Recipe(msgspec.Struct, frozen=True):
     connection: Any = None
     """The connection whose transaction submissions join."""
 
-    def runs(self, ids: Sequence[str], texts: Sequence[str], namespace: str, now: Instant) -> list[NewRun]:
-        """A run for each of these arguments, submitted now."""
+    def run(self, run_id: str, args: str, namespace: str, now: Instant) -> NewRun:
+        """A run with these arguments, submitted now."""
         due_at = now + self.delay if self.at is None else self.at
         expires_at = None if self.expires is None else due_at + self.expires
-        replace = msgspec.structs.replace
-        model = replace(self.model, namespace=namespace, due_at=due_at, created_at=now, expires_at=expires_at)
+        return msgspec.structs.replace(
+            self.model, id=run_id, args=args, namespace=namespace, due_at=due_at, created_at=now, expires_at=expires_at
+        )
+
+    def runs(self, ids: Sequence[str], texts: Sequence[str], namespace: str, now: Instant) -> list[NewRun]:
+        """A run for each of these arguments, submitted now."""
+        model, replace = self.run("", "", namespace, now), msgspec.structs.replace
         return [replace(model, id=run_id, args=args) for run_id, args in zip(ids, texts, strict=True)]
 
 
@@ -109,14 +114,12 @@ class BoundTask(Generic[P, R]):
     async def submit(self, /, *args: P.args, **kwargs: P.kwargs) -> RunHandle[R]:
         """Submit one run: durable on return. InvalidInput, and nothing is stored, if an argument does not fit."""
         text = self.signature.encode(args, kwargs, self.app.settings.payload_limit)
-        (handle,) = await self._accept([text])
-        return handle
+        return await self._accept_one(text)
 
     async def submit_args(self, arguments: Mapping[str, object]) -> RunHandle[R]:
         """Submit one run, its arguments given as a dict."""
         text = self.signature.encode((), arguments, self.app.settings.payload_limit)
-        (handle,) = await self._accept([text])
-        return handle
+        return await self._accept_one(text)
 
     async def submit_many(self, calls: Iterable[Mapping[str, object]]) -> list[RunHandle[R]]:
         """Submit a run for each dict of arguments, in one transaction: all or none."""
@@ -132,6 +135,13 @@ class BoundTask(Generic[P, R]):
             problem = f"would stand for {len(texts)} runs at once"
             raise InvalidInput("idempotency_key", self._recipe.model.idempotency_key, problem, "submit them one by one")
         return await self._accept(texts)
+
+    async def _accept_one(self, text: str) -> RunHandle[R]:
+        app = self.app
+        store = app.opened or await app.open()
+        run = self._recipe.run(app.new_id(), text, app.settings.namespace, store.now())
+        (run_id,) = await (store.submit((run,)) if self._recipe.connection is None else self._submit(store, (run,)))
+        return RunHandle(app, run_id, self.signature.decode_result)
 
     async def _accept(self, texts: Sequence[str]) -> list[RunHandle[R]]:
         if not texts:
@@ -253,7 +263,25 @@ class JobDecorator(Protocol):
 def make_task(app: Mainspring, name: str, function: Callable[..., Any], defaults: Defaults) -> Task[..., Any]:
     """The function as a task of the kind that it is."""
     kind = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
-    return kind(app, name, function, defaults)
+    task = kind(app, name, function, defaults)
+    _check_batch(task)
+    return task
+
+
+def _check_batch(task: Task[..., Any]) -> None:
+    """Refuse what a task that is executed in batches cannot be: all its runs share one call, in the worker itself."""
+    if task.defaults.batch is None:
+        return
+    if len(task.signature.names) != 1:
+        raise InvalidInput("batch", task, "does not take one list", "give it one parameter, a list")
+    options = task.defaults.options
+    level = None if options.isolation is None else options.isolation.level
+    if level not in (None, "none"):
+        problem = "does not go with batch, whose runs share one call in the worker itself"
+        raise InvalidInput("isolation", level, problem, "leave one of them out")
+    if options.timeout is not None and level is None and not task.is_async:
+        problem = "could not be kept: the function is not async, and a thread cannot be stopped"
+        raise InvalidInput("timeout", task.name, problem, 'make it async, or accept that by isolation="none"')
 
 
 def place_of(function: Callable[..., object]) -> str:

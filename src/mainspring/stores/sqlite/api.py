@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar, cast
 
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.limits import Allowance, Pace, allow
 from mainspring.errors import Conflict
 from mainspring.store import Change, Reply, Reserved
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.connection import schema_status
+from mainspring.stores.sqlite.database import Database
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "api")
+T = TypeVar("T")
+
+
+class _Attesting:
+    """A database whose writes leave a trail."""
+
+    def __init__(self, db: Database, tell: Callable[[Any], Sequence[Change]]) -> None:
+        self._db = db
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    async def accept(self, *_: object) -> bool:
+        """A row by itself has no room for the trail: the work is done by `write`."""
+        return False
+
+    async def write(self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False) -> T:
+        def attested(tx: Transaction) -> T:
+            answer = work(tx)
+            _note(tx, self._tell(answer))
+            return answer
+
+        return await self._db.write(attested, promised=True, quick=quick)
+
+
+def _note(tx: Transaction, changes: Sequence[Change]) -> None:
+    rows = [
+        (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
+        for each in changes
+    ]
+    tx.executemany(_Q["note"], rows)
 
 
 class Api:
@@ -66,17 +102,16 @@ class Api:
         return dict(await self._db.read(lambda tx: tx.execute(_Q["revocations"], (tx.now,)).fetchall()))
 
     async def note_changes(self, changes: Sequence[Change]) -> None:
-        def work(tx: Transaction) -> None:
-            tx.executemany(
-                _Q["note"],
-                [
-                    (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after,
-                     each.request_id)
-                    for each in changes
-                ],
-            )  # fmt: skip
+        await self._db.write(lambda tx: _note(tx, changes), quick=True)
 
-        await self._db.write(work, quick=True)
+    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
+        twin = copy.copy(self)
+        twin._db = cast("Database", _Attesting(self._db, tell))
+        return twin
+
+    async def schema(self) -> tuple[int, int]:
+        status = await self._db.read(lambda tx: schema_status(tx.connection))
+        return status.version, status.latest
 
     async def list_changes(
         self,

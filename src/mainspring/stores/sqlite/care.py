@@ -13,9 +13,10 @@ from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.store import Reaped
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.api import forget
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
 from mainspring.stores.sqlite.reports import Endings, load_held
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "care")
 _END = load_queries("sqlite", "endings")

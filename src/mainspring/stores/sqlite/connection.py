@@ -47,12 +47,12 @@ def connect(path: str) -> sqlite3.Connection:
         return connection
 
 
-def prepare(connection: sqlite3.Connection, path: str, *, durable: bool, now: int) -> None:
+def prepare(connection: sqlite3.Connection, path: str, *, synced: bool, now: int) -> None:
     """Make sure that the database is ours and current; create or migrate it under the write lock."""
     with mapped_errors(path):
         check_ours(connection, path)
         set_wal(connection)
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
         status = schema_status(connection)
         if not status.usable:
             raise StoreMismatch(

@@ -18,7 +18,7 @@ from mainspring.core.outcome import Next
 from mainspring.core.states import BLOCKED, CANCELLED, FAILED, RUNNING, SKIPPED, State
 from mainspring.core.triggers import AfterTrigger, Trigger
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Transaction
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "endings")
 _RUNS = load_queries("sqlite", "runs")

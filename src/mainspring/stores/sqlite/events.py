@@ -8,7 +8,8 @@ import msgspec
 
 from mainspring.core.model import Event, EventBatch
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.database import Database
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "events")
 _decode = msgspec.json.Decoder(list[Event]).decode
@@ -40,6 +41,13 @@ class Events:
 
     async def next_position(self) -> int:
         return await self._db.read(lambda tx: int(tx.execute(_Q["next_position"]).fetchone()[0]))
+
+    async def heard(self, listener: str) -> int | None:
+        row = await self._db.read(lambda tx: tx.execute(_Q["heard"], (listener,)).fetchone())
+        return None if row is None else int(row[0])
+
+    async def note_heard(self, listener: str, position: int) -> None:
+        await self._db.write(lambda tx: tx.execute(_Q["note_heard"], (listener, position)))
 
     async def tell(self, events: Sequence[Event]) -> None:
         await self._db.write(lambda tx: tx.events.extend(events))

@@ -15,9 +15,9 @@ from mainspring.core.planning import PlannedFiring, Refuse, Replace, admit
 from mainspring.core.states import RUNNING
 from mainspring.stores.job_rows import firing_event
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Transaction
 from mainspring.stores.sqlite.endings import cancel_run
 from mainspring.stores.sqlite.intake import insert_runs
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "firings")
 

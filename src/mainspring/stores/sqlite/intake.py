@@ -14,8 +14,8 @@ from mainspring.core.states import BLOCKED, FINAL, PENDING, State
 from mainspring.errors import InvalidInput
 from mainspring.stores.run_rows import common_values, submitted
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Transaction
 from mainspring.stores.sqlite.endings import end_unstarted, grant_line
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "runs")
 _FEW = 20

@@ -8,7 +8,7 @@ from mainspring.core.calendars import Calendar
 from mainspring.core.model import Job
 from mainspring.stores.job_rows import check_calendars_known, read_calendars, read_job, unknown_jobs
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Transaction
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "jobs")
 

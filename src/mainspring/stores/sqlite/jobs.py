@@ -10,8 +10,10 @@ from mainspring.core import planning
 from mainspring.core.calendars import Calendar, check_calendar
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
+from mainspring.core.outcome import Next
 from mainspring.core.planning import Plan, PlannedFiring, earlier
 from mainspring.core.revision import Revision, begin, reconsider, revise
+from mainspring.core.states import SKIPPED
 from mainspring.core.triggers import check_not_past
 from mainspring.store import Saved
 from mainspring.stores.job_rows import (
@@ -29,9 +31,12 @@ from mainspring.stores.job_rows import (
     upstream_names,
 )
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.backfilling import backfill
+from mainspring.stores.sqlite.database import Database
+from mainspring.stores.sqlite.endings import end_unstarted
 from mainspring.stores.sqlite.firing import Recorder, free_instant
 from mainspring.stores.sqlite.job_rows import calendars_for, find_job, load_calendars
+from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.sqlite.upstreams import link
 
 _Q = load_queries("sqlite", "jobs")
@@ -72,6 +77,9 @@ class Jobs:
         self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
     ) -> Firing:
         return await self._db.write(lambda tx: _trigger(tx, find_job(tx, namespace, name), request_id, runs))
+
+    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
+        return await self._db.write(lambda tx: backfill(tx, job, firings))
 
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         values = (job_id, LATEST + 1 if before is None else before, limit)
@@ -179,6 +187,8 @@ def _pause(tx: Transaction, namespace: str, names: Collection[str], reason: str)
         tx.executemany(_Q["pause"], [(tx.now, reason, change, job.id) for job in active])
         tx.events += [job_event("job.paused", job, tx.now, reason) for job in active]
         tx.changed = True
+        early = tx.execute(_Q["fired_ahead"], (to_json([job.id for job in active]), tx.now)).fetchall()
+        end_unstarted(tx, [(run_id, Next(SKIPPED, planning.pause_reason(reason))) for (run_id,) in early])
     jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
     return list(jobs.values())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mainspring.core.instants import Duration
 from mainspring.core.model import Event, Hold, Term
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.database import Database
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "leases")
 

@@ -16,11 +16,12 @@ from mainspring.core.triggers import AfterTrigger
 from mainspring.store import Fired
 from mainspring.stores.job_rows import check_term, firing_event, read_jobs, to_json
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import Ended, follow
 from mainspring.stores.sqlite.firing import Recorder, free_instant
 from mainspring.stores.sqlite.intake import insert_runs
 from mainspring.stores.sqlite.jobs import adopt_zones
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "firings")
 _JOBS = load_queries("sqlite", "jobs")

@@ -12,8 +12,9 @@ from mainspring.core.outcome import Next, attempt_outcome, settle
 from mainspring.core.states import CANCELLED, PENDING, SUCCEEDED, State
 from mainspring.store import Verdict
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import Ended, EndedRow, follow, leave_gates, move_to_history, unattempted
+from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.text import clean
 
 _Q = load_queries("sqlite", "work")

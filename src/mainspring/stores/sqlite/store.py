@@ -13,12 +13,13 @@ from mainspring.stores.sqlite.events import Events
 from mainspring.stores.sqlite.jobs import Jobs
 from mainspring.stores.sqlite.leases import Leases
 from mainspring.stores.sqlite.plans import Plans
+from mainspring.stores.sqlite.pressure import Pressure
 from mainspring.stores.sqlite.reports import Reports
 from mainspring.stores.sqlite.runs import Runs
 from mainspring.stores.sqlite.work import Work
 
 
-class SqliteStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events, Api):
+class SqliteStore(Jobs, Plans, Runs, Work, Reports, Care, Pressure, Leases, Events, Api):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
 
     `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs
@@ -30,6 +31,9 @@ class SqliteStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events, Api):
 
     def now(self) -> Instant:
         return self._db.clock.now()
+
+    def surely_now(self) -> Instant:
+        return self.now()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         return self._db.on_change(listener)

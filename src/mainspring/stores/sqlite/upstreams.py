@@ -12,7 +12,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import FiringOutcome, Job
 from mainspring.stores.job_rows import check_upstreams_known, to_json, upstream_names
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Transaction
+from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "jobs")
 _FIRINGS = load_queries("sqlite", "firings")

@@ -14,8 +14,9 @@ from mainspring.core.outcome import too_late
 from mainspring.core.priority import Ordering, rank
 from mainspring.store import Renewal
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
+from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.text import clean
 
 _Q = load_queries("sqlite", "work")
@@ -54,8 +55,12 @@ class Work:
         rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
         return [_worker(row) for row in rows]
 
-    async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
-        return await self._db.write(lambda tx: _claim(tx, worker, limit, ttl, ordering), promised=False, quick=True)
+    async def claim(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        return await self._db.write(
+            lambda tx: _claim(tx, worker, limit, ttl, ordering, ahead), promised=False, quick=True
+        )
 
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
@@ -92,13 +97,15 @@ class Work:
         await self._db.write(work, promised=False, quick=True)
 
 
-def _claim(tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+def _claim(
+    tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
+) -> list[Claim]:
     """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
     claims: list[Claim] = []
     for number in range(_ROUNDS):
         wanted = limit - len(claims)
         window = wanted if number == 0 else max(wanted, _WINDOW)
-        found = _candidates(tx, worker, window, ordering)
+        found = _candidates(tx, worker, window, ordering, ahead)
         chosen, done = _look_closer(tx, found, wanted, first=not claims)
         if chosen:
             claims += _take(tx, worker, chosen, tx.now + ttl)
@@ -107,9 +114,13 @@ def _claim(tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering:
     return claims
 
 
-def _candidates(tx: Transaction, worker: Worker, limit: int, ordering: Ordering) -> list[Candidate]:
+def _candidates(
+    tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration = 0
+) -> list[Candidate]:
     """The best due runs that this worker may take, at most `limit`. Those of tasks that nobody here knows are passed
     over: another worker may know them."""
+    if ahead:
+        return _soon(tx, worker, limit, ordering, ahead)
     tasks = _encode(worker.tasks).decode()
     places = [(worker.namespace, queue, region, tx.now, tasks, limit) for queue, region in _places(worker)]
     if len(places) == 1 and ordering == "strict":
@@ -121,6 +132,19 @@ def _candidates(tx: Transaction, worker: Worker, limit: int, ordering: Ordering)
             found += [(rank(priority, due_at, ordering), seq, care) for due_at, seq, care in rows]
         if len(found) >= limit and ordering == "strict":
             break
+    found.sort()
+    return found[:limit]
+
+
+def _soon(tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration) -> list[Candidate]:
+    """The same with those that are due soon, if they need no care."""
+    tasks = _encode(worker.tasks).decode()
+    found: list[Candidate] = []
+    for priority in _PRIORITIES:
+        for queue, region in _places(worker):
+            place = (worker.namespace, queue, region, tx.now + ahead, tasks, limit)
+            rows = [row for row in _find(tx, f"[{priority}]", place) if row[0] <= tx.now or not row[2]]
+            found += [(rank(priority, due_at, ordering), seq, care) for due_at, seq, care in rows]
     found.sort()
     return found[:limit]
 
@@ -184,8 +208,8 @@ def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Cl
         return _read_taken(tx, worker, seqs[:half]) + _read_taken(tx, worker, seqs[half:])
     claims = _read_claims(taken)
     tx.events += [
-        Event("run.running", tx.now, claim.namespace, claim.run_id, job_id, claim.job, claim.task, worker.id,
-              claim.fire_at, claim.attempt + 1)
+        Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, job_id, claim.job, claim.task,
+              worker.id, claim.fire_at, claim.attempt + 1)
         for claim, job_id in zip(claims, _read_names(jobs), strict=True)
     ]  # fmt: skip
     return claims

@@ -19,3 +19,10 @@ ORDER BY position LIMIT ?2;
 
 -- next_position: the position of the next public event
 SELECT value + 1 FROM counters WHERE name = 'event_position';
+
+-- heard: up to where a listener has dealt with events
+SELECT value FROM counters WHERE name = 'heard:' || ?1;
+
+-- note_heard: note up to where, never further back than before
+INSERT INTO counters AS c (name, value) VALUES ('heard:' || ?1, ?2)
+ON CONFLICT (name) DO UPDATE SET value = max(c.value, excluded.value);

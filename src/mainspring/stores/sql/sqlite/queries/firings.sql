@@ -42,3 +42,11 @@ FROM firings WHERE job_id = ? AND request_id = ? ORDER BY region, idx LIMIT 1;
 -- list: the ledger of a job, newest first
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
 FROM firings WHERE job_id = ? AND fire_at < ? ORDER BY fire_at DESC, region, idx LIMIT ?;
+
+-- recede: let a row for a stretch of instants begin after its first one, which is about to have a row of its own
+UPDATE firings SET fire_at = fire_at + 1, count = max(count - 1, 0)
+WHERE job_id = ? AND fire_at = ? AND last_at > fire_at AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;
+
+-- make_room: take an instant out of the ledger that came to nothing
+DELETE FROM firings
+WHERE job_id = ? AND fire_at = ? AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;

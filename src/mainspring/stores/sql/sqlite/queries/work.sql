@@ -18,7 +18,7 @@ SELECT min(due_at) FROM (
 SELECT id, namespace, gates, losses, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;
 
 -- take: claim runs
-UPDATE runs SET state = 'running', token = token + 1, worker = ?1, claimed_until = ?2, started_at = ?3, reason = ''
+UPDATE runs SET state = 'running', token = token + 1, worker = ?1, claimed_until = ?2, started_at = max(?3, due_at), reason = ''
 WHERE seq IN (SELECT value FROM json_each(?4)) AND state = 'pending';
 
 -- taken: what a worker is given of the runs that it has claimed, and their jobs, in the order asked (faster than RETURNING, and as two texts

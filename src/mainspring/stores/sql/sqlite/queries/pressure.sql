@@ -1,0 +1,21 @@
+-- backlog: due runs that nobody has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
+-- From one line of the index to the next, so that runs of the future and long lines cost nothing
+WITH RECURSIVE heads (seq) AS (
+  SELECT (SELECT seq FROM runs WHERE state = 'pending' ORDER BY namespace, queue, region, priority LIMIT 1)
+  UNION ALL
+  SELECT (SELECT n.seq FROM runs AS n
+          WHERE n.state = 'pending' AND (n.namespace, n.queue, n.region, n.priority) > (h.namespace, h.queue, h.region, h.priority)
+          ORDER BY n.namespace, n.queue, n.region, n.priority LIMIT 1)
+  FROM heads JOIN runs AS h ON h.seq = heads.seq
+)
+SELECT h.namespace, h.queue, h.region, h.priority,
+       (SELECT count(*) FROM (SELECT 1 FROM runs AS d
+                              WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region
+                                AND d.priority = h.priority AND d.due_at <= ?1 LIMIT ?2)),
+       (SELECT d.due_at FROM runs AS d
+        WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region AND d.priority = h.priority
+        ORDER BY d.due_at LIMIT 1)
+FROM heads JOIN runs AS h ON h.seq = heads.seq;
+
+-- least: due runs of low priority that were never tried, least important first
+SELECT id FROM runs WHERE state = 'pending' AND priority >= ?1 AND due_at <= ?2 AND attempt = 0 ORDER BY priority DESC LIMIT ?3;
