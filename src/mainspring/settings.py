@@ -98,6 +98,12 @@ def _read_names(field: str, value: object) -> tuple[str, ...]:
     raise InvalidInput(field, value, "is not a list of names", 'write it like ["default", "mail"], or default,mail')
 
 
+def _read_rates(field: str, value: object) -> tuple[tuple[str, int], ...]:
+    parts = [f"{name}={rate}" for name, rate in value.items()] if isinstance(value, dict) else _read_names(field, value)
+    pairs = [part.partition("=") for part in parts]
+    return tuple((name.strip(), _read_count(field, rate.strip())) for name, _, rate in pairs)
+
+
 def _read_networks(field: str, value: object) -> tuple[str, ...]:
     try:
         return tuple(str(ip_network(name)) for name in _read_names(field, value))
@@ -137,6 +143,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     broker: Annotated[str | None, _text("what carries runs to workers; without one, the store does")] = None
     lease: Annotated[str | None, _text("who elects the leader; without one, the store does")] = None
     sink: Annotated[str | None, _text("where events are sent on to; without one, nowhere")] = None
+    server: Annotated[str | None, _text("the server that commands ask, in place of the store")] = None
+    token: Annotated[str | None, _text("what commands show to the server")] = None
     namespace: Annotated[str, _text("the tenant that this program works for")] = "default"
     durable: Annotated[bool, Knob(_read_switch, "whether a commit survives a power cut, at the price of a sync")] = True
     listen: Annotated[
@@ -147,6 +155,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     coordination: Annotated[
         Coordination, _choice(get_args(Coordination), "one node plans (leader), or all share the work (cluster)")
     ] = "leader"
+    shards: Annotated[int, _count("how many leaders share the jobs; the same on all nodes")] = 1
     lease_ttl: Annotated[Duration, _duration("how long a leader leads without renewing")] = 1_500 * MILLISECOND
     lease_renew: Annotated[Duration, _duration("how often a leader renews")] = 400 * MILLISECOND
     horizon: Annotated[Duration, _duration("how far ahead the planner keeps jobs in memory")] = MINUTE
@@ -178,6 +187,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     requests: Annotated[int, _count("how many requests the API works on at once; others get 503")] = 100
     watchers: Annotated[int, _count("how many long polls and event streams the API keeps open")] = 1_000
     submit_rate: Annotated[int, _count("how many runs a subject may submit in a minute")] = 1_000
+    submit_rates: Annotated[
+        tuple[tuple[str, int], ...], Knob(_read_rates, "the same by role, where it differs: operator=5000,viewer=1")
+    ] = ()
+    health_port: Annotated[
+        int | None,
+        Knob(_read_port, "where a worker tells whether it is well, on this machine only; without one, nowhere"),
+    ] = None
+    most_pool_wait: Annotated[
+        Duration, _duration("how long requests may wait for the database before the least important is given up")
+    ] = SECOND
+    most_waiting: Annotated[
+        int, _count("how many due runs of priorities 1 to 7 may wait before the least important is given up")
+    ] = 1_000_000
+    most_late: Annotated[
+        Duration, _duration("how late those may be, where all workers are busy, before the least important is given up")
+    ] = 10 * MINUTE
 
     isolation: Annotated[
         CommandLevel, _choice(get_args(CommandLevel), "how commands that name none are isolated: none, limits, sandbox")
@@ -287,4 +312,4 @@ def _show(value: object, knob: Knob) -> str:
         return str(value).lower()
     if isinstance(value, int) and knob.read is _read_duration:
         return format_duration(value)
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -16,11 +16,10 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import msgspec
-
+from mainspring.core.answers import Backlog, Change, Fired, Reaped, Renewal, Reply, Reserved, RunFilter, Saved, Strain
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.limits import Allowance, Pace
@@ -41,92 +40,37 @@ from mainspring.core.model import (
     Term,
     Worker,
 )
-from mainspring.core.planning import Plan
+from mainspring.core.planning import Plan, PlannedFiring
 from mainspring.core.priority import Ordering
 from mainspring.core.states import State
 
+__all__ = [
+    "ApiStore",
+    "Backlog",
+    "CareStore",
+    "Change",
+    "EventStore",
+    "Fired",
+    "JobStore",
+    "JoiningStore",
+    "LeaseStore",
+    "PlanStore",
+    "PressureStore",
+    "Reaped",
+    "Renewal",
+    "Reply",
+    "Reserved",
+    "RunFilter",
+    "RunStore",
+    "Saved",
+    "Store",
+    "Strain",
+    "Verdict",
+    "WorkStore",
+]
+
 Verdict = Literal["accepted", "repeated", "stale"]
 """What became of a report: taken now, already taken before, or refused because its token has been overtaken."""
-
-
-class Renewal(msgspec.Struct, frozen=True):
-    """The answer to a heartbeat: which claims still stand and which of them should be cancelled."""
-
-    held: frozenset[tuple[str, int]]
-    cancels: Mapping[str, str]
-    """Run id -> who asked and why."""
-
-
-class Fired(msgspec.Struct, frozen=True):
-    """What one plan came to."""
-
-    job_id: str
-    applied: bool
-    """False: the job had changed or fired meanwhile; nothing of this plan was written."""
-    job: Job | None
-    """The job as it is now, to plan on with; None when it no longer exists or is paused."""
-    runs: int = 0
-
-
-class Reaped(msgspec.Struct, frozen=True):
-    """What one pass of recovery found."""
-
-    lost: int
-    expired: int
-    dead_workers: tuple[str, ...]
-
-
-class RunFilter(msgspec.Struct, frozen=True):
-    """Which runs to list: newest first, after `before` (an id) if given."""
-
-    namespace: str = "default"
-    states: tuple[State, ...] = ()
-    job: str | None = None
-    task: str | None = None
-    tag: str | None = None
-    before: str | None = None
-    limit: int = 50
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """What a sync did with the jobs that an app declares."""
-
-    created: tuple[str, ...] = ()
-    updated: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-    undeclared: tuple[str, ...] = ()
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """An answer that was given."""
-
-    status: int
-    body: str
-
-
-class Reserved(msgspec.Struct, frozen=True):
-    """What is known of a key."""
-
-    since: Instant
-    """When it was first seen."""
-    reply: Reply | None = None
-    """The answer, if there is one."""
-    busy: bool = False
-    """Whether somebody else works on the answer right now; otherwise, without an answer, it is the caller's to give."""
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Who changed what: a row of the audit trail. Before and after are JSON."""
-
-    namespace: str
-    subject: str
-    action: str
-    target: str
-    before: str | None = None
-    after: str | None = None
-    request_id: str = ""
-    at: Instant = 0
-    """Set by the store."""
 
 
 class JobStore(Protocol):
@@ -153,7 +97,7 @@ class JobStore(Protocol):
         """In order of name, those after the name `after`."""
 
     async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
-        """Pause or resume, all or nothing. A resumed job goes on with its next instant after now; instants that
+        """Pause or resume, all or nothing. Runs that wait for an instant to come are skipped by a pause. A resumed job goes on with its next instant after now; instants that
         passed while it was paused are recorded as skipped, with the reason."""
 
     async def remove_job(self, namespace: str, name: str) -> None:
@@ -163,6 +107,10 @@ class JobStore(Protocol):
         self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
     ) -> Firing:
         """Fire a job now, by hand; overlap policy applies. The same request id gives the same firing."""
+
+    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
+        """Fire past instants of a job that have no run: new to the ledger, or missed or skipped in it (then the new
+        row takes that one's place). Ids of the new runs. Conflict unless the job has still the version planned from."""
 
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         """The ledger of a job, newest first."""
@@ -191,8 +139,8 @@ class PlanStore(Protocol):
         cron jobs that are not yet due. How many jobs were recomputed."""
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
-        """Apply plans: move each job's next fire time, record its firings, insert their runs. A plan whose job moved
-        meanwhile is not applied. TermPassed, and nothing written, if `term` is given and is no longer the newest."""
+        """Apply plans: move each job's next fire time, record its firings, insert their runs, which are due when they
+        say, also if that is later. A plan whose job moved meanwhile is not applied. TermPassed, and nothing written, if `term` is given and is no longer the newest."""
 
 
 class RunStore(Protocol):
@@ -253,10 +201,15 @@ class WorkStore(Protocol):
     async def list_workers(self, namespace: str) -> list[Worker]:
         """Those seen lately."""
 
-    async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+    async def claim(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
         """Take due runs of the worker's namespace, queues, regions and tasks, best first. Each claim raises the run's
         token, and no other worker has it until `claimed_until`. A run whose gate is full becomes blocked instead. A
-        run that was lost before is given alone."""
+        run that was lost before is given alone.
+
+        With `ahead`, also those that will be due within that time, unless they need a gate, may expire or were lost
+        before; the worker must not start them earlier."""
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """When the earliest pending run that this worker may take is due."""
@@ -272,7 +225,7 @@ class WorkStore(Protocol):
         bad row does not spoil the rest."""
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
-        """Give claims back unstarted: no attempt is counted, and they are due at once."""
+        """Give claims back unstarted: no attempt is counted, and they are due at once, or when they were."""
 
     async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
         """Output and progress of running attempts."""
@@ -287,6 +240,19 @@ class CareStore(Protocol):
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
         """Delete history past its retention or its job's limits, at most `limit` rows of a kind; how many went."""
+
+
+class PressureStore(Protocol):
+    """For whoever watches how much there is to do."""
+
+    async def backlog(self, limit: int) -> list[Backlog]:
+        """What waits, of all namespaces; at most `limit` of each is counted."""
+
+    async def shed(self, reason: str, limit: int) -> int:
+        """End due runs that were never tried and matter least (`core.degradation`) as skipped; how many."""
+
+    def strain(self) -> Strain:
+        """How hard this process has it."""
 
 
 class LeaseStore(Protocol):
@@ -317,6 +283,12 @@ class EventStore(Protocol):
 
     async def next_position(self) -> int:
         """The position that the next event will have."""
+
+    async def heard(self, listener: str) -> int | None:
+        """The position that a listener noted: of the first event that it has not dealt with; None if it never did."""
+
+    async def note_heard(self, listener: str, position: int) -> None:
+        """Note that a listener has dealt with all events before a position. A note never moves back."""
 
     async def tell(self, events: Sequence[Event]) -> None:
         """Append events that belong to no other write."""
@@ -349,6 +321,13 @@ class ApiStore(Protocol):
     async def note_changes(self, changes: Sequence[Change]) -> None:
         """Add to the audit trail, durably, at the time of the store."""
 
+    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
+        """This store, whose writes also add to the audit trail what `tell` makes of their answers: in the same
+        transaction, so that there is no change without its row, and no row without its change."""
+
+    async def schema(self) -> tuple[int, int]:
+        """The version of the database's schema, and the newest that this program knows."""
+
     async def list_changes(
         self,
         namespace: str,
@@ -361,11 +340,17 @@ class ApiStore(Protocol):
         """The audit trail, newest first, with numbers that grow; those before a number."""
 
 
-class Store(JobStore, PlanStore, RunStore, WorkStore, CareStore, LeaseStore, EventStore, ApiStore, Protocol):
+class Store(
+    JobStore, PlanStore, RunStore, WorkStore, CareStore, PressureStore, LeaseStore, EventStore, ApiStore, Protocol
+):
     """All of it, as adapters implement it."""
 
     def now(self) -> Instant:
-        """The store's clock."""
+        """The store's clock, as far as this process knows."""
+
+    def surely_now(self) -> Instant:
+        """An instant that the store's clock has reached for sure, close to `now`: what must not begin early waits for
+        this."""
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener`, from any thread, soon after something that planners or workers wait for may have changed,

@@ -16,6 +16,7 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput
+from mainspring.figures import measured
 from mainspring.lease import Lease
 from mainspring.settings import Settings
 from mainspring.sink import Sink
@@ -42,10 +43,10 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
         from mainspring.stores.postgres.store import PostgresStore
 
         opening = PostgresStore.open(url, clock, pool_size=settings.pool_size, listen=settings.listen)
-        return asyncio.run(opening)
+        return measured(asyncio.run(opening))
     from mainspring.stores.sqlite.store import SqliteStore
 
-    return SqliteStore(_sqlite_path(url), clock, durable=settings.durable)
+    return measured(SqliteStore(_sqlite_path(url), clock, durable=settings.durable))
 
 
 def _sqlite_path(url: str) -> str:
@@ -134,13 +135,10 @@ def open_sinks(url: str | None, show: Callable[[str, str], None] | None) -> list
     return [] if show is None else [LogSink(show)]
 
 
-def open_alerts(app: Mainspring, settings: Settings, store: Store) -> list[Sink]:
-    """What tells of failures, if anybody is to be told: to look at all that happens has its price."""
-    from mainspring.sinks.alert import AlertSink
-
+def names_alerts(app: Mainspring) -> bool:
+    """Whether the app's own tasks or jobs say who is to be told if they fail."""
     named = [each.options.alert for each in app.declared_jobs(0)]
-    named += [task.defaults.options.alert for task in app.tasks.values()]
-    return [AlertSink(store, settings.alert)] if settings.alert or any(named) else []
+    return any(named) or any(task.defaults.options.alert for task in app.tasks.values())
 
 
 def find_executors(app: Mainspring, concurrency: int, settings: Settings | None = None) -> Staff:
@@ -191,8 +189,8 @@ def build_runtime(
 
         store, random = await app.open(), SystemRandom()
         name = name_process(random)
-        sinks = [*open_sinks(settings.sink, show), *open_alerts(app, settings, store)]
-        scheduler = build_scheduler(store, name, settings, app.clock, random, sinks) if schedule else None
+        sinks, alerts = open_sinks(settings.sink, show), names_alerts(app)
+        scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row = describe_worker(app, settings, name)
         worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
         return Node(store, scheduler, worker)
@@ -201,12 +199,12 @@ def build_runtime(
 
 
 def build_scheduler(
-    store: Store, name: str, settings: Settings, clock: Clock, random: Random, sinks: Sequence[Sink]
+    store: Store, name: str, settings: Settings, clock: Clock, random: Random, sinks: Sequence[Sink], alerts: bool
 ) -> Scheduler:
     """The loops that schedule, on this process's lease and sinks."""
     from mainspring.services.node import Scheduler
 
-    return Scheduler(store, open_lease(settings.lease, store), name, sinks, settings, clock, random)
+    return Scheduler(store, open_lease(settings.lease, store), name, sinks, settings, clock, random, alerts)
 
 
 def build_worker(

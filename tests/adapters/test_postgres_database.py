@@ -243,6 +243,20 @@ class TestTheClock:
         clock.learn(1_003 * SECOND, sent_at)  # read on the server somewhere in these four seconds
         assert clock.now() == 1_004 * SECOND
 
+    def test_is_never_ahead_of_the_server_and_a_vague_answer_is_soon_bettered(self) -> None:
+        host = ManualClock()
+        clock = ServerClock(host)
+        sent_at = host.monotonic()
+        host.advance(4 * SECOND)
+        clock.learn(1_000 * SECOND, sent_at)  # read just before the answer, for all that is known
+        assert clock.now() == 1_000 * SECOND
+        host.advance(SECOND)
+        assert clock.is_stale()
+        clock.learn(1_004 * SECOND, host.monotonic())
+        assert clock.now() == 1_004 * SECOND
+        host.advance(SECOND)
+        assert not clock.is_stale()
+
     def test_follows_a_server_whose_clock_was_set(self) -> None:
         host = ManualClock()
         clock = ServerClock(host)

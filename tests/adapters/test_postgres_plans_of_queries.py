@@ -49,6 +49,12 @@ _FILL = (
     f"""INSERT INTO mainspring.firings (job_id, fire_at, kind, outcome, created_at)
         SELECT 'job-' || n % 7, n, 'scheduled', 'fired', {NOW} FROM generate_series(1, 50000) AS n""",
     "INSERT INTO mainspring.gates SELECT 'default', 'firing:' || n, 1, 0 FROM generate_series(1, 20000) AS n",
+    f"""INSERT INTO mainspring.jobs (id, name, task, "trigger", next_fire_at, created_at, updated_at)
+        SELECT 'job-' || n, 'job-' || n, 'encode', '{{"kind":"manual"}}', {NOW} + n, {NOW}, {NOW}
+        FROM generate_series(1, 50000) AS n""",
+    "INSERT INTO mainspring.changes SELECT 'job-' || n, n FROM generate_series(1, 50000) AS n",
+    f"""INSERT INTO mainspring.outbox (position, count, events, created_at)
+        SELECT CASE WHEN n <= 49900 THEN n END, 1, '[]', {NOW} FROM generate_series(1, 50000) AS n""",
     "VACUUM ANALYZE",
 )
 
@@ -57,6 +63,7 @@ TOKENS = json.dumps(dict.fromkeys(IDS, 1))
 PLACES = (["default"] * 10, ["default"] * 10, list(range(1, 11)), [-1] * 10, [-1] * 10)
 LINES = (["default"] * 5, [f"key:{n}" for n in range(5)])
 FEW = IDS[:20]
+JOBS = [f"job-{number}" for number in range(1, 6)]
 
 
 def same(value: object) -> list[object]:
@@ -64,7 +71,7 @@ def same(value: object) -> list[object]:
 
 
 HOT: dict[tuple[str, str], tuple[object, ...]] = {
-    ("work", "candidates"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100),
+    ("work", "candidates"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100, NOW),
     ("work", "earliest"): (*PLACES, "default", NOW, ["encode"]),
     ("work", "take"): (IDS, "worker-1", NOW, NOW),
     ("work", "renew"): (NOW, "worker-1", 5, IDS, TOKENS, HOUR),
@@ -77,7 +84,7 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("endings", "lock_unstarted"): (IDS,),
     ("endings", "to_history"): (FEW, same("succeeded"), same("succeeded"), same(""), same(NOW), same(NOW),
                                 same(None), same(None), same(1), same(0)),
-    ("endings", "back_to_pending"): (FEW, same(""), same(NOW), same(1), same(0)),
+    ("endings", "back_to_pending"): (FEW, same(""), same(NOW), same(1), same(0), NOW),
     ("endings", "reported"): (FEW, NOW),
     ("endings", "dependants"): (["run-1", "run-2"],),
     ("endings", "take_edges"): (["run-1", "run-2"],),
@@ -96,6 +103,20 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("runs", "line_places"): (*LINES, [1] * 5),
     ("runs", "get"): (IDS[0], 0),
     ("runs", "finished"): (IDS, 0),
+    ("firings", "unfinished"): (JOBS,),
+    ("firings", "is_recorded"): ("job-1", 5),
+    ("firings", "move_on"): (JOBS, [1] * 5, [NOW] * 5, [NOW + HOUR] * 5, [1] * 5, [NOW] * 5),
+    ("firings", "fire_plain"): (JOBS, [1] * 5, [NOW] * 5, [NOW + HOUR] * 5, FEW[:5], [NOW] * 5, [NOW] * 5,
+                                ["default"] * 5, NOW),
+    ("firings", "record"): (JOBS, [NOW] * 5, ["default"] * 5, [0] * 5, ["scheduled"] * 5, ["fired"] * 5, [""] * 5,
+                            FEW[:5], ["request"] * 5, [NOW] * 5, [1] * 5, [NOW] * 5, [NOW] * 5),
+    ("jobs", "due"): (NOW, 100),
+    ("jobs", "changed"): (49_900,),
+    ("jobs", "hold"): (JOBS,),
+    ("jobs", "fired_ahead"): (JOBS, NOW),
+    ("events", "any_unpublished"): (),
+    ("events", "publish"): (100, 60_000),
+    ("events", "since"): (49_000, 100),
     ("care", "anything"): (NOW, NOW, HOUR),
     ("care", "expired"): (NOW, 100),
     ("care", "lock_expired"): (IDS, NOW),
@@ -169,8 +190,8 @@ def literal(value: object) -> str:
 
 SMALL = {"workers"}
 """Tables of which nobody has many rows."""
-FEW_ROWS = {"runs_cancelling"}
-"""Indexes with little in them: runs that somebody wants to end right now."""
+FEW_ROWS = {"runs_cancelling", "outbox_unpublished"}
+"""Indexes with little in them: runs that somebody wants to end right now, events that have no position yet."""
 
 
 def whole_reads(plan: dict[str, Any]) -> list[str]:

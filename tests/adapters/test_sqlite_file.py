@@ -18,8 +18,9 @@ from mainspring.ids import IdSource
 from mainspring.store import RunFilter
 from mainspring.stores.sql import load_migrations
 from mainspring.stores.sqlite.connection import connect, look_at, migrate
-from mainspring.stores.sqlite.database import Database, Transaction
+from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.stores.sqlite.transaction import Transaction
 
 CLOCK = SystemClock()
 IDS = IdSource(CLOCK)

@@ -26,8 +26,8 @@ from mainspring.core.triggers import AfterTrigger, EveryTrigger
 from mainspring.errors import TermPassed
 from mainspring.store import RunFilter
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.database import Transaction
 from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.testing.clock import ManualClock
 
 HOURLY = EveryTrigger(HOUR)

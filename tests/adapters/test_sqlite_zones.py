@@ -3,8 +3,8 @@
 from mainspring.core.instants import HOUR
 from mainspring.core.model import Job
 from mainspring.core.triggers import cron
-from mainspring.stores.sqlite.database import Transaction
 from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.testing.clock import ManualClock
 
 

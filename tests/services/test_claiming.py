@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,3 +116,64 @@ async def test_a_worker_looks_for_what_comes_due(store: Any, app: Mainspring, cl
     async with working(app, store, clock, USUAL):
         await let_pass(clock, "8s")
     assert [at for word, at in work.story if word == "started"] == pytest.approx([0.3, 2.5, 7.0])
+
+
+class TestAhead:
+    """What is due in a moment is claimed before, and starts at its instant."""
+
+    async def test_it_is_claimed_before_and_starts_when_it_is_due(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        work = Watched(app, clock, 0)
+        handle = await work.task.options(delay="2s").submit()
+        async with working(app, store, clock, USUAL):
+            await let_pass(clock, "1999ms")
+            assert (await handle.status()).state == "running"
+            assert work.story == []
+            await let_pass(clock, "2ms")
+        assert [at for word, at in work.story if word == "started"] == pytest.approx([2.0], abs=0.001)
+        assert all(at >= 2.0 for _, at in work.story)
+
+    async def test_it_takes_no_place_before_it_is_due(self, store: Any, clock: JumpingClock) -> None:
+        with at_home(Mainspring(concurrency=1), store, clock) as app:
+            soon, now = Watched(app, clock, 0), []
+
+            @app.task(name="urgent")
+            async def urgent() -> None:
+                now.append(clock.monotonic())
+
+            await soon.task.options(delay="400ms").submit()
+            async with working(app, store, clock, app.settings) as worker:
+                await let_pass(clock, "100ms")
+                assert len(worker.held) == 1
+                await urgent.submit()
+                await let_pass(clock, "100ms")
+                assert now == pytest.approx([0.1], abs=0.01)
+                assert soon.story == []
+                await let_pass(clock, "300ms")
+        assert [word for word, _ in soon.story] == ["started", "finished"]
+
+    async def test_it_goes_back_when_the_worker_drains_and_is_due_when_it_was(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        work = Watched(app, clock, 0)
+        handle = await work.task.options(delay="400ms").submit()
+        due_at = (await handle.status()).due_at
+        async with working(app, store, clock, USUAL) as worker:
+            await let_pass(clock, "100ms")
+            draining = asyncio.ensure_future(worker.drain(1.0))
+            await let_pass(clock, "100ms")
+            await draining
+            run = await handle.status()
+        assert (run.state, run.due_at, run.attempt) == ("pending", due_at, 0)
+        assert work.story == []
+
+    async def test_one_that_is_cancelled_does_not_start(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        work = Watched(app, clock, 0)
+        handle = await work.task.options(delay="400ms").submit()
+        async with working(app, store, clock, USUAL):
+            await let_pass(clock, "50ms")
+            await handle.cancel("not needed")
+            await let_pass(clock, "1s")
+            assert (await handle.status()).state == "cancelled"
+        assert work.story == []

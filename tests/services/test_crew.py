@@ -33,7 +33,7 @@ class Stage:
         self.running = self.most = 0
         self._act = act
         self.told = 0
-        self.crew = Crew(lambda _: self, concurrency, clock, clock.now, self._tell)
+        self.crew = Crew(lambda _: self, concurrency, clock, clock.now, clock.now, self._tell)
 
     def _tell(self) -> None:
         self.told += 1

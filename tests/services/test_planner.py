@@ -23,10 +23,13 @@ from stage import (
 from mainspring import Mainspring, at, every
 from mainspring.core.calendar_rules import Weekdays
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import HOUR, MINUTE, SECOND, Instant
+from mainspring.core.instants import HOUR, MILLISECOND, MINUTE, SECOND, Instant
 from mainspring.core.model import Job
 from mainspring.services import planner as planner_module
 from mainspring.store import RunFilter
+
+SOON = 50 * MILLISECOND
+"""So long before its instant a lone job may be written."""
 
 
 @pytest.fixture
@@ -40,7 +43,30 @@ async def test_a_job_fires_at_each_of_its_instants(store: Any, app: Mainspring, 
     async with turning(make_planner(store, clock)):
         await let_pass(clock, "65s")
     assert await fired_at(store, job) == [10, 20, 30, 40, 50, 60]
-    assert {row.created_at - row.fire_at for row in await ledger(store, job)} == {0}, "on time to the microsecond"
+    assert all(0 <= row.fire_at - row.created_at <= SOON for row in await ledger(store, job)), "shortly before"
+
+
+async def test_what_depends_on_what_has_ended_by_then_fires_at_its_instant_to_the_microsecond(
+    store: Any, app: Mainspring, clock: JumpingClock
+) -> None:
+    job = await add_job(app, "job", overlap="forbid")
+    async with turning(make_planner(store, clock)):
+        await let_pass(clock, "15s")
+    assert [row.created_at - row.fire_at for row in await ledger(store, job)] == [0]
+
+
+async def test_the_more_jobs_are_due_at_one_instant_the_earlier_they_are_written(
+    store: Any, app: Mainspring, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner_module, "BATCH", 10)
+    monkeypatch.setattr(planner_module, "FIRST_COST_S", 0.01)
+    jobs = [await add_job(app, f"job-{number}", "1m") for number in range(30)]
+    async with turning(make_planner(store, clock)):
+        await let_pass(clock, "59400ms")
+        assert await fired_at(store, jobs[0]) == []
+        await let_pass(clock, "590ms")
+        assert [len(await fired_at(store, job)) for job in jobs] == [1] * 30
+    assert {run.due_at for run in await store.list_runs(RunFilter())} == {START + MINUTE}, "and not due before"
 
 
 async def test_what_is_due_later_than_the_horizon_is_loaded_in_time(
@@ -53,7 +79,8 @@ async def test_what_is_due_later_than_the_horizon_is_loaded_in_time(
         assert planner.next_fire_at is None
         await let_pass(clock, "3m")
     (firing,) = await ledger(store, job)
-    assert firing.created_at == firing.fire_at == START + 10 * MINUTE + SECOND // 2
+    assert firing.fire_at == START + 10 * MINUTE + SECOND // 2
+    assert 0 <= firing.fire_at - firing.created_at <= SOON
 
 
 async def test_a_thousand_jobs_due_at_one_instant_fire_in_one_go(
@@ -77,8 +104,9 @@ async def test_more_jobs_than_are_loaded_at_once_fire_on_time_without_reading_al
     line = FaultyStore(store)
     async with turning(make_planner(line, clock)):
         await let_pass(clock, "5m")
-    lateness = [row.created_at - row.fire_at for job in jobs for row in await ledger(store, job)]
-    assert lateness == [0] * len(jobs)
+    leads = [row.fire_at - row.created_at for job in jobs for row in await ledger(store, job)]
+    assert len(leads) == len(jobs)
+    assert all(0 <= lead <= SOON for lead in leads)
     assert line.calls["due_jobs"] < 100
 
 
@@ -91,7 +119,7 @@ class TestEdits:
             job = await add_job(app, "job", "2s")
             await let_pass(clock, "6s")
         assert len(await fired_at(store, job)) == 3
-        assert {row.created_at - row.fire_at for row in await ledger(store, job)} == {0}
+        assert all(0 <= row.fire_at - row.created_at <= SOON for row in await ledger(store, job))
 
     async def test_a_changed_trigger_replaces_the_old_one(
         self, store: Any, app: Mainspring, clock: JumpingClock
@@ -231,7 +259,7 @@ class TestJumpsOfTheWallClock:
             new = await add_job(app, "new", "5m")
             await let_pass(clock, "20m")
             assert await fired_at(store, job) == before
-            assert {row.created_at - row.fire_at for row in await ledger(store, new)} == {0}
+            assert all(0 <= row.fire_at - row.created_at <= SOON for row in await ledger(store, new))
             assert len(await ledger(store, new)) == 4
             await let_pass(clock, "45m")
         assert Counter(await fired_at(store, job)).most_common(1)[0][1] == 1
@@ -262,7 +290,8 @@ async def test_it_sleeps_until_the_next_instant_or_a_second(store: Any, app: Mai
     instant: Instant = START + SECOND // 4
     await app.add_job("job", at("2026-01-01T00:00:00.25Z"), task="work")
     planner = make_planner(store, clock)
-    assert await planner.turn() == 0.25
+    await planner.turn()
+    assert 0.25 - SOON / SECOND <= await planner.turn() < 0.25
     assert planner.next_fire_at == instant
     clock.advance("250ms")
     assert await planner.turn() == 1.0

@@ -96,7 +96,7 @@ class TestSeveralPlanners:
             await leadership.give_to("1")
             await let_pass(clock, "3s")
             assert await fired_at(stores[0], job) == [1, 2, 3]
-            assert overtaken[0] == 4.0
+            assert 3.9 < overtaken[0] <= 4.0
             async with turning(planner):
                 await let_pass(clock, "3s")
         assert await fired_at(stores[0], job) == list(range(1, 10))

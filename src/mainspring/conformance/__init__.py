@@ -28,16 +28,20 @@ rest of the program relies; none may be left out.
 from __future__ import annotations
 
 from mainspring.conformance.store_api import ApiSuite
+from mainspring.conformance.store_backfill import BackfillSuite
 from mainspring.conformance.store_care import CareSuite
 from mainspring.conformance.store_events import EventSuite
 from mainspring.conformance.store_jobs import JobSuite
 from mainspring.conformance.store_leases import LeaseSuite
 from mainspring.conformance.store_plans import PlanSuite
+from mainspring.conformance.store_pressure import PressureSuite
 from mainspring.conformance.store_runs import RunSuite
 from mainspring.conformance.store_work import WorkSuite
 
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance(JobSuite, PlanSuite, RunSuite, WorkSuite, CareSuite, LeaseSuite, EventSuite, ApiSuite):
+class StoreConformance(
+    JobSuite, PlanSuite, BackfillSuite, RunSuite, WorkSuite, CareSuite, PressureSuite, LeaseSuite, EventSuite, ApiSuite
+):
     """All guarantees of the store port. Subclass it and provide the fixtures `store` and `clock`."""

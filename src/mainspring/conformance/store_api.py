@@ -7,10 +7,11 @@ import asyncio
 import msgspec
 import pytest
 
+from mainspring.conformance.store_samples import a_run
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.limits import Pace
-from mainspring.errors import Conflict
-from mainspring.store import Change, Reply, Reserved, Store
+from mainspring.errors import Conflict, NotFound
+from mainspring.store import Change, Reply, Reserved, RunFilter, Store
 from mainspring.testing.clock import ManualClock
 
 HOLD, KEEP = 30 * SECOND, DAY
@@ -134,6 +135,34 @@ class ApiSuite:
         page = await store.list_changes("default", limit=4)
         rest = await store.list_changes("default", before=page[-1][0], limit=4)
         assert [c.subject for _, c in [*page, *rest]] == ["s5", "s4", "s3", "s2", "s1", "s0"]
+
+    async def test_a_change_and_its_row_in_the_trail_are_committed_together(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        def tell(answer: object) -> list[Change]:
+            return [a_change(action="run.submit_batch", after=msgspec.json.encode(answer).decode())]
+
+        runs = [a_run(clock), a_run(clock)]
+        ids = await store.attested(tell).submit(runs)
+        (change,) = [change for _, change in await store.list_changes("default")]
+        assert change.after == msgspec.json.encode(ids).decode()
+        assert len(await store.list_runs(RunFilter())) == 2
+        for some in ([a_run(clock)], [a_run(clock), a_run(clock)]):
+            with pytest.raises(ZeroDivisionError):
+                await store.attested(lambda _: [a_change(after=str(1 // 0))]).submit(some)
+        assert len(await store.list_runs(RunFilter())) == 2
+        with pytest.raises(NotFound):
+            await store.attested(tell).request_cancel("default", "nothing", "")
+        assert len(await store.list_changes("default")) == 1
+
+    async def test_a_store_that_writes_a_trail_leaves_the_other_alone(self, store: Store, clock: ManualClock) -> None:
+        store.attested(lambda _: [a_change()])
+        await store.submit([a_run(clock)])
+        assert await store.list_changes("default") == []
+
+    async def test_the_schema_is_the_one_that_the_program_knows(self, store: Store) -> None:
+        version, newest = await store.schema()
+        assert version == newest > 0
 
     async def test_what_the_api_kept_is_cleaned_up_in_time(self, store: Store, clock: ManualClock) -> None:
         await reserved(store)

@@ -132,16 +132,16 @@ class EventSuite:
 
     async def test_events_are_numbered_once_however_many_ask(self, store: Store, clock: ManualClock) -> None:
         for _ in range(30):
-            await submit(store, a_run(clock))
+            await store.submit([a_run(clock), a_run(clock)])
         first = await store.next_position()
         answers = await asyncio.gather(*(store.number_events(7) for _ in range(8)))
         assert sum(answers) == 30
-        assert positions(await store.events_since(first, 100)) == list(range(first, first + 30))
-        assert (await store.number_events(100), await store.next_position()) == (0, first + 30)
+        assert positions(await store.events_since(first, 100)) == list(range(first, first + 60))
+        assert (await store.number_events(100), await store.next_position()) == (0, first + 60)
 
     async def test_no_more_transactions_are_numbered_than_asked_for(self, store: Store, clock: ManualClock) -> None:
         for _ in range(5):
-            await submit(store, a_run(clock))
+            await store.submit([a_run(clock), a_run(clock)])
         assert [await store.number_events(2) for _ in range(4)] == [2, 2, 1, 0]
 
     async def test_numbered_events_can_be_read_again_from_any_position(self, store: Store, clock: ManualClock) -> None:
@@ -171,6 +171,13 @@ class EventSuite:
         assert await told(store) == events
         await store.tell([])
         assert await told(store) == []
+
+    async def test_a_listener_can_note_how_far_it_has_come_and_never_falls_back(self, store: Store) -> None:
+        assert await store.heard("one") is None
+        for position in (7, 9, 8):
+            await store.note_heard("one", position)
+        await store.note_heard("other", 1)
+        assert (await store.heard("one"), await store.heard("other"), await store.heard("third")) == (9, 1, None)
 
     async def test_a_listener_hears_that_there_is_work(self, store: Store, clock: ManualClock) -> None:
         heard, stop = _listen(store)

@@ -50,6 +50,41 @@ class PlanSuite(OverlapSuite, AfterSuite):
         assert (run.state, run.job_id, run.job, run.fire_at) == ("pending", job.id, "hourly", instant)
         assert (run.due_at, run.expires_at) == (instant, instant + MINUTE)
 
+    async def test_what_is_fired_before_its_instant_is_due_at_it_and_once(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        job = await store.create_job(a_job(clock, "hourly", HOURLY))
+        instant = job.created_at + HOUR
+        clock.set(instant - SECOND)
+        ahead = planning.plan(job, instant, {})
+        (fired,) = await store.fire([planning.written_at(ahead, clock.now())], None)
+        assert fired.applied
+        assert (await store.get_job("default", "hourly")).next_fire_at == instant + HOUR
+        assert await take(store) == []
+        clock.set(instant)
+        (again,) = await store.fire([ahead], None)
+        assert not again.applied
+        assert [claim.due_at for claim in await take(store)] == [instant]
+
+    async def test_a_pause_keeps_what_was_fired_before_its_instant_from_running(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        job = await store.create_job(a_job(clock, "hourly", HOURLY))
+        instant = job.created_at + HOUR
+        clock.set(instant - SECOND)
+        await store.fire([planning.written_at(planning.plan(job, instant, {}), clock.now())], None)
+        await store.pause_jobs("default", ["hourly"], paused=True, reason="audit")
+        clock.set(instant)
+        assert await take(store) == []
+        (row,) = await store.list_firings(job.id)
+        assert (row.fire_at, row.outcome, row.reason) == (instant, "skipped", "paused: audit")
+
+    async def test_a_pause_leaves_runs_of_instants_that_have_come(self, store: Store, clock: ManualClock) -> None:
+        _, plan = await due(store, clock)
+        await store.fire([plan], None)
+        await store.pause_jobs("default", ["hourly"], paused=True, reason="audit")
+        assert len(await take(store)) == 1
+
     async def test_the_record_ends_as_its_run_ends(self, store: Store, clock: ManualClock) -> None:
         job, plan = await due(store, clock)
         await store.fire([plan], None)

@@ -66,6 +66,37 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
         assert set(taken.values()) == {1}
         assert sorted(taken) == sorted(run.id for run in runs)
 
+    async def test_runs_that_are_due_soon_are_claimed_ahead_if_asked_for(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        now = clock.now()
+        soon, later = a_run(clock, due_at=now + SECOND), a_run(clock, due_at=now + HOUR)
+        at_once = a_run(clock, priority=9)
+        await submit(store, later, soon, at_once)
+        claims = await store.claim(a_worker(), 10, TTL, "strict", ahead=MINUTE)
+        assert {claim.run_id: claim.due_at for claim in claims} == {at_once.id: now, soon.id: now + SECOND}
+        assert (await seen(store, soon)).started_at == now + SECOND
+        assert await take(store, a_worker("worker-2")) == []
+
+    async def test_what_needs_care_is_not_claimed_ahead(self, store: Store, clock: ManualClock) -> None:
+        soon = clock.now() + SECOND
+        careful = [gated(clock, "press", due_at=soon), a_run(clock, due_at=soon, expires_at=soon + HOUR)]
+        await submit(store, *careful)
+        assert await store.claim(a_worker(), 10, TTL, "strict", ahead=MINUTE) == []
+        clock.set(soon)
+        claims = await store.claim(a_worker(), 10, TTL, "strict", ahead=MINUTE)
+        assert sorted(ids(claims)) == sorted(run.id for run in careful)
+
+    async def test_what_was_claimed_ahead_and_given_back_is_due_when_it_was(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        run = a_run(clock, due_at=clock.now() + MINUTE)
+        await submit(store, run)
+        (claim,) = await store.claim(a_worker(), 10, TTL, "strict", ahead=HOUR)
+        await store.hand_back([(claim.run_id, claim.token)])
+        assert await take(store) == []
+        assert (await seen(store, run)).due_at == run.due_at
+
     async def test_claiming_beside_reporting_and_submitting_doubles_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -12,6 +12,8 @@ from mainspring.core.instants import Instant, format_instant
 from mainspring.core.model import NewRun, Run, RunOptions
 from mainspring.errors import InvalidInput
 
+LISTENER = "alerts"
+"""The name under which it is noted up to which event failures have been told."""
 TAG = "alert"
 """The runs that tell have it, and nobody is told if they fail in turn."""
 ONLY_NAMED = "named"

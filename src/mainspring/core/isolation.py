@@ -118,6 +118,15 @@ def parse_isolation(text: str) -> Isolation:
     return Isolation(cast(Level, level), **words)
 
 
+def format_isolation(isolation: Isolation) -> str:
+    """The text that `parse_isolation` reads."""
+    words = [f"{name}={value}" for name in (*_LIMITS, "user") if (value := getattr(isolation, name)) is not None]
+    if isolation.cpu is not None:
+        words[0] = f"cpu={format_duration(isolation.cpu)}"
+    paths = [f"{name}={path}" for name in ("read", "write") for path in getattr(isolation, name)]
+    return ",".join([isolation.level, *words, *paths, *(["network"] if isolation.network else [])])
+
+
 def parse_size(value: Size, field: str) -> int:
     """A number of bytes; InvalidInput if it is none."""
     if isinstance(value, int) and not isinstance(value, bool):

@@ -7,10 +7,31 @@ different speeds. Past that it must act as if it had lost: somebody else may alr
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from mainspring.core.instants import SECOND, Duration
 
 MARGIN = 0.1
 """The share of the time to live that is not trusted."""
+
+
+LEASE = "scheduler"
+"""Whoever holds it plans all jobs."""
+
+
+def lease_names(shards: int) -> list[str]:
+    """The leases of the leaders that share the jobs, one for each shard.
+
+    The number of shards is part of the names: nodes that were told different numbers elect leaders apart, and each of
+    these groups plans all jobs. That costs some guarded updates in vain while the number is being changed; with the
+    same names some jobs would be nobody's.
+    """
+    return [LEASE] if shards == 1 else [f"{LEASE}:{number + 1}/{shards}" for number in range(shards)]
+
+
+def shard_of(job_id: str, shards: int) -> int:
+    """Which of the leaders plans a job."""
+    return crc32(job_id.encode()) % shards
 
 
 def trusted_until(sent_at: float, ttl: Duration) -> float:

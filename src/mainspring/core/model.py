@@ -33,6 +33,8 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a run is executed. Stored with the run, so that a deploy does not change work that was already accepted."""
 
     timeout: Duration | None = None
+    soft_timeout: Duration | None = None
+    """After this an attempt is told that it takes long; after `timeout` it is killed."""
     retry: Retry = Retry()
     max_losses: int = 3
     """How often its worker may be lost before the run is failed; separate from retries, which count the task's own

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from mainspring.core.instants import MILLISECOND, Duration
+
 AHEAD_S = 0.1
 MOST_AHEAD = 1_000
+CLAIM_AHEAD: Duration = 500 * MILLISECOND
+"""A worker with nothing else to do claims what is due so soon, and starts it at its instant: many at once then start
+together, however long it takes to claim them."""
+MOST_EARLY = 5_000
 _MEMORY = 20
 """So many runs it takes to change a worker's mind about how long runs are."""
 
 
-def room(concurrency: int, held: int, run_s: float | None) -> int:
+def room(concurrency: int, held: int, run_s: float | None, most_ahead: int = MOST_AHEAD) -> int:
     """How many more runs a worker may claim: never more than it can start soon, so that no run waits here while another
     worker is free.
 
     Short runs need work at hand while the next claim is on its way; long ones must not be hoarded. So what is claimed
     ahead is what ends within a tenth of a second, if runs are as long as lately.
     """
-    ahead = 0 if run_s is None else min(int(AHEAD_S * concurrency / max(run_s, 1e-6)), MOST_AHEAD)
+    ahead = 0 if run_s is None else min(int(AHEAD_S * concurrency / max(run_s, 1e-6)), most_ahead)
     return max(concurrency + ahead - held, 0)
 
 

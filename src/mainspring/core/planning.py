@@ -185,11 +185,26 @@ def as_of(ahead: Plan, now: Instant) -> Plan | None:
     latest = min(job.policy.grace, job.policy.grace if job.policy.start_deadline is None else job.policy.start_deadline)
     if not 0 <= late <= latest or (following is not None and following <= now):
         return None
+    return written_at(ahead, now)
+
+
+def may_precede(ahead: Plan) -> bool:
+    """Whether a plan that was made before its instant may also be written before it: its runs wait there until they are
+    due. Not so where it depends on what has ended by then, or where others would have to wait behind its runs."""
+    job = ahead.job
+    if ahead.kind != "scheduled" or job.policy.overlap != "allow" or len(ahead.firings) != 1:
+        return False
+    firing = ahead.firings[0]
+    return firing.outcome == "fired" and not any(run.lines or run.after for run in firing.runs)
+
+
+def written_at(ahead: Plan, now: Instant) -> Plan:
+    """The same plan, whose runs are accepted now."""
     replace = msgspec.structs.replace
     firings = [
         replace(firing, runs=tuple([replace(run, created_at=now) for run in firing.runs])) for firing in ahead.firings
     ]
-    return Plan(job, tuple(firings), following, ahead.kind)
+    return Plan(ahead.job, tuple(firings), ahead.next_fire_at, ahead.kind)
 
 
 def _due_instants(job: Job, now: Instant, calendars: Calendars) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
@@ -357,7 +372,12 @@ def admit(job: Job, unfinished: Sequence[str]) -> Admit | Refuse | Replace:
 
 def resume(job: Job, now: Instant, calendars: Calendars) -> Plan:
     """Go on after a pause: the instants that passed meanwhile are skipped, each accounted for."""
-    return pass_over(job, now, calendars, f"paused: {job.paused_why}" if job.paused_why else "paused")
+    return pass_over(job, now, calendars, pause_reason(job.paused_why))
+
+
+def pause_reason(why: str) -> str:
+    """Why an instant in a pause has no run."""
+    return f"paused: {why}" if why else "paused"
 
 
 def pass_over(job: Job, now: Instant, calendars: Calendars, reason: str) -> Plan:

@@ -17,6 +17,10 @@ _SECRET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _Code = Annotated[int, msgspec.Meta(ge=-64, le=255)]
 
 
+WarningSignal = Literal["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "ALRM", "WINCH"]
+"""Signals that programs can be taught to understand."""
+
+
 class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A program to run."""
 
@@ -34,6 +38,8 @@ class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """Exit codes that are not retried."""
     retried: tuple[_Code, ...] | None = None
     """If given, only these exit codes are retried."""
+    warn: WarningSignal | None = None
+    """The signal that it gets at its soft deadline; none unless given."""
     result: Literal["line", "file"] | None = None
     """Take the result from its last line of output, or from the file that `$MAINSPRING_RESULT` names; JSON in both."""
 

@@ -46,6 +46,11 @@ class Crowd(NamedTuple):
         oldest = self.now - self.dead_after
         return [each for each in self.workers if each.state in ("active", "draining") and each.heartbeat_at >= oldest]
 
+    def state_of(self, worker: Worker) -> str:
+        """The state that a worker is really in: one that was silent for too long is dead, if nobody noticed yet."""
+        silent = worker.heartbeat_at < self.now - self.dead_after
+        return "dead" if silent and worker.state != "stopped" else worker.state
+
 
 def about(duration: Duration) -> str:
     """A duration for people, by its two largest units: `1d3h`, `4m30s`, `250ms`."""

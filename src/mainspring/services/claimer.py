@@ -1,4 +1,5 @@
-"""Takes work: claims as many due runs as the crew can start soon, and hands them over in one go."""
+"""Takes work: claims as many due runs as the crew can start soon, and hands them over in one go. When there are no
+more, it claims what is due in a moment, which the crew starts at its instant."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from mainspring.clock import Clock
-from mainspring.core.instants import SECOND
+from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 from mainspring.core.leadership import trusted_until
 from mainspring.core.model import Claim, Worker
-from mainspring.core.pacing import room
+from mainspring.core.pacing import CLAIM_AHEAD, MOST_EARLY, room
 from mainspring.executor import AttemptContext
 from mainspring.services.crew import prepare
 from mainspring.services.held import Held
@@ -22,11 +23,14 @@ LONGEST_WAIT_S = 1.0
 SHORTEST_WAIT_S = 0.001
 """What is due but was not given (it must run alone, say) must not make the loop spin."""
 FULL_WAIT_S = 1.0
+LEAD = 400 * MILLISECOND
+"""How long before it is due to claim what will be: less than it may be claimed ahead, so that more than one is."""
+EARLY_BATCH = 1_000
 
 
 class Claimer(Loop):
-    """`hand_over` passes attempts to the crew's loop, `give_back` claims that came too late to the reporter; `on_full`
-    is called while all places are taken."""
+    """`hand_over` passes attempts to the crew's loop, and whether they may be early; `give_back` claims that came too
+    late to the reporter; `on_full` is called while all places are taken."""
 
     name = "claimer"
 
@@ -35,7 +39,7 @@ class Claimer(Loop):
         store: Store,
         worker: Worker,
         held: Held,
-        hand_over: Callable[[list[AttemptContext]], None],
+        hand_over: Callable[[list[AttemptContext], bool], None],
         give_back: Callable[[list[tuple[str, int]]], None],
         on_full: Callable[[], None],
         settings: Settings,
@@ -52,31 +56,38 @@ class Claimer(Loop):
         self._ttl = settings.claim_ttl
         self._ordering = settings.ordering
         self._sated = False
+        self._early: list[Instant] = []
 
     async def turn(self) -> float:
-        wanted = room(self._worker.concurrency, len(self._held), self._held.run_s)
+        held = len(self._held) - self._early_now()
+        wanted = room(self._worker.concurrency, held, self._held.run_s)
         self._sated = False
-        if len(self._held) >= self._worker.concurrency:
+        if held >= self._worker.concurrency:
             self._on_full()
         if wanted <= 0 or self._held.solitary:
             return FULL_WAIT_S
-        sent_at = self.clock.monotonic()
-        claims = await self._store.claim(self._worker, wanted, self._ttl, self._ordering)
-        if claims:
-            self._take(claims, trusted_until(sent_at, self._ttl))
-        if len(claims) >= wanted:
+        if await self._claim(wanted) >= wanted:
             return 0.0
         self._sated = True
-        return await self._until_due()
+        return await self._look_ahead()
 
-    def _take(self, claims: Sequence[Claim], until: float) -> None:
+    async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
+        sent_at = self.clock.monotonic()
+        claims = await self._store.claim(self._worker, wanted, self._ttl, self._ordering, ahead=ahead)
+        if claims:
+            self._take(claims, trusted_until(sent_at, self._ttl), early=ahead > 0)
+        return len(claims)
+
+    def _take(self, claims: Sequence[Claim], until: float, *, early: bool) -> None:
         if self.clock.monotonic() >= until:
             # The answer took so long that somebody else may have them by now: none of them may begin here.
             self._give_back([(claim.run_id, claim.token) for claim in claims])
             return
         attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
-        self._hand_over(attempts)
+        self._hand_over(attempts, early)
         self._held.add(attempts, until)
+        if early:
+            self._early += [claim.due_at for claim in claims]
 
     def make_room(self) -> None:
         """Runs have ended here. After a claim that came back short there is nothing to fill their places with, until
@@ -84,8 +95,30 @@ class Claimer(Loop):
         if not self._sated:
             self.wake()
 
-    async def _until_due(self) -> float:
+    def _early_now(self) -> int:
+        """How many of the claims are not due yet: they take no place so far."""
+        if self._early:
+            now = self._store.now()
+            self._early = [due_at for due_at in self._early if due_at > now]
+        return len(self._early)
+
+    async def _look_ahead(self) -> float:
+        """Nothing more is due: claim what soon will be. How long to wait for the rest."""
         due_at = await self._store.next_due(self._worker)
+        if due_at is not None and due_at <= self._store.now() + CLAIM_AHEAD:
+            while await self._claim_early() >= EARLY_BATCH:
+                pass
+            due_at = await self._store.next_due(self._worker)
         if due_at is None:
             return LONGEST_WAIT_S
-        return min(max((due_at - self._store.now()) / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
+        wait = due_at - self._store.now()
+        if wait > CLAIM_AHEAD:
+            wait -= LEAD
+        return min(max(wait / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
+
+    async def _claim_early(self) -> int:
+        """A part at a time, so that whatever comes due meanwhile is among the next."""
+        wanted = room(self._worker.concurrency, self._early_now(), self._held.run_s, MOST_EARLY)
+        if wanted <= 0 or self._held.solitary:
+            return 0
+        return await self._claim(min(wanted, EARLY_BATCH), CLAIM_AHEAD)

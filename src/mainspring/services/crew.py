@@ -23,6 +23,8 @@ INSIST_TIMES = 5
 """An async function that swallows its cancellation is cancelled again so often, then left to itself."""
 STUCK_S = 1.0
 """Attempts that wait for room here go back to the queue if none could be started for so long."""
+EARLY_TICK_S = 0.0005
+"""Attempts that are not due when their timer rings are looked at again after this."""
 MOST_LINES = 10_000
 """Processes that write faster than the store can take it are made to wait once so many lines are on their way."""
 
@@ -39,14 +41,19 @@ class Crew:
         concurrency: int,
         clock: Clock,
         now: Callable[[], Instant],
+        surely_now: Callable[[], Instant],
         on_done: Callable[[], None],
     ) -> None:
         self._executor_of = executor_of
         self._concurrency = concurrency
         self._clock = clock
         self._now = now
+        self._surely_now = surely_now
         self._on_done = on_done
         self._waiting: deque[AttemptContext] = deque()
+        self._early: list[AttemptContext] = []
+        """Claimed before they are due."""
+        self._early_watch: asyncio.Task[None] | None = None
         self._tasks: dict[str, tuple[AttemptContext, asyncio.Task[None]]] = {}
         self._started_at = clock.monotonic()
         self.done: deque[Report] = deque()
@@ -54,11 +61,32 @@ class Crew:
         """Claims to be handed back: their work has not started, or was stopped for that."""
         self.lines: deque[LogLine] = deque()
         self.marks: deque[Progress] = deque()
+        self.names_alert = False
+        """Whether a run here has said who is to be told if it fails."""
 
     def begin(self, attempts: Sequence[AttemptContext]) -> None:
         """Start attempts, or keep them until there is room."""
         self._waiting.extend(attempts)
         self._fill()
+
+    def begin_when_due(self, attempts: Sequence[AttemptContext]) -> None:
+        """Start attempts that may have been claimed before they are due, each when it surely is."""
+        self._early += attempts
+        if self._early_watch is not None:
+            self._early_watch.cancel()
+        self._early_watch = asyncio.get_running_loop().create_task(self._begin_early())
+
+    async def _begin_early(self) -> None:
+        """Timers may ring too soon, and the store's clock may be set: who is not due then waits on."""
+        while True:
+            now = self._surely_now()
+            self._waiting.extend([attempt for attempt in self._early if attempt.claim.due_at <= now])
+            self._early = [attempt for attempt in self._early if attempt.claim.due_at > now]
+            self._fill()
+            if not self._early:
+                return
+            wait = min(attempt.claim.due_at for attempt in self._early) - now
+            await self._clock.sleep(max(wait / SECOND, EARLY_TICK_S))
 
     def _fill(self) -> None:
         if not self._waiting or len(self._tasks) >= self._concurrency:
@@ -74,7 +102,10 @@ class Crew:
         attempt.started_at = self._now()
         attempt.write = self._writer(attempt)
         attempt.behind = self._is_behind
-        attempt.context = RunContext(attempt.claim, attempt.deadline, attempt.write, self._marker(attempt))
+        self.names_alert = self.names_alert or attempt.options.alert is not None
+        attempt.context = RunContext(
+            attempt.claim, attempt.deadline, attempt.write, self._marker(attempt), attempt.soft_deadline, self._now
+        )
 
     def _writer(self, attempt: AttemptContext) -> Write:
         claim = attempt.claim
@@ -93,12 +124,10 @@ class Crew:
         return lambda fraction, note: self.marks.append(Progress(claim.run_id, claim.token, fraction, note))
 
     async def _execute(self, attempt: AttemptContext) -> None:
-        timer = None
+        timers: Sequence[asyncio.TimerHandle] = ()
         try:
             self._equip(attempt)
-            if attempt.options.timeout is not None:
-                loop = asyncio.get_running_loop()
-                timer = loop.call_later(attempt.options.timeout / SECOND, self._stop, attempt, "timed_out", "")
+            timers = self._set_timers(attempt)
             outcome = await self._executor_of(attempt.claim.task).run(attempt)
         except asyncio.CancelledError:
             if attempt.stop_kind is None:
@@ -108,9 +137,21 @@ class Crew:
         except Exception as error:
             log.exception("run %s: its executor failed", attempt.claim.run_id)
             outcome = Outcome("failed", failure=Failure(type(error).__name__, plain(f"the executor failed: {error}")))
-        if timer is not None:
+        for timer in timers:
             timer.cancel()
         self._finish(attempt, outcome)
+
+    def _set_timers(self, attempt: AttemptContext) -> Sequence[asyncio.TimerHandle]:
+        options = attempt.options
+        if options.timeout is None and options.soft_timeout is None:
+            return ()
+        call_later = asyncio.get_running_loop().call_later
+        timers = []
+        if options.timeout is not None:
+            timers.append(call_later(options.timeout / SECOND, self._stop, attempt, "timed_out", ""))
+        if options.soft_timeout is not None:
+            timers.append(call_later(options.soft_timeout / SECOND, _warn, attempt))
+        return timers
 
     def _abandon(self, attempt: AttemptContext) -> None:
         """The user's loop is ending, and takes the attempt with it; no other is begun here."""
@@ -139,10 +180,10 @@ class Crew:
         """End an attempt, if it has not ended yet; one that has not started never will."""
         held = self._tasks.get(run_id)
         if held is None:
-            unstarted = next((attempt for attempt in self._waiting if attempt.claim.run_id == run_id), None)
+            unstarted = next((each for each in (*self._waiting, *self._early) if each.claim.run_id == run_id), None)
             if unstarted is None:
                 return
-            self._waiting.remove(unstarted)
+            (self._early if unstarted in self._early else self._waiting).remove(unstarted)
         elif held[0].context is None:
             # Its first step has not come. Cancelled now, it never would, and so neither would its end.
             unstarted = held[0]
@@ -186,13 +227,18 @@ class Crew:
 
     def return_waiting(self) -> None:
         """Give up the attempts that have not started."""
-        while self._waiting:
-            self._return(self._waiting.popleft())
+        self._waiting.extend(self._early)
+        self._early.clear()
+        self._return_waiting()
 
     def return_stuck(self) -> None:
         """Give up the attempts that have not started, if it is not known when they will be: others may be free."""
         if self._clock.monotonic() - self._started_at >= STUCK_S:
-            self.return_waiting()
+            self._return_waiting()
+
+    def _return_waiting(self) -> None:
+        while self._waiting:
+            self._return(self._waiting.popleft())
 
     async def settle(self) -> None:
         """Wait until nothing is under way."""
@@ -217,6 +263,15 @@ def prepare(options: str) -> RunOptions:
 
 _DEFAULTS = RunOptions()
 _SUCCESS = Next(SUCCEEDED, "")
+
+
+def _warn(attempt: AttemptContext) -> None:
+    options = attempt.options
+    text = f"past its soft deadline of {format_duration(options.soft_timeout or 0)}"
+    if options.timeout is not None:
+        text += f"; it will be stopped at {format_duration(options.timeout)}"
+    attempt.write("log", text)
+    attempt.on_overdue()
 
 
 def _stopped(attempt: AttemptContext) -> Outcome:

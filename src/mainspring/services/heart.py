@@ -1,4 +1,4 @@
-"""Keeps a worker's claims, and gives them up in time when it cannot."""
+"""Keeps a worker's claims. Those that it cannot keep, the fence gives up in time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.leadership import trusted_until
 from mainspring.core.model import Worker
-from mainspring.executor import StopKind
+from mainspring.services.fence import Stop
 from mainspring.services.held import Held
-from mainspring.services.loop import Loop, log, within
+from mainspring.services.loop import Loop, within
 from mainspring.settings import Settings
 from mainspring.store import WorkStore
 
@@ -20,30 +20,36 @@ HEAR_S = 0.1
 """A busy store tells of changes all the time, and any of them may be a cancel: hear of those at most this often."""
 SHORTEST_S = 0.01
 
-Stop = Callable[[str, StopKind, str], None]
-
 
 class Heart(Loop):
-    """Beats: renews all claims in one go and hears of cancels. A claim that was not renewed in time is fenced: its
-    work is stopped before anyone else may have it."""
+    """Beats: renews all claims in one go and hears of cancels. `lose` stops the work of claims that have passed to
+    others."""
 
     name = "heart"
 
     def __init__(
-        self, store: WorkStore, worker: Worker, held: Held, stop: Stop, settings: Settings, clock: Clock, random: Random
+        self,
+        store: WorkStore,
+        worker: Worker,
+        held: Held,
+        stop: Stop,
+        lose: Callable[[Iterable[tuple[str, int]], str], None],
+        settings: Settings,
+        clock: Clock,
+        random: Random,
     ) -> None:
         super().__init__(clock, random)
         self._store = store
         self._worker = worker
         self._held = held
         self._stop_run = stop
+        self._lose = lose
         self._ttl = settings.claim_ttl
         self._every_s = settings.claim_renew / SECOND
         self._beat_at = self._heard_at = -math.inf
 
     async def turn(self) -> float:
         now = self.clock.monotonic()
-        self._fence(self._held.untrusted(now), "its claim could not be renewed in time")
         if now - self._beat_at >= self._every_s:
             await self._beat(now)
         elif now - self._heard_at >= HEAR_S:
@@ -57,7 +63,7 @@ class Heart(Loop):
         renewal = await within(self.clock, self._patience(), self._store.renew(self._worker, claims, self._ttl))
         self._beat_at = self._heard_at = sent_at
         self._held.trust(renewal.held, trusted_until(sent_at, self._ttl))
-        self._fence(set(claims) - renewal.held, "its claim has passed to another")
+        self._lose(set(claims) - renewal.held, "its claim has passed to another")
         for run_id, reason in renewal.cancels.items():
             self._stop_run(run_id, "cancelled", reason)
 
@@ -74,14 +80,5 @@ class Heart(Loop):
         doubt = self._held.earliest_doubt()
         return self._every_s if doubt is None else max(doubt - self.clock.monotonic(), SHORTEST_S)
 
-    def _back_off(self, error: Exception) -> float:
-        return min(super()._back_off(error), self._patience())
-
-    def _fence(self, claims: Iterable[tuple[str, int]], why: str) -> None:
-        """Those that were reported meanwhile are no longer held, and not meant."""
-        still_held = set(self._held.claims())
-        lost = [claim for claim in claims if claim in still_held]
-        for run_id, _ in lost:
-            log.warning("run %s is stopped here: %s", run_id, why)
-            self._stop_run(run_id, "fenced", why)
-        self._held.remove(lost)
+    def _longest_pause(self) -> float:
+        return self._patience()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Report
@@ -19,6 +19,8 @@ class Held:
         self._solitary = 0
         self.run_s: float | None = None
         """How long runs are lately; None before the first has ended."""
+        self.on_doubt: Callable[[float], None] = lambda _: None
+        """Told until when new claims can be trusted."""
 
     def __len__(self) -> int:
         return len(self._attempts)
@@ -38,6 +40,7 @@ class Held:
         for attempt in attempts:
             self._attempts[attempt.claim.run_id] = (attempt, trusted_until)
             self._solitary += attempt.claim.losses > 0
+        self.on_doubt(trusted_until)
 
     def remove(self, claims: Iterable[tuple[str, int]]) -> None:
         """Claims that have ended."""

@@ -8,7 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from random import Random
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from mainspring.clock import Clock
 from mainspring.errors import MainspringError, StoreUnavailable
@@ -38,7 +38,7 @@ class Loop(ABC):
     """Subclasses write `turn`. A turn that fails is repeated later and later, never given up, and never dies
     silently."""
 
-    name: ClassVar[str]
+    name: str
 
     def __init__(self, clock: Clock, random: Random) -> None:
         self.clock = clock
@@ -107,10 +107,14 @@ class Loop(ABC):
         """Half of the pause is random, so that nodes that lost one database do not all come back at the same moment."""
         self._failures += 1
         pause = min(FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 10), LONGEST_BACKOFF_S)
-        pause *= 0.5 + 0.5 * self._random.random()
+        pause = min(pause * (0.5 + 0.5 * self._random.random()), self._longest_pause())
         expected = isinstance(error, MainspringError)
         log.warning("%s: %s; trying again in %.2f s", self.name, error, pause, exc_info=None if expected else error)
         return pause
+
+    def _longest_pause(self) -> float:
+        """How long this loop may wait for its next try."""
+        return LONGEST_BACKOFF_S
 
     async def _wait(self, seconds: float) -> None:
         if self._may_go_on():

@@ -8,8 +8,10 @@ from contextlib import suppress
 from random import Random
 
 from mainspring.clock import Clock
+from mainspring.core.leadership import LEASE, lease_names
 from mainspring.core.model import Term
 from mainspring.lease import Lease
+from mainspring.services.alerter import Alerter
 from mainspring.services.cleaner import Cleaner
 from mainspring.services.elector import Elector
 from mainspring.services.loop import Loop, log, within
@@ -30,7 +32,8 @@ PLANNER_GAP_S = 0.02
 
 
 class Scheduler:
-    """The loops that schedule: one node at a time leads, unless the coordination is `cluster`."""
+    """The loops that schedule: one node at a time leads, unless the coordination is `cluster`. Where leaders share the
+    jobs, there are an elector and a planner for each shard, and who leads the first one does the rest."""
 
     def __init__(
         self,
@@ -41,29 +44,48 @@ class Scheduler:
         settings: Settings,
         clock: Clock,
         random: Random,
+        alerts: bool | None = None,
     ) -> None:
+        """`alerts`: whether somebody is surely to be told of failures; None: nobody ever is."""
         everyone = settings.coordination == "cluster"
-        self.elector = Elector(store, lease, owner, settings, clock, random)
-        self.planner = Planner(store, None if everyone else self.term, settings, clock, random)
+        names = [LEASE] if everyone else lease_names(settings.shards)
+        led = self.count_led if len(names) > 1 else None
+        self.electors = [
+            Elector(store, lease, owner, settings, clock, random, lease_name=name, led=led) for name in names
+        ]
+        self.planners = [
+            Planner(store, None if everyone else elector.term, settings, clock, random, shard=number)
+            for number, elector in enumerate(self.electors)
+        ]
         self.reaper = Reaper(store, settings, clock, random)
         self.cleaner = Cleaner(store, self.leads, settings, clock, random)
         self.relay = Relay(store, self.leads, sinks, clock, random)
-        self.elector.on_elected.append(self.planner.wake)
-        self.elector.on_elected.append(self.relay.wake)
-        self.planner.on_overtaken.append(self.elector.begin_anew)
+        self.alerter: Alerter | None = None
+        if alerts is not None:
+            self.alerter = Alerter(store, self.leads, settings.alert, clock, random, wanted=alerts)
+            self.electors[0].on_elected.append(self.alerter.wake)
+        self.electors[0].on_elected.append(self.relay.wake)
+        for elector, planner in zip(self.electors, self.planners, strict=True):
+            elector.on_elected.append(planner.wake)
+            planner.on_overtaken.append(elector.begin_anew)
 
     def term(self) -> Term | None:
-        """The term of this node, if it leads."""
-        return self.elector.term()
+        """The term of this node, if it leads; of several shards, the first."""
+        return self.electors[0].term()
 
     def leads(self) -> bool:
         """Whether this node does what only one should do."""
-        return self.elector.term() is not None
+        return self.term() is not None
+
+    def count_led(self) -> int:
+        """How many shards this node leads."""
+        return sum(elector.term() is not None for elector in self.electors)
 
     @property
     def loops(self) -> Sequence[Loop]:
         """What has to run."""
-        return (self.elector, self.planner, self.reaper, self.cleaner, self.relay)
+        loops = (*self.electors, *self.planners, self.reaper, self.cleaner, self.relay)
+        return loops if self.alerter is None else (*loops, self.alerter)
 
 
 class Node:
@@ -78,6 +100,8 @@ class Node:
         self._unsubscribe: Callable[[], None] = lambda: None
         self._hinted = False
         self._planner_waits = False
+        if scheduler is not None and scheduler.alerter is not None and worker is not None:
+            worker.reporter.on_alerts = scheduler.alerter.wake
 
     @property
     def loops(self) -> list[Loop]:
@@ -108,16 +132,18 @@ class Node:
 
     def _wake_scheduler(self, scheduler: Scheduler) -> None:
         self._planner_waits = False
-        scheduler.planner.wake()
-        if not scheduler.leads():
-            scheduler.elector.wake()
+        for elector, planner in zip(scheduler.electors, scheduler.planners, strict=True):
+            planner.wake()
+            if elector.term() is None:
+                elector.wake()
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Hand leadership over, drain the worker, tell what is left to tell, then end: whatever the store does, within
         the grace and a few seconds."""
         if self.scheduler is not None:
-            self.scheduler.planner.stop()
-            await self._try(self.scheduler.elector.hand_over())
+            for planner in self.scheduler.planners:
+                planner.stop()
+            await self._try(asyncio.gather(*(elector.hand_over() for elector in self.scheduler.electors)))
         if self.worker is not None:
             await self.worker.drain(grace_s)
         if self.scheduler is not None:

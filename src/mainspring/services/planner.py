@@ -2,18 +2,23 @@
 
 Jobs due within the horizon wait in the wheel; the rest wait in the store. Only the planner that leads (or, in `cluster`
 coordination, every one) reads and fires. The store applies a plan only if the job is still as it was planned from.
+
+What can be is written shortly before its instant, and its runs wait in the queue until they are due: so many jobs of
+one instant begin together, however long it takes to write them. The more there are, the earlier.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 
 from mainspring.clock import Clock
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import SECOND, ZONE_DATA, Instant
+from mainspring.core.instants import MILLISECOND, SECOND, ZONE_DATA, Instant
+from mainspring.core.leadership import shard_of
 from mainspring.core.model import Job, Term
-from mainspring.core.planning import Plan, as_of, plan
+from mainspring.core.planning import Plan, as_of, may_precede, plan, written_at
 from mainspring.core.triggers import AfterTrigger
 from mainspring.core.wheel import Wheel
 from mainspring.errors import TermPassed
@@ -25,11 +30,19 @@ BATCH = 1_000
 LOAD_LIMIT = 50_000
 LONGEST_WAIT_S = 1.0
 """Edits are told by a hint that may be lost, so look for them at least this often."""
-AHEAD = 2 * SECOND
-"""What comes due so soon is planned before it is due: at its instant there is only to write."""
-AHEAD_LIMIT = 5_000
+AHEAD = 4 * SECOND
+"""What comes due so soon is planned before it is due."""
+AHEAD_LIMIT = 20_000
 AHEAD_SLICE = 50
 """After so many plans, a millisecond of work, others get their turn."""
+LEAD = 20 * MILLISECOND
+LONGEST_LEAD = 2 * SECOND
+"""How long before its instant a lone job is written, and very many are: an edit in that time is for the next one."""
+LEAD_SHARE = 1.5
+"""The time to write many is taken for so much longer than it was lately."""
+FIRST_COST_S = 0.0002
+MANY = 100
+"""Fewer say little about what each of many costs."""
 _FROM_NOW_ON = 2**62
 """Asked for changes after this number, the store has none, and says how far it has numbered them."""
 
@@ -37,18 +50,35 @@ Leads = Callable[[], Term | None]
 
 
 class Planner(Loop):
-    """`leads` answers the term of this node, or None where it does not lead; without `leads` every node plans."""
+    """`leads` answers the term of this node, or None where it does not lead; without `leads` every node plans. Of
+    several leaders each plans its `shard` of the jobs."""
 
     name = "planner"
 
-    def __init__(self, store: Store, leads: Leads | None, settings: Settings, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        leads: Leads | None,
+        settings: Settings,
+        clock: Clock,
+        random: Random,
+        *,
+        shard: int = 0,
+    ) -> None:
         super().__init__(clock, random)
+        self._shard = shard
+        self._shards = 1 if leads is None else settings.shards
+        if self._shards > 1:
+            self.name = f"{self.name}:{shard + 1}/{self._shards}"
         self._store = store
         self._leads = leads
         self._horizon = settings.horizon
         self._wheel: Wheel[str] = Wheel(store.now(), self._horizon)
         self._jobs: dict[str, Job] = {}
         self._ahead: dict[str, Plan] = {}
+        self._cost_s = FIRST_COST_S
+        """How long the store takes to write one of many firings."""
+        self._begun_for: Instant | None = None
         self._loaded_at: Instant = 0
         self._reload_at: Instant = 0
         self._change = _FROM_NOW_ON
@@ -67,6 +97,7 @@ class Planner(Loop):
             await self._store.adopt_zones(ZONE_DATA)
         await self._refresh()
         await self._fire_due(term)
+        await self._fire_ahead(term)
         await self._plan_ahead()
         return self._next_look()
 
@@ -102,7 +133,12 @@ class Planner(Loop):
         self._calendars.clear()
         self._ahead.clear()
 
+    def _is_ours(self, job: Job) -> bool:
+        return self._shards == 1 or shard_of(job.id, self._shards) == self._shard
+
     def _put(self, job: Job) -> None:
+        if not self._is_ours(job):
+            return
         if job.next_fire_at is None or job.paused_at is not None or not self._wheel.insert(job.id, job.next_fire_at):
             self._drop(job.id)
         else:
@@ -117,17 +153,56 @@ class Planner(Loop):
     async def _fire_due(self, term: Term | None) -> None:
         now = self._store.now()
         due = [self._jobs[job_id] for _, job_id in self._wheel.advance(now) if job_id in self._jobs]
-        try:
+        with self._doubting():
             for start in range(0, len(due), BATCH):
                 batch = due[start : start + BATCH]
                 await self._load_calendars(batch)
                 await self._fire([made for job in batch if (made := self._plan(job, now))], term)
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """What was written by a call that failed is unknown: let the store say."""
+        try:
+            yield
         except Exception as error:
-            self._reload_at = 0  # What was written is unknown: let the store say.
+            self._reload_at = 0
             if isinstance(error, TermPassed):
                 for callback in self.on_overtaken:
                     callback()
             raise
+
+    async def _fire(self, plans: Sequence[Plan], term: Term | None) -> None:
+        for fired in await self._store.fire(plans, term):
+            self._take_over(fired)
+
+    async def _fire_ahead(self, term: Term | None) -> None:
+        """One batch of those that are due next, if it is time to: then the turn is somebody else's."""
+        ready, now = self._ready(), self._store.now()
+        if not ready or now < self._lead_at(ready):
+            return
+        self._begun_for = ready[0].job.next_fire_at
+        batch = ready[:BATCH]
+        for made in batch:
+            del self._ahead[made.job.id]
+        began = self.clock.monotonic()
+        with self._doubting():
+            await self._fire([written_at(made, now) for made in batch], term)
+        if len(batch) >= MANY:
+            self._cost_s += ((self.clock.monotonic() - began) / len(batch) - self._cost_s) / 2
+
+    def _ready(self) -> list[Plan]:
+        """The plans for the next instant that may be written before it."""
+        next_at = self._wheel.next_at()
+        if not self._ahead or next_at is None or next_at <= self._store.now():
+            return []
+        made = [self._ahead[job_id] for job_id in self._wheel.soonest() if job_id in self._ahead]
+        return [each for each in made if each.job is self._jobs.get(each.job.id) and may_precede(each)]
+
+    def _lead_at(self, ready: Sequence[Plan]) -> Instant:
+        """When to write these: once begun, without a pause."""
+        fire_at = ready[0].job.next_fire_at or 0
+        lead = LEAD + int(len(ready) * self._cost_s * LEAD_SHARE * SECOND)
+        return fire_at - (LONGEST_LEAD if fire_at == self._begun_for else min(lead, LONGEST_LEAD))
 
     async def _plan_ahead(self) -> None:
         """While there is time. A job that changes meanwhile is planned anew when it is due."""
@@ -162,10 +237,6 @@ class Planner(Loop):
         for namespace in {job.namespace for job in jobs if job.policy.calendars} - self._calendars.keys():
             self._calendars[namespace] = await self._store.list_calendars(namespace)
 
-    async def _fire(self, plans: Sequence[Plan], term: Term | None) -> None:
-        for fired in await self._store.fire(plans, term):
-            self._take_over(fired)
-
     def _take_over(self, fired: Fired) -> None:
         if fired.job is None:
             self._drop(fired.job_id)
@@ -173,5 +244,6 @@ class Planner(Loop):
             self._put(fired.job)
 
     def _next_look(self) -> float:
-        next_at = min(self._wheel.next_at() or self._reload_at, self._reload_at)
+        ready = self._ready()
+        next_at = min(self._lead_at(ready) if ready else self._wheel.next_at() or self._reload_at, self._reload_at)
         return min(max((next_at - self._store.now()) / SECOND, 0.0), LONGEST_WAIT_S)

@@ -11,11 +11,12 @@ from typing import TypeVar
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Report
+from mainspring.services.alerter import expect_alerts
 from mainspring.services.crew import Crew
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
-from mainspring.store import WorkStore
+from mainspring.store import Store
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class Reporter(Loop):
 
     def __init__(
         self,
-        store: WorkStore,
+        store: Store,
         crew: Crew,
         held: Held,
         on_room: Callable[[], None],
@@ -47,11 +48,19 @@ class Reporter(Loop):
         self._flush_s = settings.flush / SECOND
         self._flush_limit = settings.flush_limit
         self.stale = 0
+        self._expecting = False
+        self.on_alerts: Callable[[], None] = lambda: None
+        """Called when somebody is to be told of failures, for the first time here."""
 
     async def turn(self) -> float:
         crew = self._crew
         if 0 < len(crew.done) < min(len(self._held), self._flush_limit):
             await self.clock.sleep(self._flush_s)
+        if crew.names_alert and not self._expecting:
+            # Before the first failure of them is reported, so that whoever leads will look for it.
+            await expect_alerts(self._store)
+            self._expecting = True
+            self.on_alerts()
         with _taken(crew.done, self._flush_limit) as reports:
             await self._pass_on()  # First, so that whoever sees the end of a run sees all that it wrote.
             if reports:
@@ -63,13 +72,14 @@ class Reporter(Loop):
 
     async def _report(self, reports: Sequence[Report]) -> None:
         """What was not acknowledged is told again: the store knows a repeated report."""
+        self._held.note(reports)
+        self._on_room()  # How long runs are says how many may be claimed, also before the store has heard of these.
         verdicts = await self._store.report(reports)
         for report, verdict in zip(reports, verdicts, strict=True):
             if verdict == "stale":
                 self.stale += 1
                 log.warning("run %s: the result came after its claim had passed to another; refused", report.run_id)
         self._held.remove([(report.run_id, report.token) for report in reports])
-        self._held.note(reports)
         self._on_room()
 
     async def _pass_on(self) -> None:

@@ -20,6 +20,7 @@ from mainspring.errors import MainspringError
 from mainspring.executor import AttemptContext, Executor, StopKind
 from mainspring.services.claimer import Claimer
 from mainspring.services.crew import Crew
+from mainspring.services.fence import Fence
 from mainspring.services.heart import Heart
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log, within
@@ -67,17 +68,18 @@ class Worker:
         self._told = False
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
-        self.crew = Crew(executor_of, row.concurrency, clock, store.now, self._tell_done)
+        self.crew = Crew(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done)
         self.claimer = Claimer(
             store, row, self.held, self._hand_over, self._give_back, self._on_full, settings, clock, random
         )
         self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
-        self.heart = Heart(store, row, self.held, self._stop_run, settings, clock, random)
+        self.fence = Fence(self.held, self._stop_run, clock, random)
+        self.heart = Heart(store, row, self.held, self._stop_run, self.fence.lower, settings, clock, random)
 
     @property
     def loops(self) -> Iterable[Loop]:
         """What has to run."""
-        return (self.claimer, self.reporter, self.heart)
+        return (self.claimer, self.reporter, self.heart, self.fence)
 
     def wake(self) -> None:
         """Something changed: there may be work, or a cancel."""
@@ -91,7 +93,7 @@ class Worker:
         else:
             self._crew_loop.call_soon_threadsafe(call, *args)
 
-    def _hand_over(self, attempts: list[AttemptContext]) -> None:
+    def _hand_over(self, attempts: list[AttemptContext], early: bool) -> None:
         for attempt in attempts:
             run_id = attempt.claim.run_id
             if (token := self.held.token_of(run_id)) is not None:
@@ -101,7 +103,7 @@ class Worker:
         if self.claimer.stopping:
             self._give_back([(attempt.claim.run_id, attempt.claim.token) for attempt in attempts])
         else:
-            self._on_crew(self.crew.begin, attempts)
+            self._on_crew(self.crew.begin_when_due if early else self.crew.begin, attempts)
             self.reporter.wake()  # It looks for output more often while something runs.
 
     def _give_back(self, claims: list[tuple[str, int]]) -> None:

@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Self, TypeVar, cast
 
 from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.limits import Allowance, Pace, allow
 from mainspring.errors import Conflict
 from mainspring.store import Change, Reply, Reserved
 from mainspring.stores.postgres.database import Database, Transaction
-from mainspring.stores.sql import load_queries
+from mainspring.stores.sql import load_migrations, load_queries
 
 _Q = load_queries("postgres", "api")
+T = TypeVar("T")
+
+
+class _Attesting:
+    """A database whose writes leave a trail."""
+
+    def __init__(self, db: Database, tell: Callable[[Any], Sequence[Change]]) -> None:
+        self._db = db
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    async def write(self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True) -> T:
+        async def attested(tx: Transaction) -> T:
+            answer = await work(tx)
+            await _note(tx, self._tell(answer))
+            return answer
+
+        return await self._db.write(attested)
+
+    async def alone(self, query: str, *args: object) -> list[Any]:
+        return await self.write(lambda tx: tx.fetch(query, *args))
+
+
+async def _note(tx: Transaction, changes: Sequence[Change]) -> None:
+    rows = [
+        (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
+        for each in changes
+    ]
+    await tx.many(_Q["note"], rows)
 
 
 class Api:
@@ -67,15 +100,17 @@ class Api:
         return dict(await self._db.read(lambda tx: tx.fetch(_Q["revocations"], tx.now)))
 
     async def note_changes(self, changes: Sequence[Change]) -> None:
-        async def work(tx: Transaction) -> None:
-            rows = [
-                (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after,
-                 each.request_id)
-                for each in changes
-            ]  # fmt: skip
-            await tx.many(_Q["note"], rows)
+        await self._db.write(lambda tx: _note(tx, changes))
 
-        await self._db.write(work)
+    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
+        twin = copy.copy(self)
+        twin.__dict__.pop("_gathering", None)  # Submissions of others are not part of this one's transaction.
+        twin._db = cast("Database", _Attesting(self._db, tell))
+        return twin
+
+    async def schema(self) -> tuple[int, int]:
+        version = await self._db.read(lambda tx: tx.fetchval(_Q["schema"]))
+        return int(version), len(load_migrations("postgres"))
 
     async def list_changes(
         self,

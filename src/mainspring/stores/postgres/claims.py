@@ -117,7 +117,9 @@ class Claims:
         self._db = db
         self.marks = Marks()
 
-    async def take(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+    async def take(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration = 0
+    ) -> list[Claim]:
         """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not. Each is a
         transaction: gates are not held for longer than it takes to enter them."""
         claims: list[Claim] = []
@@ -125,7 +127,7 @@ class Claims:
             wanted = limit - len(claims)
             window = wanted if number == 0 else max(wanted, _WINDOW)
             try:
-                taken, done = await self._round(worker, wanted, window, ttl, ordering, first=not claims)
+                taken, done = await self._round(worker, wanted, window, ttl, ordering, ahead, first=not claims)
             except StoreError:
                 if claims:
                     break  # What has been claimed must not be forgotten over what could not be.
@@ -145,21 +147,30 @@ class Claims:
         return due_at
 
     async def _round(
-        self, worker: Worker, wanted: int, window: int, ttl: Duration, ordering: Ordering, *, first: bool
+        self,
+        worker: Worker,
+        wanted: int,
+        window: int,
+        ttl: Duration,
+        ordering: Ordering,
+        ahead: Duration,
+        *,
+        first: bool,
     ) -> tuple[list[Claim], bool]:
         """What was claimed, and whether there is no use in another round."""
 
         async def work(tx: Transaction) -> tuple[Look, list[Claim], Judgement]:
-            look = await self._look(tx, worker, window, ordering)
+            look = await self._look(tx, worker, window, ordering, ahead)
             judgement = await _judge(tx, worker.namespace, look.rows, wanted, first=first)
             claims = await _take(tx, worker, judgement.chosen, ttl) if judgement.chosen else []
             return look, claims, judgement
 
         look, claims, judgement = await self._db.write(work)
-        self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
+        if not ahead:  # What is not due yet says nothing about what is.
+            self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
         return claims, judgement.alone or not judgement.blocked or len(look.rows) < window
 
-    async def _look(self, tx: Transaction, worker: Worker, limit: int, ordering: Ordering) -> Look:
+    async def _look(self, tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration) -> Look:
         places = _places(worker)
         began = self._db.clock.now()
         marks = self.marks.of(places, began)
@@ -167,7 +178,16 @@ class Claims:
         # Within a priority all lanes must be seen before the best can be told; the next priority only if too few.
         rows = await tx.fetch(
             _Q["candidates"],
-            *(tx.given, *_columns(places, marks), worker.namespace, tx.now, worker.tasks, limit, limit * lanes),
+            *(
+                tx.given,
+                *_columns(places, marks),
+                worker.namespace,
+                tx.now,
+                worker.tasks,
+                limit,
+                limit * lanes,
+                tx.now + ahead,
+            ),
         )
         took = self._db.clock.now() - began
         exhausted = len(rows) < limit
@@ -221,8 +241,8 @@ async def _take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: 
     await tx.run(_Q["take"], [row[0] for row in chosen], worker.id, until, tx.now)
     claims = [Claim(*(*row[:13], until)) for row in chosen]
     tx.events += [
-        Event("run.running", tx.now, claim.namespace, claim.run_id, row[14], claim.job, claim.task, worker.id,
-              claim.fire_at, claim.attempt + 1)
+        Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, row[14], claim.job, claim.task,
+              worker.id, claim.fire_at, claim.attempt + 1)
         for claim, row in zip(claims, chosen, strict=True)
     ]  # fmt: skip
     return claims

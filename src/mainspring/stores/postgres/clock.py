@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Protocol
 
 from mainspring.clock import Clock
-from mainspring.core.instants import SECOND, Instant
+from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 
 RESAMPLE_S = 5.0
 """Clocks drift apart by microseconds in this time; and a server's clock that was set is noticed within it."""
+VAGUE: Duration = 5 * MILLISECOND
+AGAIN_S = 0.5
+"""While no answer was quicker than that, as on a machine that has just been started, ask again so soon."""
+
+DRIFT = 0.0005
+"""How much faster this host's clock may run than the server's: what time daemons adjust stays within this."""
 
 
 class StoreClock(Protocol):
@@ -16,6 +22,9 @@ class StoreClock(Protocol):
 
     def now(self) -> Instant:
         """The store's time."""
+
+    def surely_now(self) -> Instant:
+        """A time that the server's clock has reached for sure."""
 
     def given(self) -> Instant | None:
         """The time that the server shall take for its own; None for its own clock."""
@@ -30,31 +39,39 @@ class StoreClock(Protocol):
 class ServerClock:
     """The last server time seen, plus monotonic time since.
 
-    An answer proves that the server's clock was there between question and answer: the estimate is moved only where it
-    lies outside of that, so that one slow answer does not make it worse.
+    An answer proves that the server's clock was there between question and answer. The estimate is the latest that it
+    must have been by all answers: never ahead of the server, so that nothing begins early, and behind it by less than
+    the quickest answer took.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._offset: int | None = None
         self._asked_at = 0.0
+        self._vague = True
 
     def now(self) -> Instant:
         if self._offset is None:
             return self._clock.now()
         return self._offset + self._micros(self._clock.monotonic())
 
+    def surely_now(self) -> Instant:
+        drift = (self._clock.monotonic() - self._asked_at) * DRIFT
+        return self.now() if self._offset is None else self.now() - self._micros(drift)
+
     def given(self) -> Instant | None:
         return None
 
     def is_stale(self) -> bool:
-        return self._offset is None or self._clock.monotonic() > self._asked_at + RESAMPLE_S
+        since = self._clock.monotonic() - self._asked_at
+        return self._offset is None or since > (AGAIN_S if self._vague else RESAMPLE_S)
 
     def learn(self, server: Instant, sent_at: float) -> None:
         answered_at = self._clock.monotonic()
         earliest, latest = server - self._micros(answered_at), server - self._micros(sent_at)
-        offset = (earliest + latest) // 2 if self._offset is None else self._offset
-        self._offset = min(max(offset, earliest), latest)
+        offset = earliest if self._offset is None else max(self._offset, earliest)
+        self._offset = min(offset, latest)
+        self._vague = latest - self._offset > VAGUE
         self._asked_at = answered_at
 
     @property
@@ -74,6 +91,9 @@ class GivenClock:
         self._clock = clock
 
     def now(self) -> Instant:
+        return self._clock.now()
+
+    def surely_now(self) -> Instant:
         return self._clock.now()
 
     def given(self) -> Instant | None:

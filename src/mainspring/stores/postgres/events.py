@@ -37,6 +37,13 @@ class Events:
     async def next_position(self) -> int:
         return int(await self._db.read(lambda tx: tx.fetchval(_Q["next_position"])))
 
+    async def heard(self, listener: str) -> int | None:
+        position = await self._db.read(lambda tx: tx.fetchval(_Q["heard"], listener))
+        return None if position is None else int(position)
+
+    async def note_heard(self, listener: str, position: int) -> None:
+        await self._db.write(lambda tx: tx.run(_Q["note_heard"], listener, position))
+
     async def tell(self, events: Sequence[Event]) -> None:
         async def work(tx: Transaction) -> None:
             tx.events.extend(events)

@@ -10,8 +10,10 @@ from mainspring.core import planning
 from mainspring.core.calendars import Calendar, check_calendar
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
+from mainspring.core.outcome import Next
 from mainspring.core.planning import PlannedFiring, earlier
 from mainspring.core.revision import Revision, begin, reconsider, revise
+from mainspring.core.states import SKIPPED
 from mainspring.core.triggers import check_not_past
 from mainspring.store import Saved
 from mainspring.stores.job_rows import (
@@ -28,7 +30,9 @@ from mainspring.stores.job_rows import (
     unknown_jobs,
     upstream_names,
 )
+from mainspring.stores.postgres.backfilling import backfill
 from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.postgres.endings import end_unstarted
 from mainspring.stores.postgres.firing import Entry, free_instant, record
 from mainspring.stores.postgres.job_rows import (
     calendars_for,
@@ -80,6 +84,9 @@ class Jobs:
 
     async def trigger(self, namespace: str, name: str, request_id: str, runs: MakeRuns) -> Firing:
         return await self._db.write(lambda tx: _trigger(tx, namespace, name, request_id, runs))
+
+    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
+        return await self._db.write(lambda tx: backfill(tx, job, firings))
 
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         until = LATEST + 1 if before is None else before
@@ -185,6 +192,8 @@ async def _pause(tx: Transaction, namespace: str, names: Collection[str], reason
         await tx.run(_Q["pause"], [job.id for job in active], tx.now, reason)
         await mark_changed(tx, [job.id for job in active])
         tx.events += [job_event("job.paused", job, tx.now, reason) for job in active]
+        early = await tx.fetch(_Q["fired_ahead"], [job.id for job in active], tx.now)
+        await end_unstarted(tx, [(row[0], Next(SKIPPED, planning.pause_reason(reason))) for row in early])
     jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
     return list(jobs.values())
 

@@ -64,7 +64,7 @@ async def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None) -> li
         check_term(term, await tx.fetchval(_Q["term"], term.name))
     if any(plan.kind == "after" or plan.job.policy.overlap == "replace" for plan in plans):
         await lock_changes(tx)  # What these end may make `after` jobs due.
-    plain = [plan for plan in plans if _is_plain(plan)]
+    plain = sorted([plan for plan in plans if _is_plain(plan)], key=lambda plan: plan.job.id)
     fired = await _fire_plain(tx, plain) if plain else {}
     rest = [plan for plan in plans if plan.job.id not in fired]
     if rest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mainspring.core.instants import Instant
+from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Event, Report
 from mainspring.core.outcome import Next, attempt_outcome, settle
 from mainspring.core.states import CANCELLED, PENDING, State
@@ -21,8 +21,8 @@ from mainspring.stores.text import clean
 
 _Q = load_queries("postgres", "endings")
 
-Pending = tuple[str, str, Instant, int, int]
-"""Id, reason, due time, attempts and losses to add."""
+Pending = tuple[str, str, Duration, int, int]
+"""Id, reason, delay, attempts and losses to add."""
 
 
 class Held(NamedTuple):
@@ -134,7 +134,7 @@ class Endings:
         if state == PENDING:
             attempt = (run.attempt + 1, run.token, run.worker, outcome, started_at, finished_at, reason, error)
             self._attempts.append((run.id, *attempt))
-            self._pending.append((run.id, reason, tx.now + verdict.delay, 1, losses))
+            self._pending.append((run.id, reason, verdict.delay, 1, losses))
             if run.gates:
                 self._freed.append((run.namespace, run.gates, True))
             kind = "run.lost" if losses else "run.retrying"
@@ -165,7 +165,7 @@ class Endings:
 
 async def back_to_pending(tx: Transaction, rows: Sequence[Pending]) -> None:
     """Running runs that are locked go back to the queue."""
-    await tx.run(_Q["back_to_pending"], *zip(*rows, strict=True))
+    await tx.run(_Q["back_to_pending"], *zip(*rows, strict=True), tx.given)
     tx.changed = True
 
 
@@ -182,7 +182,7 @@ async def _hand_back(tx: Transaction, claims: dict[tuple[str, int], None]) -> in
     if cancelled:
         await move_to_history(tx, [unattempted(tx, run.id, Next(CANCELLED, run.cancel or "")) for run in cancelled])
     if returned:
-        await back_to_pending(tx, [(run.id, f"handed back by {run.worker}", tx.now, 0, 0) for run in returned])
+        await back_to_pending(tx, [(run.id, f"handed back by {run.worker}", 0, 0, 0) for run in returned])
         await leave_gates(tx, [(run.namespace, run.gates, True) for run in returned if run.gates])
     for run in runs:
         kind = "run.handed_back" if run.cancel is None else "run.cancelled"

@@ -14,6 +14,7 @@ from mainspring.stores.postgres.events import Events
 from mainspring.stores.postgres.jobs import Jobs
 from mainspring.stores.postgres.leases import Leases
 from mainspring.stores.postgres.plans import Plans
+from mainspring.stores.postgres.pressure import Pressure
 from mainspring.stores.postgres.reports import Reports
 from mainspring.stores.postgres.runs import Runs
 from mainspring.stores.postgres.work import Work
@@ -21,7 +22,7 @@ from mainspring.stores.postgres.work import Work
 POOL_SIZE = 10
 
 
-class PostgresStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events, Api):
+class PostgresStore(Jobs, Plans, Runs, Work, Reports, Care, Pressure, Leases, Events, Api):
     """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
 
     def __init__(self, database: Database) -> None:
@@ -46,6 +47,9 @@ class PostgresStore(Jobs, Plans, Runs, Work, Reports, Care, Leases, Events, Api)
 
     def now(self) -> Instant:
         return self._db.clock.now()
+
+    def surely_now(self) -> Instant:
+        return self._db.clock.surely_now()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         return self._db.on_change(listener)

@@ -17,14 +17,16 @@ from mainspring.stores.sql import load_queries
 _Q = load_queries("postgres", "runs")
 _encode = msgspec.json.Encoder().encode
 
+SOME = 64
+"""More runs than this are worth statements that share what runs have in common."""
 Key = tuple[str, str]
 """Namespace and idempotency key."""
 
 
 async def accept(db: Database, runs: Sequence[NewRun]) -> list[str]:
     """Accept runs in a transaction of their own; the answer as `RunStore.submit` gives it."""
-    if len(runs) == 1 and runs[0].idempotency_key is None and is_plain(runs[0]):
-        return await _accept_one(db, runs[0])
+    if len(runs) <= SOME and all(run.idempotency_key is None and is_plain(run) for run in runs):
+        return await (_accept_one(db, runs[0]) if len(runs) == 1 else _accept_some(db, runs))
     return await db.write(lambda tx: submit(tx, runs))
 
 
@@ -68,6 +70,16 @@ async def _recall(tx: Transaction, requests: dict[Key, NewRun]) -> dict[Key, str
                 raise other_request(name, answer)
             answers[namespace, name] = answer
     return answers
+
+
+async def _accept_some(db: Database, runs: Sequence[NewRun]) -> list[str]:
+    """Submissions that came at the same time: still one statement, one journey."""
+    now, fresh = db.clock.now(), list({run.id: run for run in reversed(runs)}.values())[::-1]
+    events = _encode([submitted(run) for run in fresh]).decode()
+    rows = _encode(fresh).decode()
+    if await db.alone(_Q["accept_some"], rows, not_before([run.id for run in fresh], now), events, len(fresh), now):
+        db.announce()
+    return [run.id for run in runs]
 
 
 async def _accept_one(db: Database, run: NewRun) -> list[str]:

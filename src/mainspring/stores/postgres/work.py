@@ -40,8 +40,10 @@ class Work:
     async def list_workers(self, namespace: str) -> list[Worker]:
         return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["workers"], namespace))]
 
-    async def claim(self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
-        return await self._claims.take(worker, limit, ttl, ordering)
+    async def claim(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        return await self._claims.take(worker, limit, ttl, ordering, ahead)
 
     async def next_due(self, worker: Worker) -> Instant | None:
         return await self._claims.next_due(worker)

@@ -47,3 +47,6 @@ DELETE FROM mainspring.revocations WHERE expires_at <= $1;
 
 -- forget_notes: changes of long ago
 DELETE FROM mainspring.audit WHERE seq = ANY (ARRAY(SELECT seq FROM mainspring.audit WHERE at < $1 LIMIT $2));
+
+-- schema: the version of the schema
+SELECT coalesce(max(version), 0) FROM mainspring.migrations;

@@ -23,3 +23,10 @@ ORDER BY position LIMIT $2;
 
 -- next_position: the position of the next public event
 SELECT value + 1 FROM mainspring.counters WHERE name = 'event_position';
+
+-- heard: up to where a listener has dealt with events
+SELECT value FROM mainspring.counters WHERE name = 'heard:' || $1::text;
+
+-- note_heard: note up to where, never further back than before
+INSERT INTO mainspring.counters AS c (name, value) VALUES ('heard:' || $1::text, $2::bigint)
+ON CONFLICT (name) DO UPDATE SET value = greatest(c.value, excluded.value);

@@ -12,19 +12,22 @@ WHERE j.id = plan.id AND j.id = ANY ($1) AND (SELECT count(*) FROM held) >= 0
   AND j.version = plan.version AND j.next_fire_at IS NOT DISTINCT FROM plan.expected AND j.paused_at IS NULL
 RETURNING j.id;
 
--- fire_plain: apply plans of one instant whose one run waits for nothing but its time: the definition is here already, and need not travel.
--- An instant that the ledger has is not among them, nor can it come in while the job is held (OFFSET keeps the question from becoming a
--- join, which while the ledger is small may read all instants of a job); which jobs moved on
-WITH held AS MATERIALIZED (SELECT id FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE),
-moved AS (
-  UPDATE mainspring.jobs AS j SET next_fire_at = plan.next_fire_at, fired = j.fired + 1, last_fire_at = greatest(j.last_fire_at, plan.fire_at)
-  FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
+-- fire_plain: apply plans of one instant, in order of job, whose one run waits for nothing but its time: the definition is here already, and
+-- need not travel. An instant that the ledger has is not among them, nor can it come in while the job is held. By place: that is how a
+-- plan made while there were few jobs does not come to read all of them; which jobs moved on
+WITH held AS MATERIALIZED (
+  SELECT j.place, plan.* FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
        AS plan (id, version, fire_at, next_fire_at, run_id, due_at, expires_at, region)
-  WHERE j.id = plan.id AND j.id = ANY ($1) AND (SELECT count(*) FROM held) >= 0
-    AND j.version = plan.version AND j.next_fire_at = plan.fire_at AND j.paused_at IS NULL
-    AND NOT EXISTS (SELECT FROM mainspring.firings AS f WHERE f.job_id = j.id AND f.fire_at = plan.fire_at OFFSET 0)
-  RETURNING j.id, j.namespace, j.name, j.queue, j.task, j.args, j.options, j.priority, plan.fire_at, plan.run_id, plan.due_at,
-            plan.expires_at, plan.region),
+  CROSS JOIN LATERAL (
+    SELECT ctid AS place FROM mainspring.jobs
+    WHERE id = plan.id AND version = plan.version AND next_fire_at = plan.fire_at AND paused_at IS NULL FOR UPDATE) AS j
+  WHERE NOT EXISTS (SELECT FROM mainspring.firings AS f WHERE f.job_id = plan.id AND f.fire_at = plan.fire_at OFFSET 0)),
+moved AS (
+  UPDATE mainspring.jobs AS j
+  SET next_fire_at = held.next_fire_at, fired = j.fired + 1, last_fire_at = greatest(j.last_fire_at, held.fire_at)
+  FROM held WHERE j.ctid = held.place
+  RETURNING j.id, j.namespace, j.name, j.queue, j.task, j.args, j.options, j.priority, held.fire_at, held.run_id, held.due_at,
+            held.expires_at, held.region),
 recorded AS (
   INSERT INTO mainspring.firings (job_id, fire_at, region, kind, outcome, run_id, created_at)
   SELECT id, fire_at, region, 'scheduled', 'fired', run_id, $9 FROM moved ON CONFLICT DO NOTHING),
@@ -67,3 +70,12 @@ FROM mainspring.firings WHERE job_id = $1 AND request_id = $2 ORDER BY region, i
 -- list: the ledger of a job, newest first
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
 FROM mainspring.firings WHERE job_id = $1 AND fire_at < $2 ORDER BY fire_at DESC, region, idx LIMIT $3;
+
+-- recede: let rows for stretches of instants begin after their first one, which is about to have a row of its own
+UPDATE mainspring.firings SET fire_at = fire_at + 1, count = greatest(count - 1, 0)
+WHERE job_id = $1 AND fire_at = ANY ($2) AND last_at > fire_at AND outcome IN ('missed', 'skipped') AND run_id IS NULL
+  AND request_id IS NULL;
+
+-- make_room: take instants out of the ledger that came to nothing
+DELETE FROM mainspring.firings
+WHERE job_id = $1 AND fire_at = ANY ($2) AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;

@@ -26,7 +26,8 @@ FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL ORDER BY nex
 -- changed: jobs edited, paused, resumed or made due after a change number
 SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
        j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at
-FROM mainspring.changes AS c JOIN mainspring.jobs AS j ON j.id = c.job_id WHERE c.number > $1 ORDER BY c.number;
+FROM mainspring.changes AS c CROSS JOIN LATERAL (SELECT * FROM mainspring.jobs WHERE id = c.job_id OFFSET 0) AS j
+WHERE c.number > $1 ORDER BY c.number;
 
 -- ids_by_name: the ids of those of the names that exist
 SELECT name, id FROM mainspring.jobs WHERE namespace = $1 AND name = ANY ($2);
@@ -46,6 +47,9 @@ WHERE id = $1 AND version = $2 - 1;
 
 -- pause: stop firing
 UPDATE mainspring.jobs SET paused_at = $2, paused_why = $3 WHERE id = ANY ($1) AND paused_at IS NULL;
+
+-- fired_ahead: runs of jobs that were fired for instants to come, and wait for them
+SELECT id FROM mainspring.runs WHERE job_id = ANY ($1) AND state = 'pending' AND fire_at > $2 AND due_at > $2;
 
 -- resume: fire again
 UPDATE mainspring.jobs SET paused_at = NULL, paused_why = '', next_fire_at = $2 WHERE id = $1 AND paused_at IS NOT NULL;

@@ -8,6 +8,27 @@ WITH new AS (
 INSERT INTO mainspring.outbox (count, events, created_at) SELECT 1, $19, $20 FROM new WHERE NOT known
 RETURNING seq;
 
+-- accept_some: the same of some runs, given as JSON: encoding a few columns of a few rows each would take longer than all the rest. Only what
+-- was accepted is told
+WITH given AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($1::json) AS run (id text, namespace text, queue text, region text, task text, args text, options text,
+    priority smallint, due_at bigint, expires_at bigint, job_id text, job text, fire_at bigint, idx integer, key text, retry_of text,
+    created_at bigint)),
+new AS (
+  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
+                               fire_at, idx, key, retry_of, created_at)
+  SELECT id, namespace, queue, region, task, args, options, 'pending', priority, expires_at IS NOT NULL, due_at, expires_at, job_id, job,
+         fire_at, idx, key, retry_of, created_at FROM given
+  ON CONFLICT (id) DO NOTHING
+  RETURNING id, mainspring.withdraw_if_ended(id, $2) AS known),
+kept AS MATERIALIZED (SELECT id FROM new WHERE NOT known)
+INSERT INTO mainspring.outbox (count, events, created_at)
+SELECT kept.count, CASE WHEN kept.count = $4::integer THEN $3::text ELSE (
+         SELECT '[' || string_agg(event::text, ',') || ']' FROM json_array_elements($3::text::json) AS event
+         WHERE event ->> 'run_id' IN (SELECT id FROM kept)) END, $5
+FROM (SELECT count(*)::integer AS count FROM kept) AS kept WHERE kept.count > 0
+RETURNING seq;
+
 -- insert: accept runs in this order, except those that are there already
 INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, due_at, expires_at, job_id, job, fire_at,
                              idx, key, gates, care, lines, waits_for, dependants, retry_of, created_at)

@@ -11,14 +11,14 @@ CROSS JOIN LATERAL (
   SELECT id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id, seq, care, gates
   FROM mainspring.runs
   WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
-    AND due_at <= $8 AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
+    AND due_at <= $12 AND (due_at <= $8 OR NOT care) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
     AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
   ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
 LIMIT $11;
 
 -- take: claim runs that are locked
 UPDATE mainspring.runs
-SET state = 'running', token = token + 1, worker = $2, claimed_until = $3, started_at = $4, reason = ''
+SET state = 'running', token = token + 1, worker = $2, claimed_until = $3, started_at = greatest($4, due_at), reason = ''
 WHERE id = ANY ($1::text[]);
 
 -- earliest: when the first pending run of each place that a worker knows is due

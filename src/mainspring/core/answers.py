@@ -1,0 +1,112 @@
+"""What a store answers with, and what it is asked by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Job
+from mainspring.core.states import State
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat: which claims still stand and which of them should be cancelled."""
+
+    held: frozenset[tuple[str, int]]
+    cancels: Mapping[str, str]
+    """Run id -> who asked and why."""
+
+
+class Fired(msgspec.Struct, frozen=True):
+    """What one plan came to."""
+
+    job_id: str
+    applied: bool
+    """False: the job had changed or fired meanwhile; nothing of this plan was written."""
+    job: Job | None
+    """The job as it is now, to plan on with; None when it no longer exists or is paused."""
+    runs: int = 0
+
+
+class Reaped(msgspec.Struct, frozen=True):
+    """What one pass of recovery found."""
+
+    lost: int
+    expired: int
+    dead_workers: tuple[str, ...]
+
+
+class RunFilter(msgspec.Struct, frozen=True):
+    """Which runs to list: newest first, after `before` (an id) if given."""
+
+    namespace: str = "default"
+    states: tuple[State, ...] = ()
+    job: str | None = None
+    task: str | None = None
+    tag: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What a sync did with the jobs that an app declares."""
+
+    created: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer that was given."""
+
+    status: int
+    body: str
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """What is known of a key."""
+
+    since: Instant
+    """When it was first seen."""
+    reply: Reply | None = None
+    """The answer, if there is one."""
+    busy: bool = False
+    """Whether somebody else works on the answer right now; otherwise, without an answer, it is the caller's to give."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """Who changed what: a row of the audit trail. Before and after are JSON."""
+
+    namespace: str
+    subject: str
+    action: str
+    target: str
+    before: str | None = None
+    after: str | None = None
+    request_id: str = ""
+    at: Instant = 0
+    """Set by the store."""
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """Due runs that nobody has taken: of one namespace and priority in one queue and region."""
+
+    namespace: str
+    queue: str
+    region: str
+    priority: int
+    count: int
+    oldest_at: Instant
+
+
+class Strain(msgspec.Struct, frozen=True):
+    """What a process knows of its own troubles with the store, since it opened it."""
+
+    waits: int = 0
+    waited_s: float = 0.0
+    longest_s: float = 0.0
+    skew: Duration = 0
+    """How far the host's clock is ahead of the store's."""

@@ -1,0 +1,182 @@
+"""Figures: what a process counts of what passes between it and its store, wherever in the process it comes from.
+
+Sums over processes are sums over the fleet. Nothing here is by job, task or run: the number of figures is bounded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from threading import Lock
+from typing import Any, Final, cast
+
+from mainspring.core.instants import SECOND, Duration
+from mainspring.core.model import Claim, Hold, NewRun, Report, Term, Worker
+from mainspring.core.planning import Plan
+from mainspring.core.priority import Ordering
+from mainspring.core.states import CANCELLED, FINAL, SKIPPED, State
+from mainspring.errors import StoreError, TermPassed
+from mainspring.store import Change, Fired, Reaped, Store, Verdict
+
+SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
+"""The bounds of all durations that are counted here."""
+
+
+class Spread:
+    """How often something took how long."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(SECONDS) + 1)
+        self.total_s = 0.0
+
+    def add(self, duration: Duration) -> None:
+        """One more."""
+        seconds = max(duration, 0) / SECOND
+        self._counts[bisect_left(SECONDS, seconds)] += 1
+        self.total_s += seconds
+
+    def buckets(self) -> list[tuple[str, int]]:
+        """Upper bound to how many were within it, as Prometheus counts."""
+        bounds = [*(f"{bound:g}" for bound in SECONDS), "+Inf"]
+        return list(zip(bounds, accumulate(self._counts), strict=True))
+
+
+class Figures:
+    """Grow only."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """By name and, where there is one, label."""
+        self.run_seconds = Spread()
+        self.run_delay = Spread()
+        self.firing_delay = Spread()
+
+    def count(self, name: str, label: str = "", number: int = 1) -> None:
+        """So many more."""
+        with self.lock:
+            self.counts[name, label] += number
+
+
+class Measured:
+    """A store that counts what passes through. All else is the store's own."""
+
+    def __init__(self, store: Store, figures: Figures) -> None:
+        self._store = store
+        self.figures = figures
+        self.now = store.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
+        return cast(Store, Measured(self._store.attested(tell), self.figures))
+
+    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+        try:
+            ids = await self._store.submit(runs)
+        except StoreError:
+            self.figures.count("store_errors", "submit")
+            raise
+        self.figures.count("submissions", "", len(runs))
+        return ids
+
+    async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+        figures = self.figures
+        try:
+            fired = await self._store.fire(plans, term)
+        except TermPassed:
+            figures.count("terms_passed")
+            raise
+        now = self._store.now()
+        with figures.lock:
+            for plan, what in zip(plans, fired, strict=True):
+                for firing in plan.firings if what.applied else ():
+                    figures.counts["firings", firing.outcome] += max(firing.count, 1)
+                    if firing.outcome == "fired":
+                        figures.firing_delay.add(max(now - firing.fire_at, 0))
+        return fired
+
+    async def claim(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        try:
+            claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
+        except StoreError:
+            self.figures.count("store_errors", "claim")
+            raise
+        if claims:
+            now, figures = self._store.now(), self.figures
+            with figures.lock:
+                figures.counts["claims", ""] += len(claims)
+                for claim in claims:
+                    figures.run_delay.add(max(now - claim.due_at, 0))
+        return claims
+
+    async def report(self, reports: Sequence[Report]) -> list[Verdict]:
+        try:
+            verdicts = await self._store.report(reports)
+        except StoreError:
+            self.figures.count("store_errors", "report")
+            raise
+        figures = self.figures
+        with figures.lock:
+            for report, verdict in zip(reports, verdicts, strict=True):
+                figures.counts["reports", verdict] += 1
+                if verdict == "accepted":
+                    self._accepted(report)
+        return verdicts
+
+    def _accepted(self, report: Report) -> None:
+        self.figures.counts["attempts", report.outcome] += 1
+        if report.state in FINAL:
+            self.figures.counts["runs_finished", report.state] += 1
+        if report.started_at is not None and report.finished_at is not None:
+            self.figures.run_seconds.add(report.finished_at - report.started_at)
+
+    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+        state = await self._store.request_cancel(namespace, run_id, reason)
+        if state == CANCELLED:
+            self.figures.count("runs_finished", CANCELLED)
+        return state
+
+    async def recover(self, dead_after: Duration, limit: int) -> Reaped:
+        reaped = await self._store.recover(dead_after, limit)
+        if reaped.lost or reaped.expired or reaped.dead_workers:
+            self.figures.count("runs_lost", "", reaped.lost)
+            self.figures.count("runs_finished", SKIPPED, reaped.expired)
+            self.figures.count("workers_dead", "", len(reaped.dead_workers))
+        return reaped
+
+    async def shed(self, reason: str, limit: int) -> int:
+        shed = await self._store.shed(reason, limit)
+        if shed:
+            self.figures.count("runs_shed", "", shed)
+            self.figures.count("runs_finished", SKIPPED, shed)
+        return shed
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        hold = await self._store.acquire(name, owner, ttl)
+        self.figures.count("leases", "taken" if hold else "refused")
+        return hold
+
+    async def renew_hold(self, hold: Hold) -> Hold | None:
+        renewed = await self._store.renew_hold(hold)
+        self.figures.count("leases", "renewed" if renewed else "lost")
+        return renewed
+
+    async def release(self, hold: Hold) -> None:
+        await self._store.release(hold)
+        self.figures.count("leases", "released")
+
+
+def measured(store: Store) -> Store:
+    """The same store, counted."""
+    return cast(Store, Measured(store, Figures()))
+
+
+def figures_of(store: Store) -> Figures:
+    """What a store counted; nothing, if it does not count."""
+    return store.figures if isinstance(store, Measured) else Figures()

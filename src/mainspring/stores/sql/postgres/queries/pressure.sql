@@ -1,0 +1,22 @@
+-- backlog: due runs that nobody has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
+-- From one line of the index to the next, so that runs of the future and long lines cost nothing
+WITH RECURSIVE heads AS (
+  (SELECT namespace, queue, region, priority FROM mainspring.runs WHERE state = 'pending'
+   ORDER BY namespace, queue, region, priority LIMIT 1)
+  UNION ALL
+  SELECT n.* FROM heads AS h CROSS JOIN LATERAL (
+    SELECT namespace, queue, region, priority FROM mainspring.runs AS r
+    WHERE r.state = 'pending' AND (r.namespace, r.queue, r.region, r.priority) > (h.namespace, h.queue, h.region, h.priority)
+    ORDER BY namespace, queue, region, priority LIMIT 1) AS n
+)
+SELECT h.namespace, h.queue, h.region, h.priority,
+       (SELECT count(*) FROM (SELECT FROM mainspring.runs AS d
+                              WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region
+                                AND d.priority = h.priority AND d.due_at <= $1 LIMIT $2) AS due),
+       (SELECT d.due_at FROM mainspring.runs AS d
+        WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region AND d.priority = h.priority
+        ORDER BY d.due_at LIMIT 1)
+FROM heads AS h;
+
+-- least: due runs of low priority that were never tried, least important first
+SELECT id FROM mainspring.runs WHERE state = 'pending' AND priority >= $1 AND due_at <= $2 AND attempt = 0 ORDER BY priority DESC LIMIT $3;
