@@ -20,10 +20,13 @@ class RunContext:
         deadline: Instant | None,
         on_log: Callable[[str, str], None],
         on_progress: Callable[[float, str], None],
+        soft_deadline: Instant | None = None,
+        now: Callable[[], Instant] = lambda: 0,
     ) -> None:
-        """Made by the worker. `on_log` takes a stream and a text, `on_progress` a fraction and a note.
+        """Made by the worker. `on_log` takes a stream and a text, `on_progress` a fraction and a note; `now` is the
+        clock by which deadlines are kept.
 
-        Both may be called from any thread.
+        All of them may be called from any thread.
         """
         self.id = claim.run_id
         self.task = claim.task
@@ -40,6 +43,10 @@ class RunContext:
         """The instant, in UTC, that the run stands for: not when it happened to start. None for a submission."""
         self.deadline: datetime | None = None if deadline is None else to_datetime(deadline)
         """When this attempt will be killed, in UTC."""
+        self.soft_deadline: datetime | None = None if soft_deadline is None else to_datetime(soft_deadline)
+        """When this attempt begins to be overdue, in UTC."""
+        self._soft_deadline = soft_deadline
+        self._now = now
         self._cancelled = False
         self._on_log = on_log
         self._on_progress = on_progress
@@ -48,6 +55,12 @@ class RunContext:
     def cancelled(self) -> bool:
         """Whether somebody has asked the run to stop. A task that sees it should clean up and return soon."""
         return self._cancelled
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the attempt is past its soft deadline. A task that sees it should save what it has and return, for
+        at its deadline it is killed."""
+        return self._soft_deadline is not None and self._now() >= self._soft_deadline
 
     def cancel(self) -> None:
         """Let the task know that somebody has asked it to stop. Called by the worker."""

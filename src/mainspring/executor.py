@@ -57,6 +57,7 @@ class AttemptContext:
         "context",
         "grace_s",
         "now",
+        "on_overdue",
         "options",
         "started_at",
         "stop_kind",
@@ -76,6 +77,8 @@ class AttemptContext:
         """Takes a stream and a line that the work wrote; and when it did, if that is not now."""
         self.behind: Callable[[], bool] = _never
         """Whether so many lines wait to be stored that whoever can should write no more for now."""
+        self.on_overdue: Callable[[], None] = _nothing
+        """Called at the soft deadline: an executor whose work has to be told puts here how."""
         self.stop_kind: StopKind | None = None
         self.stop_reason = ""
         self.grace_s = 2.0
@@ -87,6 +90,15 @@ class AttemptContext:
     def deadline(self) -> Instant | None:
         """When the attempt must have ended."""
         return None if self.options.timeout is None else self.started_at + self.options.timeout
+
+    @property
+    def soft_deadline(self) -> Instant | None:
+        """When the attempt should have ended."""
+        return None if self.options.soft_timeout is None else self.started_at + self.options.soft_timeout
+
+
+def _nothing() -> None:
+    return None
 
 
 def _nowhere(_stream: str, _text: str, _at: Instant | None = None) -> None:

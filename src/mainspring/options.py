@@ -12,7 +12,7 @@ import msgspec
 
 from mainspring.core.alerts import check_alert
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import MILLISECOND, Duration, parse_duration, parse_instant
+from mainspring.core.instants import MILLISECOND, Duration, format_duration, parse_duration, parse_instant
 from mainspring.core.isolation import Isolation, parse_isolation
 from mainspring.core.model import (
     DEFAULT,
@@ -40,6 +40,8 @@ class ExecutionWords(TypedDict, total=False):
     queue: str | None
     timeout: Length | None
     """An attempt that takes longer is killed."""
+    soft_timeout: Length | None
+    """An attempt that takes longer is told so, and may finish early: `current_run().overdue`."""
     retry: Retry | None
     max_losses: int | None
     """How often a run's worker may be lost before the run is failed."""
@@ -141,6 +143,9 @@ def read_words(words: Words, known: type, where: str) -> Values:
 def read_defaults(values: Values, base: Defaults) -> Defaults:
     """The defaults with what was given put over them."""
     options = msgspec.structs.replace(base.options, **_of(RunOptions, values))
+    if options.timeout is not None and options.soft_timeout is not None and options.soft_timeout >= options.timeout:
+        problem = f"is not shorter than the timeout of {format_duration(options.timeout)}"
+        raise InvalidInput("soft_timeout", format_duration(options.soft_timeout), problem, "warn before it is killed")
     return msgspec.structs.replace(base, **_of(Defaults, values), options=options)
 
 
@@ -255,6 +260,7 @@ _READERS: dict[str, Callable[[str, Any], object]] = {
     "priority": lambda field, value: check_priority(value, field),
     "queue": check_name,
     "timeout": _read_some_duration,
+    "soft_timeout": _read_some_duration,
     "retry": _read_retry,
     "max_losses": _count_from(0),
     "on_key_failure": _word_of(OnKeyFailure),

@@ -48,6 +48,13 @@ def meet(folder: str, name: str, other: str) -> bool:
 
 
 @process
+def note(file: str) -> None:
+    """Note the pid of a process that is started, and end at about the same time."""
+    with subprocess.Popen(["sleep", "0.02"]) as child, Path(file).open("a") as pids:
+        pids.write(f"{child.pid}\n")
+
+
+@process
 def hang(file: str) -> None:
     """Note the pid and hang; clean up if asked to end."""
     try:
@@ -120,6 +127,31 @@ def where_thread() -> int:
 
 
 @process
+def heed() -> bool:
+    """Return when told that it takes long."""
+    while not current_run().overdue:
+        time.sleep(0.005)
+    return current_run().cancelled
+
+
+heed_in_thread = app.task(name="heed_in_thread", isolation="none")(heed.function)
+
+
+@app.task
+async def heed_async() -> bool:
+    """The same on the loop."""
+    while not current_run().overdue:  # noqa: ASYNC110 - what it looks at is no event
+        await asyncio.sleep(0.005)
+    return current_run().cancelled
+
+
+@app.task
+async def sleep_async() -> None:
+    """Take long."""
+    await asyncio.sleep(60)
+
+
+@process
 def grow(size: int) -> int:
     """Use memory for a moment."""
     data = bytearray(size)
@@ -133,6 +165,7 @@ def look_around(secret: str) -> dict[str, object]:
         "user": os.getuid(),
         "processes": [pid for pid in os.listdir("/proc") if pid.isdecimal()],
     }
+    found["environment"] = sorted(os.environ)
     for path in ("/etc/shadow", secret):
         try:
             found[path] = Path(path).read_text()
@@ -143,6 +176,21 @@ def look_around(secret: str) -> dict[str, object]:
     except OSError as error:
         found["network"] = type(error).__name__
     return found
+
+
+@app.task(isolation="limits")
+def explode(how: str) -> None:
+    """Use more than there is to be had."""
+    if how == "flood":
+        for _ in range(1000):
+            os.write(1, b"x" * 100_000 + b"\n")
+        return
+    hoard: list[bytearray] = []
+    while True:
+        if how == "memory":
+            hoard.append(bytearray(4_000_000))
+        if how == "processes" and not os.fork():
+            time.sleep(60)
 
 
 @app.task

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from mainspring.clock import SystemClock
 from mainspring.context import RunContext
-from mainspring.core.model import Claim, RunOptions
+from mainspring.core.model import Claim, Report
 from mainspring.core.specs import check_spec
 from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.staff import Staff
 from mainspring.options import Defaults, TaskWords, read_defaults, read_words
+from mainspring.services.crew import Crew
 from mainspring.settings import Settings
 
 _numbers = itertools.count(1)
@@ -101,9 +103,36 @@ async def scene_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Scene]:
         staff.close()
 
 
-def options_of(**words: Any) -> RunOptions:
-    """Options as stored."""
-    return read_defaults(read_words(words, TaskWords, "a test"), Defaults()).options
+class Crowd:
+    """A worker's crew over its executors: attempts have deadlines, and end in reports."""
+
+    def __init__(self, staff: Staff, concurrency: int) -> None:
+        self._done = asyncio.Event()
+        clock = SystemClock()
+        self.crew = Crew(staff, concurrency, clock, clock.now, clock.now, self._done.set)
+
+    async def run(self, attempt: Attempt, seconds: float = 20.0) -> Report:
+        """One attempt, to its report."""
+        self.crew.begin([attempt])
+        async with asyncio.timeout(seconds):
+            while not self.crew.done:
+                self._done.clear()
+                await self._done.wait()
+        return self.crew.done.popleft()
+
+    def said(self, stream: str) -> list[str]:
+        """The lines of one stream."""
+        return [line.text for line in self.crew.lines if line.stream == stream]
+
+
+@asynccontextmanager
+async def crowd_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Crowd]:
+    """A crew with these settings, gone at the end with all that it started."""
+    staff = Staff(tasks or {}, Settings(**settings))
+    try:
+        yield Crowd(staff, settings.get("concurrency", 10))
+    finally:
+        staff.close()
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

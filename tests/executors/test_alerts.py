@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from mainspring import Mainspring, Retry
 from mainspring.core.alerts import alert_of
-from mainspring.core.states import FINAL
+from mainspring.core.states import FINAL, State
 from mainspring.errors import InvalidInput
-from mainspring.sinks.alert import AlertSink
+from mainspring.services.alerter import IDLE_S
 from mainspring.store import RunFilter
 from mainspring.wiring import build_runtime
 
@@ -33,27 +35,34 @@ def make_app(tmp_path: Path, **settings: Any) -> tuple[Mainspring, list[dict[str
     return app, told
 
 
-async def all_ended(app: Mainspring, count: int) -> list[Any]:
-    """All runs, once there are so many and all have ended."""
+async def runs_of(app: Mainspring, count: int, states: Collection[str] = get_args(State)) -> list[Any]:
+    """All runs, once there are so many and all are in one of these states."""
     store = await app.open()
     async with asyncio.timeout(10):
         while True:
             runs = await store.list_runs(RunFilter())
-            if len(runs) >= count and all(run.state in FINAL for run in runs):
+            if len(runs) >= count and all(run.state in states for run in runs):
                 return runs
             await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def running(app: Mainspring, *, schedule: bool = True, work: bool = True) -> AsyncIterator[None]:
+    runtime = build_runtime(app, app.settings, schedule=schedule, work=work)
+    await runtime.start()
+    try:
+        yield
+    finally:
+        await runtime.stop()
 
 
 @pytest.mark.parametrize(("setting", "option"), [("tell", None), (None, "tell"), ("named", "tell")])
 async def test_it_tells_what_failed_and_why(tmp_path: Path, setting: str | None, option: str | None) -> None:
     app, told = make_app(tmp_path, alert=setting)
     app.task(name="other", alert=option)(lambda: None)
-    async with app:
-        runtime = build_runtime(app, app.settings, schedule=True, work=True)
-        await runtime.start()
+    async with app, running(app):
         run = await app.submit("break_down", alert=option)
-        assert len(await all_ended(app, 2)) == 2
-        await runtime.stop()
+        assert len(await runs_of(app, 2, FINAL)) == 2
     (failure,) = told
     assert (failure["run_id"], failure["task"], failure["attempts"]) == (run.id, "break_down", 2)
     assert failure["reason"].startswith("ValueError: broken")
@@ -66,18 +75,9 @@ async def test_it_tells_what_failed_and_why(tmp_path: Path, setting: str | None,
 )
 async def test_it_may_be_a_call_or_a_command(tmp_path: Path, whom: str, task: str, where: str) -> None:
     app, _ = make_app(tmp_path)
-    async with app:
-        store = await app.open()
-        runtime = build_runtime(app, app.settings, schedule=True, work=True)
-        await runtime.start()
+    async with app, running(app):
         run = await app.submit("break_down", alert=whom)
-        await all_ended(app, 1)
-        await runtime.stop()
-        sink = AlertSink(store, None)
-        events = await store.events_since(0, 1000)
-        for _ in range(2):
-            await sink.deliver(events)
-        (alert,) = [each for each in await store.list_runs(RunFilter()) if each.id != run.id]
+        (alert,) = [each for each in await runs_of(app, 2) if each.id != run.id]
     args = json.loads(alert.args)
     assert alert.task == task
     assert args[where]["run_id"] == run.id
@@ -98,13 +98,56 @@ async def test_nobody_is_told_that_the_telling_failed(tmp_path: Path) -> None:
 
 async def test_nobody_is_told_where_nobody_is_named(tmp_path: Path) -> None:
     app, told = make_app(tmp_path, alert="named")
-    async with app:
-        runtime = build_runtime(app, app.settings, schedule=True, work=True)
-        await runtime.start()
+    async with app, running(app):
         await app.submit("break_down")
-        await all_ended(app, 1)
-        await runtime.stop()
+        await runs_of(app, 1, FINAL)
+        await asyncio.sleep(2 * IDLE_S)
     assert told == []
+
+
+class TestDeaths:
+    async def test_a_failure_that_nobody_was_told_of_in_time_is_told_by_whoever_leads_next(
+        self, tmp_path: Path
+    ) -> None:
+        app, told = make_app(tmp_path)
+        async with app:
+            store = await app.open()
+            run = await app.submit("break_down", alert="tell")
+            async with running(app, schedule=False):
+                await runs_of(app, 1, FINAL)
+            # All events have their public positions: whoever began to listen now would hear of none of them.
+            while await store.number_events(100):
+                pass
+            async with running(app):
+                await runs_of(app, 2, FINAL)
+        assert [failure["run_id"] for failure in told] == [run.id]
+
+    async def test_it_is_told_once_however_often_nodes_change(self, tmp_path: Path) -> None:
+        app, told = make_app(tmp_path)
+        async with app:
+            await app.submit("break_down", alert="tell")
+            for _ in range(3):
+                async with running(app):
+                    await runs_of(app, 2, FINAL)
+            assert len(await runs_of(app, 2)) == 2
+        assert len(told) == 1
+
+    async def test_what_cannot_be_told_does_not_keep_others_from_being_told(self, tmp_path: Path) -> None:
+        app, told = make_app(tmp_path)
+        async with app, running(app):
+            await app.submit("break_down", alert="$ unclosed '")
+            run = await app.submit("break_down", alert="tell")
+            await runs_of(app, 3, FINAL)
+        assert [failure["run_id"] for failure in told] == [run.id]
+
+    async def test_what_failed_before_anybody_was_to_be_told_is_history(self, tmp_path: Path) -> None:
+        app, told = make_app(tmp_path)
+        async with app, running(app):
+            await app.submit("break_down")
+            await runs_of(app, 1, FINAL)
+            run = await app.submit("break_down", alert="tell")
+            await runs_of(app, 3, FINAL)
+        assert [failure["run_id"] for failure in told] == [run.id]
 
 
 def test_a_word_that_names_nobody_is_refused() -> None:

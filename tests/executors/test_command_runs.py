@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from scene import LEVELS, Attempt, Scene, scene_of, until
 
+from mainspring.core.isolation import format_size
 from mainspring.core.specs import check_spec
 from mainspring.errors import InvalidInput
+from mainspring.executors.output import LINE_COST
 
 _OF_THE_C_LIBRARY = 0b11 << 31
 """Signals 32 and 33, which it keeps to itself, and which no program can set."""
@@ -60,6 +62,22 @@ class TestWords:
         assert outcome.failure is not None
         assert outcome.failure.type == "CommandNotStarted"
         assert outcome.final
+
+    @pytest.mark.parametrize("level", ["none", "limits"])
+    @pytest.mark.parametrize(
+        ("argv", "cwd", "message"),
+        [
+            (["no-such-program", "x"], None, "no-such-program: No such file or directory"),
+            (["/etc/passwd"], None, "/etc/passwd: Permission denied"),
+            (["true"], "/no/such/folder", "/no/such/folder: No such file or directory"),
+        ],
+    )
+    async def test_what_cannot_be_started_says_what_is_missing_and_writes_nothing(
+        self, scene: Scene, level: str, argv: list[str], cwd: str | None, message: str
+    ) -> None:
+        outcome, attempt = await scene.command(argv, {"isolation": level}, cwd=cwd)
+        assert (outcome.failure.type, outcome.failure.message) == ("CommandNotStarted", message)
+        assert attempt.lines == []
 
 
 class TestSurroundings:
@@ -156,15 +174,22 @@ class TestOutput:
             await task
 
     async def test_of_too_much_the_first_and_the_last_part_are_kept_and_the_cut_is_marked(self) -> None:
-        async with scene_of(output_limit=2_000) as scene:
+        async with scene_of(output_limit=4_000) as scene:
             _, attempt = await scene.command(["seq", "100000", "199999"])
         lines = [text for _, _, text in attempt.lines]
         mark = next(index for index, line in enumerate(lines) if line.endswith("of output cut ..."))
         assert lines[:mark][:3] == ["100000", "100001", "100002"]
         assert lines[-2:] == ["199998", "199999"]
         kept = sum(len(line) + 1 for line in lines[:mark] + lines[mark + 1 :])
-        assert 1_900 <= kept <= 2_010
-        assert lines[mark] == f"... {(700_000 - 2_000) // 1000} kB of output cut ..."
+        assert kept + LINE_COST * (len(lines) - 1) == pytest.approx(4_000, abs=120)
+        # The last line before the cut may have lost its end.
+        assert lines[mark] in [f"... {format_size(700_000 - kept + end)} of output cut ..." for end in (0, 1)]
+
+    async def test_of_many_tiny_lines_not_more_are_kept_than_of_others(self, scene: Scene) -> None:
+        async with asyncio.timeout(20):
+            outcome, attempt = await scene.command(["sh", "-c", "yes | head -c 20000000"])
+        assert outcome.kind == "succeeded"
+        assert len(attempt.lines) < 1_048_576 / LINE_COST + 10
 
     async def test_a_flood_of_a_gibibyte_harms_nobody(self, scene: Scene) -> None:
         other = asyncio.create_task(scene.command(["echo", "unharmed"]))

@@ -181,7 +181,10 @@ class TestCuriosity:
         assert (tmp_path / "write" / "new").read_text() == "x\n"
         assert not (tmp_path / "read" / "new").exists()
 
-    async def test_a_function_in_a_sandbox_sees_as_little(self, scene: Scene, tmp_path: Path) -> None:
+    async def test_a_function_in_a_sandbox_sees_as_little(
+        self, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MAINSPRING_STORE", "postgresql://user:password@host/db")
         secret = tmp_path / "password"
         secret.write_text("password")
         attempt = Attempt("look_around", {"secret": str(secret)}, isolation=Isolation("sandbox", user=PYTHONS_OWNER))
@@ -190,6 +193,7 @@ class TestCuriosity:
         found = json.loads(outcome.result or "")
         assert found[str(secret)] == "FileNotFoundError"
         assert found["/etc/shadow"] == "FileNotFoundError"
+        assert "MAINSPRING_STORE" not in found["environment"]
         assert found["network"] in ("ConnectionRefusedError", "OSError")
         assert len(found["processes"]) <= 3
 

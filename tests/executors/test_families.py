@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -14,6 +16,7 @@ import pytest
 from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
 
 from mainspring.executors.launching.family import parents
+from mainspring.executors.launching.order import LENGTH
 
 DAEMON = """
 import os, signal, sys, time
@@ -140,6 +143,26 @@ class TestStopping:
 
 
 class TestDeaths:
+    async def test_a_worker_that_goes_without_reading_all_is_gone_and_no_fault(self) -> None:
+        """What it had not read makes its end a reset of the line."""
+        ours, theirs = socket.socketpair()
+        code = "import socket, sys; from mainspring.executors.launching.keeper import Keeper; "
+        code += "Keeper(socket.socket(fileno=int(sys.argv[1])), [], None).keep()"
+        argv = [sys.executable, "-c", code, str(theirs.fileno())]
+        with ours, theirs:
+            keeper = await asyncio.create_subprocess_exec(
+                *argv, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+            )
+            theirs.close()
+            order = json.dumps({"argv": ["sleep", "60"], "env": dict(os.environ), "cwd": None}).encode()
+            ours.sendall(LENGTH.pack(len(order)) + order)
+            answer = await asyncio.to_thread(ours.recv, 4096, socket.MSG_PEEK)
+            ours.close()
+        async with asyncio.timeout(10):
+            _, complaints = await keeper.communicate()
+        assert (keeper.returncode, complaints) == (0, b"")
+        assert not is_alive(json.loads(answer)["pid"])
+
     async def test_if_the_keeper_is_killed_so_is_its_family(self, scene: Scene, tmp_path: Path) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 60))
         await until(lambda: pids_in(tmp_path / "pid"))

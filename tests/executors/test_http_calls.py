@@ -2,82 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import make_certificates
 from scene import Attempt, Scene, scene_of
+from web import Dripping, Fickle, Server, reply
 
 from mainspring.core.specs import check_spec
 from mainspring.errors import InvalidInput
 
 HERE = ("127.0.0.0/8",)
-
-
-class Server:
-    """Answers as it is told, and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.answer: Callable[[str], bytes] = lambda _: reply(200, b"ok")
-        self.port = 0
-        self._open: set[asyncio.Task[Any]] = set()
-
-    @asynccontextmanager
-    async def listening(self, host: str) -> AsyncIterator[None]:
-        """Until the end, and until all connections have ended."""
-        server = await asyncio.start_server(self.serve, host)
-        self.port = server.sockets[0].getsockname()[1]
-        yield
-        server.close()
-        await asyncio.gather(*self._open)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            await self.converse(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-
-    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        first, *lines = head.strip().split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
-        self.requests.append((first, headers, body))
-        writer.write(self.answer(first.split()[1]))
-        await writer.drain()
-
-
-class Dripping(Server):
-    """Never comes to an end."""
-
-    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 X\r\n\r\n")
-        while True:
-            writer.write(b"x")
-            await writer.drain()
-            await asyncio.sleep(0.01)
-
-
-def reply(status: int, body: bytes = b"", **headers: str) -> bytes:
-    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", "Connection: close"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 @pytest.fixture
@@ -249,20 +191,11 @@ class TestForbiddenPlaces:
     async def test_a_name_that_changes_its_mind_is_reached_where_it_was_judged(
         self, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        loop, asked = asyncio.get_running_loop(), []
-        real = loop.getaddrinfo
-
-        async def fickle(host: Any, port: Any, **options: Any) -> Any:
-            if host == "fickle.test":
-                asked.append(host)
-                host = "127.0.0.1" if len(asked) == 1 else "127.0.0.2"
-            return await real(host, port, **options)
-
-        monkeypatch.setattr(loop, "getaddrinfo", fickle)
+        fickle = Fickle(monkeypatch, fickle=["127.0.0.1", "127.0.0.2"])
         async with scene_of(http_networks=("127.0.0.1/32",)) as scene:
             outcome = await call(scene, url=f"http://fickle.test:{server.port}/")
             assert outcome.kind == "succeeded"
-            assert len(asked) == 1
+            assert len(fickle.asked) == 1
             assert server.requests[0][1]["host"] == f"fickle.test:{server.port}"
             outcome = await call(scene, url=f"http://fickle.test:{server.port}/")
         assert outcome.failure.type == "HttpRefused"
@@ -272,6 +205,98 @@ class TestForbiddenPlaces:
     ) -> None:
         monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
         assert (await call(scene, url=server.url)).kind == "succeeded"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An authority's certificate, and a file with a server's key and certificate that it signed."""
+    return make_certificates(tmp_path_factory.mktemp("tls"), "secure.test", "127.0.0.1")
+
+
+class TestEncryption:
+    """Connected to the address that was judged, as the name that was asked for."""
+
+    @pytest.fixture
+    async def secure(
+        self, certificates: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[tuple[Server, list[str | None]]]:
+        authority, own = certificates
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        server, names = Server(), list[str | None]()
+        server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.tls.load_cert_chain(own)
+        server.tls.sni_callback = lambda _socket, name, _context: names.append(name)
+        async with server.listening("127.0.0.1"):
+            yield server, names
+
+    async def test_the_server_sees_the_name_though_the_address_is_pinned(
+        self, secure: tuple[Server, list[str | None]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server, names = secure
+        fickle = Fickle(monkeypatch, secure=["127.0.0.1", "127.0.0.2"])
+        async with scene_of(http_networks=("127.0.0.1/32",)) as scene:
+            outcome = await call(scene, url=f"https://secure.test:{server.port}/x")
+            assert outcome.kind == "succeeded", outcome
+            assert (names, len(fickle.asked)) == (["secure.test"], 1)
+            assert server.requests[0][1]["host"] == f"secure.test:{server.port}"
+            outcome = await call(scene, url=f"https://secure.test:{server.port}/x")
+        assert outcome.failure.type == "HttpRefused"
+        assert len(server.requests) == 1
+
+    async def test_a_certificate_for_another_name_is_refused(
+        self, secure: tuple[Server, list[str | None]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server, _ = secure
+        Fickle(monkeypatch, other=["127.0.0.1"])
+        async with scene_of(http_networks=HERE) as scene:
+            outcome = await call(scene, url=f"https://other.test:{server.port}/")
+        assert outcome.failure.type == "HttpUnreachable"
+        assert "certificate" in outcome.failure.message
+        assert not server.requests
+
+    async def test_a_certificate_for_an_address_is_good_for_it(self, secure: tuple[Server, list[str | None]]) -> None:
+        server, names = secure
+        async with scene_of(http_networks=HERE) as scene:
+            outcome = await call(scene, url=f"https://127.0.0.1:{server.port}/")
+        assert (outcome.kind, names) == ("succeeded", [None]), outcome
+
+    async def test_an_authority_that_nobody_trusts_is_refused(
+        self, secure: tuple[Server, list[str | None]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server, _ = secure
+        monkeypatch.delenv("SSL_CERT_FILE")
+        async with scene_of(http_networks=HERE) as scene:
+            outcome = await call(scene, url=f"https://127.0.0.1:{server.port}/")
+        assert outcome.failure.type == "HttpUnreachable"
+
+    @pytest.mark.parametrize(
+        ("place", "kind"),
+        [("http://127.0.0.1:{port}/", "HttpInvalid"), ("https://inside.test:{port}/", "HttpRefused")],
+        ids=["unencrypted", "private"],
+    )
+    async def test_a_redirect_is_judged_like_the_first_address(
+        self, secure: tuple[Server, list[str | None]], monkeypatch: pytest.MonkeyPatch, place: str, kind: str
+    ) -> None:
+        server, names = secure
+        Fickle(monkeypatch, secure=["127.0.0.1"], inside=["127.0.0.2"])
+        server.answer = lambda _: reply(302, Location=place.format(port=server.port))
+        async with scene_of(http_networks=("127.0.0.1/32",)) as scene:
+            outcome = await call(scene, url=f"https://secure.test:{server.port}/")
+        assert (outcome.failure.type, outcome.final) == (kind, True)
+        assert (names, len(server.requests)) == (["secure.test"], 1)
+
+    async def test_a_redirect_to_a_name_that_is_public_at_first_is_pinned_too(
+        self, secure: tuple[Server, list[str | None]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each step resolves once, and connects to what was judged."""
+        server, names = secure
+        fickle = Fickle(monkeypatch, secure=["127.0.0.1", "127.0.0.1", "127.0.0.2"])
+        there = f"https://secure.test:{server.port}/there"
+        server.answer = lambda path: reply(302, Location=there) if path == "/" else reply(200, b"there")
+        async with scene_of(http_networks=("127.0.0.1/32",)) as scene:
+            outcome = await call(scene, url=f"https://secure.test:{server.port}/")
+        assert outcome.kind == "succeeded"
+        assert (names, len(fickle.asked)) == (["secure.test"] * 2, 2)
 
 
 class TestBounds:

@@ -145,7 +145,7 @@ class TestRemains:
     @pytest.mark.parametrize("what", ["process", "daemon"])
     async def test_processes_that_a_run_leaves_die_with_it(self, alone: Scene, what: str) -> None:
         pid, left = await alone.run(deeds.leave, what=what)
-        await until(lambda: not is_alive(left))
+        assert not is_alive(left)
         assert await alone.run(deeds.where) != pid
 
     async def test_threads_that_a_run_leaves_are_not_there_for_the_next(self, alone: Scene) -> None:

@@ -39,6 +39,15 @@ def overrun(file: str) -> None:
         pids.write(f"{os.getpid()} {subprocess.Popen(['setsid', 'sleep', '60']).pid}\\n")
     time.sleep(60)
 
+@app.task(alert="tell", retry=Retry(0))
+async def break_down() -> None:
+    raise ValueError("broken")
+
+@app.task
+async def tell(failure: dict[str, object]) -> None:
+    with open("told", "a") as told:
+        told.write(str(failure["run_id"]) + "\\n")
+
 @app.task
 async def nap(seconds: float) -> str:
     import asyncio
@@ -138,3 +147,23 @@ async def test_a_host_that_gets_notice_finishes_what_it_can_and_hands_the_rest_b
     assert (await short.status()).state == "succeeded"
     rest = await long.status()
     assert (rest.state, rest.attempt, rest.losses) == ("pending", 0, 0)
+
+
+async def test_a_process_that_is_killed_between_a_failure_and_its_alert_takes_no_alert_with_it(
+    app: Mainspring, tmp_path: Path
+) -> None:
+    async with up(tmp_path) as worker:
+        await until(lambda: leads(app))
+        runs = [await app.submit("break_down", alert="tell", retry=Retry(0)) for _ in range(20)]
+        await until(lambda: has_ended(app, runs[-1].id))
+        worker.kill()
+        await worker.wait()
+    told = tmp_path / "told"
+    async with up(tmp_path):
+        await until(lambda: told.exists() and len(set(told.read_text().split())) == 20)
+    assert set(told.read_text().split()) == {run.id for run in runs}
+
+
+async def leads(app: Mainspring) -> bool:
+    """Whether there is a worker, and so a node."""
+    return bool(await (await app.open()).list_workers("default"))

@@ -27,7 +27,8 @@ async def resolve(host: str, port: int, allowed: Sequence[Network]) -> str:
     addresses = [ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
     for address in addresses:
         if not is_allowed(address, allowed):
-            raise AddressRefused(f"{host} is {address}, which is not a public address")
+            what = host if host == str(address) else f"{host} is {address}, which"
+            raise AddressRefused(f"{what} is not a public address")
     if not addresses:
         raise OSError(f"{host} has no address")
     return str(addresses[0])

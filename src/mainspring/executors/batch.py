@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from mainspring.core.instants import SECOND
+from mainspring.core.model import Failure
 from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.failures import failed
+from mainspring.executors.function import Threads
 from mainspring.task import Task
 
 
@@ -21,15 +24,21 @@ class _Member(NamedTuple):
 class BatchExecutor:
     """For one task, whose function takes a list: the lists of its runs become one, what it returns is parted again."""
 
-    def __init__(self, task: Task[..., Any]) -> None:
+    def __init__(self, task: Task[..., Any], concurrency: int, threads: Threads) -> None:
         self._task = task
-        self._most = task.defaults.batch or 1
+        self._threads = threads
+        # Where no more can be under way at once, to wait for more is in vain.
+        self._most = min(task.defaults.batch or 1, concurrency, task.defaults.limit or concurrency)
         self._wait_s = task.defaults.batch_wait / SECOND
         self._waiting: list[_Member] = []
         self._timer: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
     async def run(self, attempt: AttemptContext) -> Outcome:
+        isolation = attempt.options.isolation
+        if isolation is not None and isolation.level != "none":
+            message = f"a batch is one call in the worker itself, and cannot have the isolation {isolation.level}"
+            return Outcome("failed", failure=Failure("IsolationUnavailable", message), final=True)
         try:
             (items,) = self._task.decode_args(attempt.claim.args).values()
             if not isinstance(items, list):
@@ -81,16 +90,27 @@ class BatchExecutor:
         if self._task.is_async:
             results = await self._task.function(**{name: items})
         else:
-            for member in members:
-                member.attempt.unstoppable = True
-            try:
-                results = await asyncio.to_thread(self._task.function, **{name: items})
-            finally:
-                for member in members:
-                    member.attempt.unstoppable = False
+            results = await self._execute_in_thread(partial(self._task.function, **{name: items}), members)
         if results is not None and (not isinstance(results, list | tuple) or len(results) != len(items)):
             raise ValueError(f"a batch of {len(items)} returns as many results, or None: not {_describe(results)}")
         return None if results is None else list(results)
+
+    async def _execute_in_thread(self, function: Callable[[], object], members: Sequence[_Member]) -> object:
+        def work() -> tuple[object, BaseException | None]:
+            try:
+                return function(), None
+            except BaseException as error:
+                return None, error
+            finally:
+                for member in members:
+                    member.attempt.unstoppable = False
+
+        for member in members:
+            member.attempt.unstoppable = True
+        result, error = await self._threads.run(work)
+        if error is not None:
+            raise error
+        return result
 
     def _outcome(self, results: list[object] | None) -> Outcome:
         for each in results or ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import functools
 import importlib
 import importlib.util
@@ -10,8 +11,12 @@ import os
 import resource
 import signal
 import socket
+import struct
 import sys
+import termios
 import threading
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType, ModuleType
 from typing import Any
@@ -20,6 +25,7 @@ import msgspec
 
 from mainspring.app import Mainspring
 from mainspring.context import RunContext
+from mainspring.core.instants import Instant
 from mainspring.executor import Outcome, plain
 from mainspring.executors.failures import failed
 from mainspring.executors.function import call
@@ -29,6 +35,8 @@ from mainspring.task import PlainTask, Task
 
 _encode = msgspec.json.Encoder().encode
 _read_order = msgspec.json.Decoder(Order).decode
+_handler_of = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+"""Without the detour by way of enumerations, which would cost a run as much as its arguments do."""
 _RSS_UNIT = 1024 if sys.platform == "linux" else 1
 
 
@@ -52,7 +60,10 @@ class Service:
         """Until the worker hangs up, or this process has served long enough."""
         # Whoever the function leaves behind is found at once, however it got away.
         adopt_orphans()
-        signal.signal(signal.SIGTERM, self._on_term)
+        on_term = self._on_term
+        signal.signal(signal.SIGTERM, on_term)
+        # The function may put others in their place.
+        streams = [os.dup(number) for number in (1, 2)]
         setup = msgspec.json.decode(self._hear(), type=Setup)
         sys.path[:] = setup.path
         for home in setup.homes:
@@ -67,8 +78,9 @@ class Service:
             spent = served >= setup.runs or memory >= setup.memory or _has_children()
             spent = spent or threading.active_count() > threads
             surroundings.restore()
-            signal.signal(signal.SIGTERM, self._on_term)
-            self._tell(Message(outcome=outcome, spent=spent))
+            if _handler_of(signal.SIGTERM) != on_term:
+                signal.signal(signal.SIGTERM, on_term)
+            self._tell(Message(outcome=outcome, quiet=_is_empty(streams), spent=spent))
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         self._stopped = True
@@ -97,6 +109,8 @@ class Service:
             order.deadline,
             lambda _, text: self._tell(Message(log=plain(text))),
             lambda fraction, note: self._tell(Message(progress=fraction, note=plain(note))),
+            order.soft_deadline,
+            _clock(order.now),
         )
         try:
             try:
@@ -131,6 +145,12 @@ class Service:
         return self._modules[home]
 
 
+def _clock(now: Instant) -> Callable[[], Instant]:
+    """The worker's clock, by what it was a moment ago."""
+    offset = now - time.monotonic_ns() // 1000
+    return lambda: offset + time.monotonic_ns() // 1000
+
+
 def _blocking(task: Task[..., Any]) -> Task[..., Any]:
     """An async task as one that returns its result: here it has the process to itself."""
 
@@ -157,6 +177,14 @@ class _Surroundings:
             os.environ.update(self._variables)
         with suppress(OSError):
             os.chdir(self._folder)
+
+
+def _is_empty(pipes: Sequence[int]) -> bool:
+    """Whether all that was written into pipes has been read."""
+    try:
+        return not any(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0] for pipe in pipes)
+    except OSError:
+        return False
 
 
 def _has_children() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 
 import msgspec
 
@@ -37,7 +38,8 @@ class CommandExecutor:
             spec = msgspec.json.decode(attempt.claim.args, type=CommandSpec)
             order = await self._order(spec, attempt, isolation)
             output = Output(attempt, self._settings.output_limit, isolation.output)
-            ending = await run_program(self._launcher, order, attempt, output, _given(spec))
+            warning = None if spec.warn is None else signal.Signals[f"SIG{spec.warn}"]
+            ending = await run_program(self._launcher, order, attempt, output, _given(spec), warning)
         except NotStarted as error:
             return _failed("CommandNotStarted", error.strerror or "it could not be started")
         except Refused as refusal:
@@ -107,6 +109,8 @@ def _facts(attempt: AttemptContext) -> dict[str, str]:
         facts["MAINSPRING_FIRE_AT"] = format_instant(claim.fire_at)
     if attempt.deadline is not None:
         facts["MAINSPRING_DEADLINE"] = format_instant(attempt.deadline)
+    if attempt.soft_deadline is not None:
+        facts["MAINSPRING_SOFT_DEADLINE"] = format_instant(attempt.soft_deadline)
     return facts
 
 

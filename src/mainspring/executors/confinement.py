@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from mainspring.core.instants import SECOND, format_duration
 from mainspring.core.isolation import Isolation, format_size
 from mainspring.executors.host import Host, identify
+from mainspring.executors.launching.groups import CPU, UNIFIED
 from mainspring.executors.launching.keeper import FOLDER
 from mainspring.executors.launching.order import Caps, Identity, Order
 from mainspring.executors.program import Ending, describe_end
@@ -29,6 +30,9 @@ _DISK = 256 * 2**20
 """The size of the private folder of a sandbox unless told otherwise. It is memory."""
 
 
+_CONTROLLERS = {"memory": "memory", "processes": "pids", "cpu": CPU}
+
+
 class Refused(Exception):
     """The host cannot do what the isolation asks for."""
 
@@ -43,6 +47,8 @@ def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Ord
     caps: Caps = {}
     if isolation.memory is not None and host.memory:
         caps["memory"] = isolation.memory
+    if isolation.cpu is not None and host.cpu:
+        caps["cpu"] = isolation.cpu
     if isolation.processes is not None:
         if host.processes:
             caps["processes"] = isolation.processes
@@ -51,8 +57,14 @@ def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Ord
         else:
             confined["rlimits"]["RLIMIT_NPROC"] = isolation.processes
     if caps:
-        confined |= {"caps": caps, "cgroups": host.cgroups}
+        confined |= {"caps": caps, "cgroups": _groups(host, caps)}
     return confined if isolation.level == "limits" else _sandboxed(isolation, host, confined)
+
+
+def _groups(host: Host, caps: Caps) -> dict[str, str]:
+    """The folders of those control groups that have something to limit."""
+    wanted = {_CONTROLLERS[cap] for cap in caps} | {UNIFIED}
+    return {controller: folder for controller, folder in host.cgroups.items() if controller in wanted}
 
 
 def _identity(isolation: Isolation, host: Host) -> Identity | None:
@@ -70,7 +82,8 @@ def _identity(isolation: Isolation, host: Host) -> Identity | None:
 def _rlimits(isolation: Isolation, host: Host) -> dict[str, int]:
     limits = {"RLIMIT_CORE": 0}
     if isolation.cpu is not None:
-        limits["RLIMIT_CPU"] = max(-(-isolation.cpu // SECOND), 1)
+        # Where the time of the whole run is counted, this only holds if the keeper should be too slow to see it.
+        limits["RLIMIT_CPU"] = -(-isolation.cpu // SECOND) + host.cpu
     if isolation.files is not None:
         limits["RLIMIT_NOFILE"] = isolation.files
     if isolation.file_size is not None:
@@ -130,20 +143,22 @@ def environment(isolation: Isolation | None, host: Host | None, named: Mapping[s
     return {"PATH": _PATH, **neutral, **known, **named}
 
 
-def describe_ending(ending: Ending, isolation: Isolation | None) -> str:
-    """How a program ended, in words; a limit that it met is named."""
+def describe_ending(ending: Ending, isolation: Isolation | None, within: str = "") -> str:
+    """How a program ended, in words, `within` what put after them; a limit that it met is named."""
     code = ending.code
     if isolation is not None and isolation.level == "sandbox" and 128 < code <= 128 + max(signal.Signals):
         code = 128 - code  # What bubblewrap makes of a signal.
-    words = describe_end(code)
-    if isolation is None:
-        return words
+    limit = "" if isolation is None else _limit_met(code, ending, isolation)
+    return f"{describe_end(code)}{within}{limit and f': {limit}'}"
+
+
+def _limit_met(code: int, ending: Ending, isolation: Isolation) -> str:
     if ending.out_of_memory and isolation.memory is not None:
-        return f"{words}: it used more memory than its limit of {format_size(isolation.memory)}"
-    if code == -signal.SIGXCPU and isolation.cpu is not None:
-        return f"{words}: it used more CPU time than its limit of {format_duration(isolation.cpu)}"
+        return f"it used more memory than its limit of {format_size(isolation.memory)}"
+    if (ending.out_of_cpu or code == -signal.SIGXCPU) and isolation.cpu is not None:
+        return f"it used more CPU time than its limit of {format_duration(isolation.cpu)}"
     if code == -signal.SIGXFSZ and isolation.file_size is not None:
-        return f"{words}: it wrote a file larger than its limit of {format_size(isolation.file_size)}"
+        return f"it wrote a file larger than its limit of {format_size(isolation.file_size)}"
     if ending.out_of_processes and code != 0 and isolation.processes is not None:
-        return f"{words}: it met its limit of {isolation.processes} processes"
-    return words
+        return f"it met its limit of {isolation.processes} processes"
+    return ""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from mainspring.context import CURRENT, RunContext
 from mainspring.core.model import RunOptions
@@ -16,20 +16,33 @@ from mainspring.executor import AttemptContext, Executor, Outcome
 from mainspring.executors.failures import failed
 from mainspring.task import Task
 
+T = TypeVar("T")
+
 
 class FunctionExecutor:
     """Runs registered tasks. Names are looked up in the registry, never imported from data."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], threads: int, process: Executor) -> None:
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], threads: Threads, process: Executor) -> None:
         self._tasks = tasks
-        self._threads = Threads(threads)
+        self._threads = threads
         self._process = process
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         task = self._tasks[attempt.claim.task]
         if needs_process(task, attempt.options):
             return await self._process.run(attempt)
-        return await (_await(attempt, task) if task.is_async else self._threads.run(attempt, task))
+        return await (_await(attempt, task) if task.is_async else self._run_in_thread(attempt, task))
+
+    def _run_in_thread(self, attempt: AttemptContext, task: Task[..., Any]) -> asyncio.Future[Outcome]:
+        """Stopped, it lets the attempt go at once, but the thread runs to its end."""
+
+        def work() -> Outcome:
+            outcome = call(task, attempt.claim.args, _context(attempt))
+            attempt.unstoppable = False
+            return outcome
+
+        attempt.unstoppable = True
+        return self._threads.run(work)
 
 
 def needs_process(task: Task[..., Any], options: RunOptions) -> bool:
@@ -51,20 +64,18 @@ class Threads:
         self._idle = threading.Semaphore(0)
         self._started = 0
 
-    async def run(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-        """Run the function in a thread. Cancelled, it lets the attempt go at once, but the thread runs to its end."""
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Do some work, which must not raise, in a thread."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outcome] = loop.create_future()
+        future: asyncio.Future[T] = loop.create_future()
 
-        def work() -> None:
-            outcome = call(task, attempt.claim.args, _context(attempt))
-            attempt.unstoppable = False
+        def work_and_tell() -> None:
+            result = work()
             with suppress(RuntimeError):  # The loop has ended, and nobody waits for the outcome.
-                loop.call_soon_threadsafe(_resolve, future, outcome)
+                loop.call_soon_threadsafe(_resolve, future, result)
 
-        attempt.unstoppable = True
-        self._put(work)
-        return await future
+        self._put(work_and_tell)
+        return future
 
     def _put(self, work: Callable[[], None]) -> None:
         self._queue.put(work)
@@ -121,6 +132,6 @@ def _context(attempt: AttemptContext) -> RunContext:
     return attempt.context
 
 
-def _resolve(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+def _resolve(future: asyncio.Future[T], result: T) -> None:
     if not future.done():
-        future.set_result(outcome)
+        future.set_result(result)

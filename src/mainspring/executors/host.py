@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.executors.launching.groups import UNIFIED
+from mainspring.executors.launching.groups import CPU, UNIFIED
 from mainspring.executors.launching.order import Identity
 
-_WANTED = ("memory", "pids")
+_WANTED = ("memory", "pids", CPU)
 _PROBE_S = 10.0
 
 
@@ -29,6 +29,7 @@ class Host(msgspec.Struct, frozen=True):
     """Folders, by controller of version 1, or the one of version 2, in which groups can be made."""
     memory: bool
     processes: bool
+    cpu: bool
     """Whether groups can limit these."""
     bubblewrap: str | None
     troubles: dict[str, str]
@@ -47,15 +48,18 @@ def look_around(user: str, cgroup: str | None) -> Host:
     identity = identify(user) if os.geteuid() == 0 else None
     groups = {UNIFIED: cgroup} if cgroup is not None else _own_groups()
     memory, processes = _limits(groups, "memory"), _limits(groups, "pids")
+    cpu = CPU in groups or _counts_cpu(groups.get(UNIFIED, ""))
     if not memory:
         troubles["memory limit for a whole run"] = "no control group can be made here; it holds for each process"
     if not processes:
         troubles["limit of processes"] = "no control group can be made here"
+    if not cpu:
+        troubles["CPU limit for a whole run"] = "no control group can be made here; it holds for each process"
     bubblewrap = shutil.which("bwrap")
     trouble = "bubblewrap is not installed" if bubblewrap is None else _try_sandbox(bubblewrap, identity)
     if trouble:
         bubblewrap, troubles["sandbox"] = None, trouble
-    return Host(identity, groups, memory, processes, bubblewrap, troubles)
+    return Host(identity, groups, memory, processes, cpu, bubblewrap, troubles)
 
 
 def identify(user: str) -> Identity:
@@ -105,6 +109,10 @@ def _can_make_groups(folder: str) -> bool:
 
 def _limits(groups: dict[str, str], controller: str) -> bool:
     return controller in groups or controller in _controllers(groups.get(UNIFIED, ""))
+
+
+def _counts_cpu(folder: str) -> bool:
+    return bool(folder) and (Path(folder) / "cpu.stat").exists()
 
 
 def _controllers(folder: str) -> list[str]:

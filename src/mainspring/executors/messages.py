@@ -33,6 +33,9 @@ class Order(msgspec.Struct):
     home: Home
     claim: Claim
     deadline: int | None
+    soft_deadline: int | None
+    now: int
+    """By the clock of the deadlines."""
 
 
 class Message(msgspec.Struct, omit_defaults=True):
@@ -43,5 +46,7 @@ class Message(msgspec.Struct, omit_defaults=True):
     progress: float | None = None
     note: str = ""
     outcome: Outcome | None = None
+    quiet: bool = False
+    """Whether nothing of what it wrote waits to be read: then nobody has to look."""
     spent: bool = False
     """Whether the process should be replaced: it has served long enough, or something of the run remains in it."""

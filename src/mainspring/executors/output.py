@@ -11,12 +11,24 @@ from mainspring.executor import AttemptContext
 
 LONGEST_LINE = 64 * 1024
 """A longer line of output is cut into pieces."""
+LINE_COST = 32
+"""What a line counts besides its text: half a million lines of one letter cost a store more than a megabyte."""
 
 
 class _Chunk(NamedTuple):
     at: Instant
     stream: str
     data: bytes
+    cost: int
+
+
+def _cost(data: bytes) -> int:
+    return len(data) + LINE_COST * data.count(b"\n")
+
+
+def _part(data: bytes, cost: int, wanted: int) -> int:
+    """How many bytes of it cost about so much."""
+    return len(data) if wanted >= cost else len(data) * wanted // cost
 
 
 class Output:
@@ -30,7 +42,8 @@ class Output:
         self._most = most
         self._rest: dict[str, bytes] = {}
         self._tail: deque[_Chunk] = deque()
-        self._tail_size = 0
+        self._tail_cost = 0
+        self._head_cost = 0
         self._cut = 0
         self._size = 0
         self.last_line = b""
@@ -43,25 +56,28 @@ class Output:
 
     def take(self, stream: str, data: bytes) -> None:
         """What was just read."""
-        room = self._half - self._size if not self._tail else 0
         self._size += len(data)
-        if room > 0:
-            self._split(stream, data[:room], None)
-            data = data[room:]
+        cost = _cost(data)
+        if not self._tail and self._head_cost < self._half:
+            end = _part(data, cost, self._half - self._head_cost)
+            self._head_cost += cost
+            self._split(stream, data[:end], None)
+            data = data[end:]
+            cost = _cost(data)
         if data:
-            self._keep(_Chunk(self._attempt.now(), stream, data))
+            self._keep(_Chunk(self._attempt.now(), stream, data, cost))
 
     def _keep(self, chunk: _Chunk) -> None:
         self._tail.append(chunk)
-        self._tail_size += len(chunk.data)
-        while self._tail_size - len(self._tail[0].data) >= self._half:
+        self._tail_cost += chunk.cost
+        while self._tail_cost - self._tail[0].cost >= self._half:
             dropped = self._tail.popleft()
-            self._tail_size -= len(dropped.data)
+            self._tail_cost -= dropped.cost
             self._cut += len(dropped.data)
 
     def finish(self) -> None:
         """It is all that there was."""
-        if excess := self._tail_size - self._half:
+        if (excess := self._tail_cost - self._half) > 0:
             self._trim(excess)
         if self._cut:
             self._end_lines()
@@ -73,10 +89,10 @@ class Output:
         self._tail.clear()
 
     def _trim(self, excess: int) -> None:
-        if excess > 0:
-            first = self._tail[0]
-            self._tail[0] = first._replace(data=first.data[excess:])
-            self._cut += excess
+        first = self._tail[0]
+        start = _part(first.data, first.cost, excess)
+        self._tail[0] = first._replace(data=first.data[start:])
+        self._cut += start
 
     def _split(self, stream: str, data: bytes, at: Instant | None) -> None:
         *lines, rest = (self._rest.get(stream, b"") + data).split(b"\n")

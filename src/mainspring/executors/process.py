@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 import weakref
@@ -21,7 +22,7 @@ from mainspring.executors.host import Lookout
 from mainspring.executors.launching.order import Order as Launch
 from mainspring.executors.messages import Home, Order, Setup
 from mainspring.executors.output import Output
-from mainspring.executors.program import ROOT, Launcher, NotStarted
+from mainspring.executors.program import ROOT, Ending, Launcher, NotStarted
 from mainspring.executors.seat import Died, Seat, open_seat
 from mainspring.settings import Settings
 from mainspring.task import Task
@@ -46,6 +47,7 @@ class Pool:
         self._free: list[tuple[float, Seat]] = []
         self._waiting: deque[asyncio.Future[Seat]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
+        self._growing: asyncio.TimerHandle | None = None
         self._taken = 0
         self._moved_at = 0.0
         """When one became free last."""
@@ -73,7 +75,7 @@ class Pool:
         self._waiting.append(turn)
         if self._count < self._least:
             self._start()
-        grow = loop.call_later(PATIENCE_S, self._grow)
+        self._await_growth()
         try:
             return await turn
         except asyncio.CancelledError:
@@ -83,15 +85,23 @@ class Pool:
                 with suppress(ValueError):
                     self._waiting.remove(turn)
             raise
-        finally:
-            grow.cancel()
+
+    def _await_growth(self) -> None:
+        """One timer for all that wait: with one for each, a long queue would drown in them."""
+        if self._waiting and self._growing is None and not self._closed:
+            self._growing = asyncio.get_running_loop().call_later(PATIENCE_S, self._grow)
 
     def _grow(self) -> None:
+        self._growing = None
         stuck = asyncio.get_running_loop().time() - self._moved_at >= PATIENCE_S
-        if stuck and len(self._starting) < min(len(self._waiting), self._least) and self._count < self._most:
+        if stuck and self._count < self._most and len(self._starting) < len(self._waiting) and self._has_idle_core():
             self._start()
-        if self._waiting and not self._closed:
-            asyncio.get_running_loop().call_later(PATIENCE_S, self._grow)
+        self._await_growth()
+
+    def _has_idle_core(self) -> bool:
+        """Whether fewer of them compute, or are starting, than there are cores."""
+        free = {seat for _, seat in self._free}
+        return len(self._starting) + sum(seat.computes for seat in self._seats - free) < self._least
 
     def _start(self) -> None:
         task = asyncio.get_running_loop().create_task(self._open())
@@ -183,7 +193,8 @@ class ProcessExecutor:
         isolation = attempt.options.isolation
         confined = isolation if isolation is not None and isolation.confined else None
         output = Output(attempt, self._settings.output_limit, confined.output if confined else None)
-        order = Order(self._home(attempt.claim.task), attempt.claim, attempt.deadline)
+        home = self._home(attempt.claim.task)
+        order = Order(home, attempt.claim, attempt.deadline, attempt.soft_deadline, attempt.now())
         try:
             if confined is not None:
                 return await self._run_confined(order, attempt, output, confined)
@@ -195,13 +206,13 @@ class ProcessExecutor:
                 pool.give_back(seat)
         except Died as death:
             if output.overflowed and confined is not None:
-                return _died(f"wrote more than its limit of {format_size(confined.output or 0)}")
-            return _died(describe_ending(death.ending, confined))
+                return _failed("ProcessDied", f"it wrote more than its limit of {format_size(confined.output or 0)}")
+            how = describe_ending(death.ending, confined, " before the function returned")
+            return _failed("ProcessDied", f"the process {how}")
         except NotStarted as error:
-            return _died(f"could not be started: {error.strerror}")
+            return _failed("ProcessNotStarted", f"the process could not be started: {error.strerror}{_advice(error)}")
         except Refused as refusal:
-            failure = Failure("IsolationUnavailable", plain(f"this worker cannot offer {refusal}"))
-            return Outcome("failed", failure=failure, error_types=("mainspring.IsolationUnavailable",))
+            return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
 
     async def _run_confined(
         self, order: Order, attempt: AttemptContext, output: Output, isolation: Isolation
@@ -214,7 +225,7 @@ class ProcessExecutor:
         launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None})
         seat = await open_seat(self._launcher, launch, setup, output)
         try:
-            return await seat.run(order, attempt, output)
+            return _with_limit(await seat.run(order, attempt, output), seat.ending, isolation)
         finally:
             seat.close()
 
@@ -241,6 +252,20 @@ def _with_python(isolation: Isolation, path: list[str], home: Home) -> Isolation
     return msgspec.convert({**fields, "read": [*outer, *isolation.read]}, Isolation)
 
 
-def _died(how: str) -> Outcome:
-    failure = Failure("ProcessDied", plain(f"the process {how} before the function returned"))
-    return Outcome("failed", failure=failure, error_types=("mainspring.ProcessDied",))
+def _with_limit(outcome: Outcome, ending: Ending | None, isolation: Isolation) -> Outcome:
+    """The outcome, which names the limit that the function met if it failed because of one."""
+    failure = outcome.failure
+    if failure is None or ending is None or not ending.out_of_processes:
+        return outcome
+    message = f"{failure.message}; it met its limit of {isolation.processes} processes"
+    return msgspec.structs.replace(outcome, failure=msgspec.structs.replace(failure, message=message))
+
+
+def _advice(error: NotStarted) -> str:
+    if error.errno != errno.EACCES:
+        return ""
+    return "; confined runs have another user, by the setting run_as, and that one must be able to start it"
+
+
+def _failed(kind: str, message: str) -> Outcome:
+    return Outcome("failed", failure=Failure(kind, plain(message)), error_types=(f"mainspring.{kind}",))

@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,6 +41,7 @@ class Ending(msgspec.Struct):
     """Negative for a signal."""
     out_of_memory: bool = False
     out_of_processes: bool = False
+    out_of_cpu: bool = False
     survivors: int = 0
     result: str | None = None
 
@@ -176,6 +178,11 @@ class Program:
         with suppress(OSError):
             self._control.send(b'{"end":0}\n')
 
+    def warn(self, number: int) -> None:
+        """Send the program itself a signal."""
+        with suppress(OSError):
+            self._control.send(b'{"warn":%d}\n' % number)
+
     async def _hear(self, kind: type[_Word]) -> _Word:
         loop = asyncio.get_running_loop()
         while b"\n" not in self._heard:
@@ -195,10 +202,15 @@ class Program:
 
 
 async def run_program(
-    launcher: Launcher, order: Order, attempt: AttemptContext, output: Output, given: bytes = b""
+    launcher: Launcher,
+    order: Order,
+    attempt: AttemptContext,
+    output: Output,
+    given: bytes = b"",
+    warning: signal.Signals | None = None,
 ) -> Ending:
-    """Run a program to its end, `given` as its input. What it started and left behind dies with it. Cancelled, it ends
-    all of them."""
+    """Run a program to its end, `given` as its input, `warning` sent to it at its soft deadline. What it started and
+    left behind dies with it. Cancelled, it ends all of them."""
     pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
     source = _source(given)
     files = [source, *(write_end for _, write_end in pipes.values())]
@@ -215,6 +227,8 @@ async def run_program(
         os.close(source)
         for _, write_end in pipes.values():
             os.close(write_end)
+    if warning is not None:
+        attempt.on_overdue = partial(program.warn, warning)
     ears = [Ear(read_end, _hearer(stream, output, program), attempt.behind) for stream, (read_end, _) in pipes.items()]
     try:
         return await _accompany(program, attempt, ears)

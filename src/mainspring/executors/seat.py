@@ -15,7 +15,7 @@ from mainspring.executors.ear import Ear
 from mainspring.executors.launching.order import Order as Launch
 from mainspring.executors.messages import Message, Order, Setup
 from mainspring.executors.output import Output
-from mainspring.executors.program import Ending, Launcher, Program
+from mainspring.executors.program import Ending, Launcher, NotStarted, Program
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
@@ -42,9 +42,18 @@ class Seat:
         self._told: asyncio.Future[Message | None] = self._loop.create_future()
         self.spent = False
         """Whether it must not be used again."""
+        self.ending: Ending | None = None
+        """How the process ended, once it is known."""
         self._streams = [Ear(file, partial(self._keep, stream), self._behind) for stream, file in streams.items()]
         self._answers = Ear(os.dup(channel.fileno()), self._hear, self._behind)
         self._answers.ended.add_done_callback(lambda _: self._answer(None))
+
+    @property
+    def computes(self) -> bool:
+        """Whether the process wants a core right now, rather than wait for something. False where that is unknown."""
+        with suppress(OSError, IndexError), open(f"/proc/{self._program.pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"R"
+        return False
 
     async def get_ready(self, setup: Setup, output: Output | None) -> None:
         """Let it import what it will need; Died if it does not live to tell. What it writes meanwhile belongs to the
@@ -62,8 +71,10 @@ class Seat:
     async def run(self, order: Order, attempt: AttemptContext, output: Output) -> Outcome:
         """Execute one run; Died if the process does. Cancelled, it ends the process, asking first."""
         self._attempt, self._output = attempt, output
+        quiet = False
         try:
             message = await self._ask(_encode(order))
+            quiet = message.quiet
             self.spent = self.spent or message.spent
         except asyncio.CancelledError:
             self.spent = True
@@ -74,13 +85,23 @@ class Seat:
             self.spent = True
             raise
         finally:
-            # What the process wrote is in the pipes by the time that it tells its end.
-            for ear in self._streams:
+            # What the process wrote is in the pipes by the time that it tells its end. It also tells if they are empty,
+            # for each look costs more than all else here where other threads wait for their turn.
+            for ear in () if quiet else self._streams:
                 ear.hear_out()
             output.finish()
             self._attempt = self._output = None
         assert message.outcome is not None, "that is what it was asked for"
+        if message.spent:
+            self.ending = await self._end()
         return message.outcome
+
+    async def _end(self) -> Ending | None:
+        """End the process now: what the run may have left behind must not outlive its end."""
+        self._program.kill()
+        with suppress(NotStarted):  # Its keeper has been killed, and all of them with it.
+            return await self._program.wait()
+        return None
 
     async def _ask(self, words: bytes) -> Message:
         self._told = self._loop.create_future()

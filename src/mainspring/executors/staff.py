@@ -8,7 +8,7 @@ from typing import Any
 from mainspring.executor import Executor
 from mainspring.executors.batch import BatchExecutor
 from mainspring.executors.command import COMMAND, CommandExecutor
-from mainspring.executors.function import FunctionExecutor, needs_process
+from mainspring.executors.function import FunctionExecutor, Threads, needs_process
 from mainspring.executors.host import Lookout
 from mainspring.executors.http import HTTP, HttpExecutor
 from mainspring.executors.process import ProcessExecutor
@@ -27,14 +27,15 @@ class Staff:
         lookout = Lookout(settings.run_as, settings.cgroup)
         vault = Vault(settings.secrets)
         self._process = ProcessExecutor(tasks, self._launcher, lookout, settings)
-        self._functions = Discreet(FunctionExecutor(tasks, settings.concurrency, self._process), vault)
+        threads = Threads(settings.concurrency)
+        self._functions = Discreet(FunctionExecutor(tasks, threads, self._process), vault)
         self._special: dict[str, Executor] = {
             COMMAND: Discreet(CommandExecutor(self._launcher, lookout, settings), vault),
             HTTP: Discreet(HttpExecutor(settings), vault),
         }
         for name, task in tasks.items():
             if task.defaults.batch is not None:
-                self._special[name] = Discreet(BatchExecutor(task), vault)
+                self._special[name] = Discreet(BatchExecutor(task, settings.concurrency, threads), vault)
 
     def __call__(self, task: str) -> Executor:
         return self._special.get(task, self._functions)

@@ -65,10 +65,16 @@ def _become(order: Order, files: Sequence[int], group: Group | None, keeper: int
         what = order["argv"][0]
         os.execvpe(what, order["argv"], order["env"])
     except OSError as error:
-        os.write(told, json.dumps([error.errno or errno.EINVAL, error.filename or what]).encode())
+        # Where the search path led to is not what was asked for.
+        _tell(told, error.errno or errno.EINVAL, what)
     except BaseException as error:
-        os.write(told, json.dumps([errno.EINVAL, f"{what}: {error}"]).encode())
-    os._exit(127)
+        _tell(told, errno.EINVAL, f"{what}: {error}")
+    finally:
+        os._exit(127)
+
+
+def _tell(told: int, number: int, what: str) -> None:
+    os.write(told, json.dumps([number, what]).encode())
 
 
 def _place(files: Sequence[int]) -> None:

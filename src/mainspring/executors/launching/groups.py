@@ -10,12 +10,14 @@ from mainspring.executors.launching.order import Caps
 
 UNIFIED = "unified"
 """The name under which the folder of version 2 is given."""
+CPU = "cpuacct"
+"""The controller of version 1 that counts processor time; version 2 always does."""
 _LIMITS = {
     ("memory", 1): (("memory.limit_in_bytes", "memory"), ("memory.memsw.limit_in_bytes", "memory")),
     ("pids", 1): (("pids.max", "processes"),),
-    ("unified", 2): (("memory.max", "memory"), ("pids.max", "processes")),
+    ("unified", 2): (("memory.max", "memory"), ("memory.swap.max", "swap"), ("pids.max", "processes")),
 }
-_OPTIONAL = ("memory.memsw.limit_in_bytes",)
+_OPTIONAL = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 """Not every kernel counts swap."""
 _REMOVE_S = 1.0
 
@@ -37,8 +39,9 @@ class Group:
 
     def _limit(self, controller: str, folder: str, caps: Caps) -> None:
         version = 2 if controller == UNIFIED else 1
+        values = {**caps, "swap": 0} if "memory" in caps else {**caps}
         for file, cap in _LIMITS.get((controller, version), ()):
-            value = caps.get(cap)
+            value = values.get(cap)
             path = os.path.join(folder, file)
             if isinstance(value, int) and not (file in _OPTIONAL and not os.path.exists(path)):
                 _write(path, str(value))
@@ -73,6 +76,16 @@ class Group:
     def out_of_processes(self) -> bool:
         """Whether a member was refused a new process."""
         return any(self._count(controller, "max", "pids.events") for controller in self._folders)
+
+    def cpu_used(self) -> int | None:
+        """Microseconds of processor time that members have used, those that ended included; None if nobody counts."""
+        for controller, folder in self._folders.items():
+            with suppress(OSError, ValueError):
+                if controller == CPU:
+                    return int(_read(os.path.join(folder, "cpuacct.usage"))) // 1000
+                if controller == UNIFIED:
+                    return self._count(controller, "usage_usec", "cpu.stat")
+        return None
 
     def _count(self, controller: str, word: str, *files: str) -> int:
         for file in files:

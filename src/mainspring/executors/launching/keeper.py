@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import shutil
@@ -17,9 +18,15 @@ from mainspring.executors.launching import family
 from mainspring.executors.launching.begin import begin
 from mainspring.executors.launching.groups import Group
 from mainspring.executors.launching.kernel import adopt_orphans
-from mainspring.executors.launching.order import LENGTH, Answer, Order
+from mainspring.executors.launching.order import LENGTH, Answer, Order, Request
 
 _RESULT = "result"
+_SHORTEST_S = 0.005
+_LAST_CPU_US = 500_000
+"""How long a program that has used up its processor time may take to end by itself."""
+_CLEAN_S = 0.5
+"""How long the end of a program waits for the removal of its private folder."""
+_CORES = os.cpu_count() or 1
 
 
 class WorkerGone(Exception):
@@ -42,6 +49,7 @@ class Keeper:
         self._pid = 0
         self._code: int | None = None
         self._kill_at: float | None = None
+        self._out_of_cpu = False
         self._group: Group | None = None
         self._folder: str | None = None
         self._heard = b""
@@ -54,9 +62,13 @@ class Keeper:
             if self._start():
                 self._watch()
         survivors = self._end_all()
-        if self._pid:
-            self._tell(self._last_word(survivors))
-        self._clean()
+        last_word = self._last_word(survivors) if self._pid else None
+        # First, so that whoever hears of the end finds nothing left of it.
+        late = self._clean()
+        if last_word is not None:
+            self._tell(last_word)
+        if late:
+            os.waitpid(late, 0)
 
     def _start(self) -> bool:
         order = self._order
@@ -99,14 +111,29 @@ class Keeper:
         while family.reap(self._note) and self._code is None:
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 return
-            left = None if self._kill_at is None else max(self._kill_at - time.monotonic(), 0) * 1000 + 1
-            ready = [file for file, _ in poll.poll(left)]
+            ready = [file for file, _ in poll.poll(self._patience_ms())]
             with suppress(BlockingIOError):
                 os.read(self._woken, 4096)
             if self._watched in ready:
                 raise WorkerGone
             if self._control.fileno() in ready:
                 self._hear()
+
+    def _patience_ms(self) -> float | None:
+        """How long nothing has to be looked at."""
+        waits = []
+        if self._kill_at is not None:
+            waits.append(self._kill_at - time.monotonic())
+        if (limit := self._order.get("caps", {}).get("cpu")) and self._group is not None and not self._out_of_cpu:
+            left_us = limit - (self._group.cpu_used() or 0)
+            if left_us <= 0:
+                self._out_of_cpu = True
+                family.send([pid for pid in self._group.members() if not self._holds_others(pid)], signal.SIGXCPU)
+                left_us = _LAST_CPU_US
+                self._kill_at = min(self._kill_at or math.inf, time.monotonic() + _LAST_CPU_US / 1e6)
+            # On all cores at once it cannot be used up sooner.
+            waits.append(left_us / 1e6 / _CORES)
+        return max(min(waits), _SHORTEST_S) * 1000 + 1 if waits else None
 
     def _note(self, pid: int, status: int) -> None:
         if pid == self._pid:
@@ -120,11 +147,21 @@ class Keeper:
             raise WorkerGone
         *lines, self._heard = (self._heard + words).split(b"\n")
         for line in lines:
-            grace_s = float(json.loads(line)["end"])
-            if grace_s > 0:
-                pids = family.descendants(os.getpid())
-                family.send([pid for pid in pids if not self._holds_others(pid)], signal.SIGTERM)
-            self._kill_at = time.monotonic() + grace_s
+            request: Request = json.loads(line)
+            if "warn" in request:
+                family.send(self._program(), request["warn"])
+            else:
+                self._end(request["end"])
+
+    def _end(self, grace_s: float) -> None:
+        if grace_s > 0:
+            pids = family.descendants(os.getpid())
+            family.send([pid for pid in pids if not self._holds_others(pid)], signal.SIGTERM)
+        self._kill_at = time.monotonic() + grace_s
+
+    def _program(self) -> Sequence[int]:
+        """The program itself: in a sandbox it is the first child of the first process in there, which bubblewrap is."""
+        return family.descendants(self._pid)[1:2] if self._order.get("sandboxed") else [self._pid]
 
     def _holds_others(self, pid: int) -> bool:
         return pid == self._pid and bool(self._order.get("sandboxed"))
@@ -142,6 +179,8 @@ class Keeper:
         if self._group is not None:
             answer["out_of_memory"] = self._group.out_of_memory
             answer["out_of_processes"] = self._group.out_of_processes
+        if self._out_of_cpu:
+            answer["out_of_cpu"] = True
         if limit := self._order.get("result_limit"):
             with suppress(OSError):
                 answer["result"] = _read_result(os.path.join(self._folder or "", _RESULT), limit)
@@ -151,11 +190,25 @@ class Keeper:
         with suppress(OSError):
             self._control.sendall(json.dumps(answer).encode() + b"\n")
 
-    def _clean(self) -> None:
+    def _clean(self) -> int:
+        """Remove what was made for the program; the pid of a process that is still at it, if there is so much."""
         if self._group is not None:
             self._group.remove()
-        if self._folder is not None:
+        if self._folder is None:
+            return 0
+        with suppress(OSError):
+            os.rmdir(self._folder)  # Empty, as nearly always.
+            return 0
+        pid = os.fork()
+        if pid == 0:
             shutil.rmtree(self._folder, ignore_errors=True)
+            os._exit(0)
+        deadline = time.monotonic() + _CLEAN_S
+        while time.monotonic() < deadline:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return 0
+            time.sleep(_SHORTEST_S / 4)
+        return pid
 
 
 FOLDER = "\0folder"

@@ -22,6 +22,8 @@ class Caps(TypedDict, total=False):
 
     memory: int
     processes: int
+    cpu: int
+    """Microseconds of processor time that all members may use together."""
 
 
 class Order(TypedDict, total=False):
@@ -51,6 +53,8 @@ class Request(TypedDict, total=False):
 
     end: float
     """Ask the family to end, and kill it after so many seconds."""
+    warn: int
+    """Send the program, and nobody else, this signal."""
 
 
 class Answer(TypedDict, total=False):
@@ -63,6 +67,7 @@ class Answer(TypedDict, total=False):
     """The exit code of the program, negative for a signal."""
     out_of_memory: bool
     out_of_processes: bool
+    out_of_cpu: bool
     survivors: int
     """How many could not be killed."""
     result: str
