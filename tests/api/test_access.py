@@ -215,16 +215,19 @@ def test_another_tenant_sees_nothing_and_can_change_nothing(door: Door) -> None:
     ours, theirs = door.client("admin"), door.client("admin", "worker", namespace="rival", subject="eve")
     job = ours.post("/v1/jobs", json={"name": "secret-plan", "every": "1h", "task": "encode", "args": {"video": "v"}})
     run = ours.post("/v1/runs", json={"task": "encode", "args": {"video": "v"}, "delay": "1h"})
-    ids = {"job_id": job.json()["job_id"], "run_id": run.json()["run_id"], "name": "x", "worker_id": "w"}
+    worker = door.client("worker").post("/v1/workers", json={"tasks": ["nothing"]}).json()["worker_id"]
+    ours.put("/v1/calendars/secret-days", json={"rules": []})
+    ids = {"job_id": job.json()["job_id"], "run_id": run.json()["run_id"], "name": "secret-days", "worker_id": worker}
     bodies = {"name": "secret-plan", "manual": True, "task": "encode", "args": {"video": "x"}}
     for endpoint in GUARDED:
-        if not re.search(r"\{(job|run)_id\}", endpoint.path):
-            continue
+        if "{" not in endpoint.path or (endpoint.method, endpoint.path) == ("PUT", "/v1/calendars/{name}"):
+            continue  # A calendar of the same name is another tenant's own.
         path = endpoint.path.format(**ids)
         sent: dict[str, Any] = {}
         if endpoint.body is not None:
-            needed = {"token": 1, "error": "x", "lines": ["x"], "fraction": 0.5}
-            known = endpoint.body.__struct_fields__
+            times = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}
+            needed = {"token": 1, "error": "x", "lines": ["x"], "fraction": 0.5, **times}
+            known = endpoint.body.__struct_encode_fields__
             sent["json"] = bodies if endpoint.method == "PUT" and endpoint.path.endswith("{job_id}") else {
                 name: value for name, value in needed.items() if name in known
             }  # fmt: skip
@@ -235,6 +238,9 @@ def test_another_tenant_sees_nothing_and_can_change_nothing(door: Door) -> None:
     assert theirs.get("/v1/jobs").json()["items"] == []
     assert theirs.get("/v1/runs").json()["items"] == []
     assert theirs.get("/v1/audit").json()["items"] == []
+    assert theirs.get("/v1/workers").json()["items"] == []
+    assert "secret-days" not in theirs.get("/v1/calendars").text
+    assert 'namespace="default"' not in theirs.get("/metrics").text
 
 
 def test_a_namespace_that_a_token_is_not_for_is_refused(door: Door) -> None:
@@ -295,6 +301,58 @@ def test_a_revoked_token_is_worth_nothing_within_seconds(private_door: Door, mon
     carl.close()
     # A token made afterwards is another one.
     assert door.client("viewer", subject="eve").get("/v1/jobs").status_code == 200
+
+
+def test_roles_may_have_rates_of_their_own(tmp_path: Path) -> None:
+    with open_door(tmp_path, submit_rate=3, submit_rates="operator=5,viewer=1") as door:
+        body = {"task": "encode", "args": {"video": "v"}}
+        for roles, rate in ((("submitter",), 3), (("operator",), 5), (("viewer", "operator"), 5), (("admin",), 3)):
+            client = door.client(*roles, subject="-".join(roles))
+            answers = [client.post("/v1/runs", json=body) for _ in range(rate + 1)]
+            assert [answer.status_code for answer in answers] == [201] * rate + [429], roles
+            assert answers[0].headers["ratelimit-limit"] == str(rate)
+
+
+def test_a_rate_for_a_role_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="submit_rates"), open_door(tmp_path, submit_rates="king=5"):
+        pass
+
+
+def test_keys_are_added_and_taken_away_while_servers_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.api.tokens.LOOK_S", 0.05)
+    file = tmp_path / "keys.json"
+    old, new = (ed25519.Ed25519PrivateKey.generate() for _ in range(2))
+
+    def publish(**keys: ed25519.Ed25519PrivateKey) -> None:
+        entries = [
+            {**json.loads(jwt.algorithms.OKPAlgorithm.to_jwk(key.public_key())), "kid": name, "use": "sig"}
+            for name, key in keys.items()
+        ]
+        (tmp_path / "next").write_text(json.dumps({"keys": entries}))
+        (tmp_path / "next").replace(file)
+
+    publish(old=old)
+    with open_door(tmp_path, secret=None, token_algorithm="EdDSA", token_keys=str(file)) as door:
+
+        def status(key: ed25519.Ed25519PrivateKey, name: str) -> int:
+            now = door.app.clock.now() // 1_000_000
+            claims = {"iss": "mainspring", "aud": "mainspring", "sub": "ann", "jti": name, "iat": now,
+                      "exp": now + 600, "roles": {"default": ["viewer"]}}  # fmt: skip
+            token = jwt.encode(claims, key, "EdDSA", headers={"typ": "at+jwt", "kid": name})
+            return door.client().get("/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code
+
+        assert (status(old, "old"), status(new, "new")) == (200, 401)
+        publish(old=old, new=new)
+        until(lambda: status(new, "new") == 200)
+        assert status(old, "old") == 200
+        file.write_text("{")
+        assert status(new, "new") == 200
+        publish(new=new)
+        until(lambda: status(old, "old") == 401)
+        assert status(new, "new") == 200
+        monkeypatch.setattr("mainspring.api.tokens.LOST_S", 0.2)
+        file.unlink()
+        until(lambda: status(new, "new") == 503)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
-from door import Door, open_door, problem
+from door import Door, make_app, open_door, problem
 
 from mainspring import views
 from mainspring.api import shapes
@@ -16,9 +17,10 @@ from mainspring.api.application import ENDPOINTS
 from mainspring.api.audit import change_view
 from mainspring.api.calendars import calendar_view
 from mainspring.api.problems import TITLES
+from mainspring.api.server import Server
 from mainspring.api.workers import claim_view
 from mainspring.core.calendars import Calendar
-from mainspring.core.model import Attempt, Claim, Firing, Job, NewRun, Worker
+from mainspring.core.model import Attempt, Claim, Event, Firing, Job, NewRun, Worker
 from mainspring.core.triggers import manual
 from mainspring.store import Change
 
@@ -26,7 +28,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def _run() -> dict[str, Any]:
-    from mainspring.api.runs import accepted
+    from mainspring.api.forms import accepted
 
     return views.run_view(accepted(NewRun("r", "t", 0, 0)))
 
@@ -38,6 +40,7 @@ VIEWS: dict[type[msgspec.Struct], Any] = {
     shapes.Attempt: lambda: views.attempt_view(Attempt("r", 1, 1, "w", "succeeded", 0, 0)),
     shapes.Worker: lambda: views.worker_view(Worker(id="w"), "active"),
     shapes.Claim: lambda: claim_view(Claim("r", 1, "t", "{}", "{}", 0, 0, 5, 0, "default", None, None, 0, 0)),
+    shapes.Event: lambda: views.event_view(1, Event("run.failed", 0)),
     shapes.Calendar: lambda: calendar_view(Calendar("c", ())),
     shapes.Change: lambda: change_view(1, Change(namespace="n", subject="s", action="a", target="t")),
 }
@@ -74,7 +77,10 @@ def test_the_page_for_people_needs_nothing_from_elsewhere(door: Door) -> None:
 def test_it_is_alive_and_ready_and_says_what_was_looked_at(door: Door) -> None:
     client = door.client()
     assert client.get("/health/live").json() == {"status": "alive"}
-    assert client.get("/health/ready").json() == {"status": "ready", "checks": {"store": "ok"}}
+    checks = {"store": "ok", "schema": "ok", "breaker.store": "ok"}
+    assert client.get("/health/ready").json() == {
+        "status": "ready", "checks": checks, "degradation": "normal", "pressure": 0.0,
+    }  # fmt: skip
 
 
 def test_it_is_not_ready_without_its_store(tmp_path: Path) -> None:
@@ -83,7 +89,10 @@ def test_it_is_not_ready_without_its_store(tmp_path: Path) -> None:
     with open_door(tmp_path) as door:
         asyncio.run(door.app.close())
         answer = door.client().get("/health/ready")
-        assert (answer.status_code, answer.json()["checks"]) == (503, {"store": "StoreUnavailable"})
+        assert (answer.status_code, answer.json()["checks"]) == (
+            503,
+            {"store": "StoreUnavailable", "schema": "unknown", "breaker.store": "ok"},
+        )
         assert door.client().get("/health/live").status_code == 200
         document = problem(door.client("viewer").get("/v1/jobs"), 503, "unavailable")
         assert str(tmp_path) not in str(document)
@@ -102,10 +111,54 @@ def test_metrics_count_what_happens_under_bounded_labels(private_door: Door) -> 
     assert figures['mainspring_http_requests_total{method="GET",route="/v1/runs/{run_id}",status="404"}'] == "3.0"
     assert figures['mainspring_http_requests_total{method="GET",route="unrouted",status="404"}'] == "3.0"
     assert "no-1" not in text
-    documented = (ROOT / "docs" / "api.md").read_text()
-    for name in re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE):
-        if not name.endswith("_created"):
-            assert f"`{name}`" in documented, name
+    documented = set(re.findall(r"^\| `(mainspring_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    served = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    assert {name for name in served if not name.endswith("_created")} == documented
+
+
+def test_metrics_tell_what_became_of_runs(private_door: Door) -> None:
+    admin, worker = private_door.client("admin"), private_door.client("worker")
+    for priority in (3, 3, 9):
+        admin.post("/v1/runs", json={"task": "elsewhere", "priority": priority})
+    worker_id = worker.post("/v1/workers", json={"tasks": ["elsewhere"]}).json()["worker_id"]
+    (claim,) = worker.put(f"/v1/workers/{worker_id}/assign", json={"limit": 1}).json()["runs"]
+    done = f"/v1/runs/{claim['run_id']}/complete"
+    for token in (claim["token"], claim["token"] + 1):
+        worker.put(done, json={"token": token})
+    figures = dict(re.findall(r"^(\S+) (\S+)$", admin.get("/metrics").text, re.MULTILINE))
+    expected = {
+        "mainspring_submissions_total": 3,
+        "mainspring_claims_total": 1,
+        'mainspring_runs_finished_total{state="succeeded"}': 1,
+        'mainspring_attempts_total{outcome="succeeded"}': 1,
+        'mainspring_reports_total{verdict="accepted"}': 1,
+        'mainspring_reports_total{verdict="stale"}': 1,
+        "mainspring_run_delay_seconds_count": 1,
+        "mainspring_run_seconds_count": 1,
+        'mainspring_queue_depth{namespace="default",priority="3"}': 1,
+        'mainspring_queue_depth{namespace="default",priority="9"}': 1,
+        'mainspring_workers{namespace="default",state="alive"}': 1,
+        "mainspring_degradation_level": 0,
+        'mainspring_breaker_open{breaker="store"}': 0,
+    }
+    assert {name: float(figures[name]) for name in expected} == expected
+    assert float(figures['mainspring_queue_oldest_seconds{namespace="default",priority="9"}']) > 0
+
+
+def test_a_worker_tells_how_it_is_on_a_port_of_its_own(tmp_path: Path) -> None:
+    import asyncio
+
+    app = make_app(tmp_path, health_port=0)
+    server = Server(app, health_only=True)
+    asyncio.run(server.start())
+    try:
+        assert server.url.startswith("http://127.0.0.1:")
+        assert httpx.get(f"{server.url}/health/ready").json()["status"] == "ready"
+        assert "mainspring_run_seconds_bucket" in httpx.get(f"{server.url}/metrics").text
+        assert httpx.get(f"{server.url}/v1/jobs").status_code == 404
+    finally:
+        asyncio.run(server.stop())
+        asyncio.run(app.close())
 
 
 def test_every_type_of_problem_is_documented() -> None:

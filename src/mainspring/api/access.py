@@ -59,6 +59,8 @@ class Caller(msgspec.Struct, frozen=True):
     subject: str
     grants: Mapping[str, frozenset[Permission]]
     """By namespace."""
+    roles: Mapping[str, frozenset[str]] = {}
+    """As the token names them, by namespace."""
     token_id: str = ""
     issued_at: int = 0
     expires_at: int | None = None
@@ -66,6 +68,13 @@ class Caller(msgspec.Struct, frozen=True):
     def may(self, permission: Permission, namespace: str) -> bool:
         """Whether the caller has a permission in a namespace."""
         return permission in self.grants.get(namespace, ()) or permission in self.grants.get(EVERYWHERE, ())
+
+    def rate(self, namespace: str, usual: int, by_role: Mapping[str, int]) -> int:
+        """How much the caller may submit: the most that a role of theirs has been given, or the usual."""
+        if not by_role:
+            return usual
+        named = self.roles.get(namespace, frozenset()) | self.roles.get(EVERYWHERE, frozenset())
+        return max((by_role[role] for role in named if role in by_role), default=usual)
 
     def home(self, default: str) -> str:
         """The namespace that is meant if the request names none: the only one, or the server's own."""
@@ -88,3 +97,12 @@ def _expand(names: Iterable[str]) -> frozenset[Permission]:
         else:
             raise InvalidInput("roles", name, "is neither a role nor a permission", f"roles are {', '.join(ROLES)}")
     return frozenset(found)
+
+
+def check_rates(written: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """How much may be submitted in a minute, by role; roles that nobody knows are refused."""
+    rates = dict(written)
+    for role in rates:
+        if role not in ROLES:
+            raise InvalidInput("submit_rates", role, "is not a role", f"roles are {', '.join(ROLES)}")
+    return rates

@@ -14,6 +14,7 @@ from litestar.response import Stream
 from litestar.types import ASGIApp
 
 from mainspring.api.audit import ENDPOINTS as AUDIT
+from mainspring.api.backfill import ENDPOINTS as BACKFILL
 from mainspring.api.calendars import ENDPOINTS as CALENDARS
 from mainspring.api.desk import Desk, refuse
 from mainspring.api.documents import ENDPOINTS as DOCUMENTS
@@ -22,6 +23,7 @@ from mainspring.api.events import ENDPOINTS as EVENTS
 from mainspring.api.health import ENDPOINTS as HEALTH
 from mainspring.api.job_actions import ENDPOINTS as JOB_ACTIONS
 from mainspring.api.jobs import ENDPOINTS as JOBS
+from mainspring.api.lane import Asked, Lane, headers_of
 from mainspring.api.problems import Problem
 from mainspring.api.run_actions import ENDPOINTS as RUN_ACTIONS
 from mainspring.api.runs import ENDPOINTS as RUNS
@@ -32,6 +34,7 @@ from mainspring.api.workers import ENDPOINTS as WORKERS
 ENDPOINTS: tuple[Endpoint, ...] = (
     *JOBS,
     *JOB_ACTIONS,
+    *BACKFILL,
     *RUNS,
     *RUN_ACTIONS,
     *WORKERS,
@@ -66,12 +69,13 @@ def build_application(desk: Desk, endpoints: Sequence[Endpoint] = ENDPOINTS) -> 
         logging_config=None,
         debug=False,
     )
-    return Shell(litestar, desk, unrouted.is_served, unrouted.methods_at)
+    return Shell(litestar, desk, Lane(endpoints), unrouted.is_served, unrouted.methods_at)
 
 
 def _to_handler(desk: Desk, endpoint: Endpoint) -> HTTPRouteHandler:
     async def handle(request: Request[Any, Any, Any]) -> Response[Any]:
-        return to_response(await desk.serve(endpoint, request))
+        asked = Asked(request.scope, request.receive, headers_of(request.scope), request.path_params)
+        return to_response(await desk.serve(endpoint, asked))
 
     handle.__name__ = endpoint.operation_id
     path = re.sub(r"\{(\w+)\}", r"{\1:str}", endpoint.path)

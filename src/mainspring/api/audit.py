@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -11,31 +12,37 @@ from mainspring.api.bodies import AuditQuery, RevokeBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.paging import limit_of, page, read_number
 from mainspring.core.instants import DAY
-from mainspring.store import Change
+from mainspring.store import Change, Store
 from mainspring.views import View, iso, raw
 
 REVOKED_FOR = 400 * DAY
 """No token is good for longer."""
 
 
-async def note(
+def attested(
     call: Call,
     action: str,
     target: str,
     before: Mapping[str, object] | None = None,
-    after: Mapping[str, object] | None = None,
-) -> None:
-    """Keep who did what, before the answer is given."""
-    change = Change(
-        namespace=call.namespace,
-        subject=call.caller.subject,
-        action=action,
-        target=target,
-        before=None if before is None else msgspec.json.encode(before).decode(),
-        after=None if after is None else msgspec.json.encode(after).decode(),
-        request_id=call.request_id,
-    )
-    await call.desk.store.note_changes([change])
+    after: Callable[[Any], Mapping[str, object] | None] = lambda _: None,
+) -> Store:
+    """The store, for one change: who did what, before and after, is committed with it or not at all."""
+
+    def tell(answer: Any) -> list[Change]:
+        told = after(answer)
+        return [
+            Change(
+                namespace=call.namespace,
+                subject=call.caller.subject,
+                action=action,
+                target=target,
+                before=None if before is None else msgspec.json.encode(before).decode(),
+                after=None if told is None else msgspec.json.encode(told).decode(),
+                request_id=call.request_id,
+            )
+        ]
+
+    return call.desk.store.attested(tell)
 
 
 async def list_audit(call: Call) -> Answer:
@@ -73,15 +80,14 @@ async def revoke_tokens(call: Call) -> Answer:
         call.wrong.add("token_id", "is missing", "give a token_id, a subject, or both")
     call.wrong.settle()
     for name in names:
-        await call.desk.store.revoke(name, REVOKED_FOR)
-        await note(call, "token.revoke", name)
+        await attested(call, "token.revoke", name).revoke(name, REVOKED_FOR)
     return Answer(200, {"revoked": names})
 
 
 ENDPOINTS = (
     Endpoint(
         "GET", "/v1/audit", list_audit, "audit:read", "Who changed what.",
-        {200: shapes.Page[shapes.Change]}, query=AuditQuery,
+        {200: shapes.Page[shapes.Change]}, query=AuditQuery, history=True,
     ),
     Endpoint(
         "POST", "/v1/tokens:revoke", revoke_tokens, "tokens:write", "Make tokens worthless.",

@@ -47,6 +47,18 @@ Command = Annotated[
     ),
 ]
 Arguments = Annotated[dict[str, Any], Meta(description="the task's arguments by name")]
+Isolated = Annotated[
+    str, Meta(max_length=10_000, description="e.g. limits,memory=1GB; other than the task's own needs run:command")
+]
+Whom = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=10_000,
+        pattern=r"^[^\x00]*$",
+        description="who is told if it fails for good: a task, a URL, or $ and a command, which needs run:command",
+    ),
+]
 Token = Annotated[int, Meta(ge=1, le=LARGEST, description="the token that came with the claim")]
 
 
@@ -74,6 +86,9 @@ class _Execution(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     queue: Name | UnsetType | None = UNSET
     timeout: Span | UnsetType | None = UNSET
     retry: RetryBody | CountFrom0 | UnsetType | None = UNSET
+    soft_timeout: Span | UnsetType | None = UNSET
+    isolation: Isolated | UnsetType | None = UNSET
+    alert: Whom | UnsetType | None = UNSET
     max_losses: CountFrom0 | UnsetType | None = UNSET
     on_key_failure: OnKeyFailure | UnsetType | None = UNSET
     tags: Names | UnsetType | None = UNSET
@@ -154,6 +169,41 @@ class ReasonBody(msgspec.Struct, forbid_unknown_fields=True):
     """Why, for those who look later."""
 
     reason: Text | UnsetType = UNSET
+
+
+class BackfillBody(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """A past interval, both ends included."""
+
+    from_: When_
+    to: When_
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="at most so many instants; 100 if left out")] | UnsetType = (
+        UNSET
+    )
+    dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET
+    reason: Text | UnsetType = UNSET
+
+
+class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A firing by hand."""
+
+    request_id: (
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="the same id gives the same firing")]
+        | UnsetType
+    ) = UNSET
+    reason: Text | UnsetType = UNSET
+
+
+class SyncBody(msgspec.Struct, forbid_unknown_fields=True):
+    """All jobs that an app declares: its stored jobs become these."""
+
+    app: Name
+    jobs: Annotated[list[JobBody], Meta(max_length=MOST_RUNS, description="up to 10000 jobs")]
+
+
+class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Why, for those who look later."""
+
+    reason: Annotated[str, Meta(max_length=1_000)] | UnsetType = UNSET
 
 
 class RerunBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -257,6 +307,7 @@ class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
     task: Name | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
     state: Literal["active", "paused"] | UnsetType = UNSET
+    last: Annotated[bool, Meta(description="each with the newest row of its ledger")] | UnsetType = UNSET
     limit: Limit | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 
@@ -264,6 +315,10 @@ class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
 class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which runs to list. `since` and `until` are about when a run was due, or submitted."""
 
+    id: (
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="runs whose ids begin or end with this")]
+        | UnsetType
+    ) = UNSET
     state: list[State] | UnsetType = UNSET
     job: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.api.audit import note
+from mainspring.api.audit import attested
 from mainspring.api.bodies import CalendarBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.core.calendars import Calendar, check_calendar
@@ -52,9 +52,9 @@ async def save_calendar(call: Call) -> Answer:
         except InvalidInput as error:
             wrong.take(error)
     wrong.settle()
-    await store.save_calendar(call.namespace, calendar)
     before = calendar_view(known[name]) if name in known else None
-    await note(call, "calendar.save", f"calendar:{name}", before, calendar_view(calendar))
+    trail = attested(call, "calendar.save", f"calendar:{name}", before, lambda _: calendar_view(calendar))
+    await trail.save_calendar(call.namespace, calendar)
     return Answer(200 if name in known else 201, calendar_view(calendar))
 
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 from weakref import finalize
 
-from litestar import Request
-
-from mainspring.api.access import Caller
+from mainspring.api.access import Caller, check_rates
 from mainspring.api.capacity import Capacity
 from mainspring.api.decoding import Given, Receive, decode, read_body, read_query
 from mainspring.api.endpoint import ANYBODY, JSON, PUBLIC, Answer, Call, Endpoint, Stamp, forbidden
+from mainspring.api.forms import Forms
 from mainspring.api.gatekeeper import Gatekeeper, Revoked
+from mainspring.api.guard import Guard, GuardedStore
+from mainspring.api.lane import Asked
 from mainspring.api.limits import Limits
 from mainspring.api.measures import Measures
 from mainspring.api.problems import Problem, Wrong, nothing_wrong, to_problem
 from mainspring.api.replies import answer_once, fresh_stamp
-from mainspring.api.tokens import Keys, Verifier
+from mainspring.api.tokens import Keys, KeyWatch
 from mainspring.api.waking import Waking
 from mainspring.app import Mainspring
 from mainspring.core.instants import SECOND, Instant
@@ -60,15 +61,17 @@ class Desk:
         self.app = app
         self.settings = settings
         self.node = node
-        self.keys = keys
+        self.rates = check_rates(settings.submit_rates)
         self.capacity = Capacity(settings.requests, settings.watchers)
         self.measures = Measures()
         self.waking = Waking()
+        self.guard = Guard(settings, app.clock)
+        self.forms = Forms()
         self._store: Store | None = None
         self.limits = Limits(lambda: self.store, app.clock)
-        verifier = None if keys is None else Verifier(keys, settings)
+        watch = None if keys is None else KeyWatch(keys, settings, app.clock.monotonic)
         revoked = Revoked(self._revocations, app.clock)
-        self.gatekeeper = Gatekeeper(verifier, revoked, app.clock.now)
+        self.gatekeeper = Gatekeeper(watch, revoked, app.clock.now)
 
     @property
     def store(self) -> Store:
@@ -81,30 +84,32 @@ class Desk:
 
     async def open(self) -> None:
         """Before the first request."""
-        self._store = await self.app.open()
-        self.waking.attach(self._store)
+        self.unguarded = await self.app.open()
+        self._store = cast(Store, GuardedStore(self.unguarded, self.guard))
+        self.waking.attach(self.unguarded)
+        self.guard.start(self.unguarded)
 
     def close(self) -> None:
         """After the last. The store is its app's to close."""
+        self.guard.stop()
         self.waking.detach()
 
-    async def serve(self, endpoint: Endpoint, request: Request[Any, Any, Any]) -> Answer:
+    async def serve(self, endpoint: Endpoint, request: Asked) -> Answer:
         """The answer to one request, whatever it is."""
-        notes = request.scope["mainspring"]  # type: ignore[typeddict-item]
+        notes = request.scope["mainspring"]
         names: dict[str, str] = {}
         try:
             return await self._serve(endpoint, request, notes, names)
         except Exception as error:
             return refuse(error, notes["request_id"], names)
 
-    async def _serve(
-        self, endpoint: Endpoint, request: Request[Any, Any, Any], notes: dict[str, Any], names: dict[str, str]
-    ) -> Answer:
-        headers: Mapping[str, str] = request.headers
+    async def _serve(self, endpoint: Endpoint, request: Asked, notes: dict[str, Any], names: dict[str, str]) -> Answer:
+        headers = request.headers
         caller, namespace = await self._admit(endpoint, headers)
         notes["subject"] = caller.subject
         notes["route"] = endpoint.path
         notes["patient"] = endpoint.patient
+        self.guard.check_room(grows=endpoint.grows)
         self.capacity.take(patient=endpoint.patient)
         try:
             query = read_query(request.scope["query_string"], endpoint.query) if endpoint.query else _no_query(request)
@@ -115,14 +120,14 @@ class Desk:
                             notes["request_id"], stamp)  # fmt: skip
                 if endpoint.patient and endpoint.method == "PUT":
                     return await _watched(endpoint, call, request.receive)
-                return await endpoint.act(call)
+                return await (self.guard.look_back(endpoint.act, call) if endpoint.history else endpoint.act(call))
 
             key = headers.get("idempotency-key") if endpoint.method == "POST" else None
             if key is None:
                 answer = await act(fresh_stamp())
             else:
                 what = f"{endpoint.method} {request.scope['path']}?".encode() + request.scope["query_string"]
-                scope = f"{namespace}\0{caller.subject}"
+                scope = f"{namespace}\n{caller.subject}"
                 answer = await answer_once(self.store, scope, key, what + b"\0" + body, act)
         except BaseException:
             self.capacity.leave(patient=endpoint.patient)
@@ -175,6 +180,8 @@ async def _watched(endpoint: Endpoint, call: Call, receive: Receive) -> Answer:
 
 def check_media_type(written: str) -> None:
     """Only JSON: and so no form of a foreign web page can be taken for a request."""
+    if written == JSON:
+        return
     kind, _, parameters = written.partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
     if kind.strip().lower() not in _JSON_TYPES or charset not in ("", "utf-8", "utf8"):
@@ -186,7 +193,7 @@ def check_media_type(written: str) -> None:
         )
 
 
-def _no_query(request: Request[Any, Any, Any]) -> Given:
+def _no_query(request: Asked) -> Given:
     if request.scope["query_string"]:
         raise Problem("bad-request", "this request takes no query", remedy="leave out all after the question mark")
     return {}

@@ -1,4 +1,4 @@
-"""From bodies to jobs, and back: so that a change can be merged into what is stored."""
+"""From bodies to jobs, new ones or in place of stored ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ from mainspring.api.reading import (
     settle_names,
 )
 from mainspring.app import Mainspring
-from mainspring.core.instants import format_duration, format_instant
-from mainspring.core.model import Job, JobPolicy
-from mainspring.core.retry import Retry
-from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, Trigger, check_not_past
+from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.triggers import check_not_past
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.options import Defaults, JobWords, check_name, read_defaults, read_policy
 
@@ -35,8 +33,11 @@ _WHEN = ("schedule", "every", "anchor", "run_at", "after", "when", "on_failure",
 _KINDS = ("schedule", "cron", "every", "run_at", "at", "after", "manual")
 
 
-def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None) -> Job:
-    """The job that a body describes, new or in place of a stored one; Problem names all that is wrong."""
+def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past: bool = False) -> Job:
+    """The job that a body describes, new or in place of a stored one; Problem names all that is wrong.
+
+    Unless the `past` is no matter, a trigger that is new must be due after now.
+    """
     desk = call.desk
     named = settle_names(given, wrong)
     if "name" in named:
@@ -44,21 +45,17 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None) -> Job:
     work, zone = read_work(named, wrong), read_zone(named, wrong)
     trigger = read_trigger(named, zone, None, wrong)
     now = desk.store.now()
-    if stored is None or trigger != stored.trigger:
+    if not past and (stored is None or trigger != stored.trigger):
         _note(wrong, check_not_past, trigger, now)
     values = read_options(named, JobWords, zone, wrong)
     policy = _note(wrong, read_policy, values) or JobPolicy()
     task = desk.app.tasks.get(work.task)
     args = encode_work(desk.app, work, wrong)
     wrong.settle()
-    if work.task in COMMANDS:
-        call.need("run:command")
-    execution = read_defaults(values, task.defaults if task else Defaults())
+    usual = task.defaults if task else Defaults()
+    execution = read_defaults(values, usual)
+    need_command(call, work.task, execution.options, (stored or usual).options)
     old = stored or Job("", named["name"], work.task, trigger, call.namespace, OWNER, created_at=now)
-    options = execution.options
-    if stored is not None and task is None:
-        # What requests cannot say is not taken away by them.
-        options = msgspec.structs.replace(options, isolation=stored.options.isolation)
     return msgspec.structs.replace(
         old,
         task=work.task,
@@ -69,9 +66,16 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None) -> Job:
         key=values.get("key"),
         limit=execution.limit,
         policy=policy,
-        options=options,
+        options=execution.options,
         updated_at=now,
     )
+
+
+def need_command(call: Call, task: str, wanted: RunOptions, had: RunOptions) -> None:
+    """Refuse who may not run commands: as a task, as an alert, or by changing how far work is kept from its host."""
+    alerted = wanted.alert not in (None, had.alert) and (wanted.alert or "").startswith("$")
+    if task in COMMANDS or alerted or wanted.isolation != had.isolation:
+        call.need("run:command")
 
 
 def _note(wrong: Wrong, read: Any, *values: Any) -> Any:
@@ -123,66 +127,13 @@ def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str
         base.pop("args", None)
     elif change.get("task", base.get("task")) != base.get("task"):
         base.pop("args", None)
+    if isinstance(change.get("retry"), dict) and "retry" in base:
+        change = {**change, "retry": _merge_retry(base["retry"], change["retry"])}
     return merge(base, change)
 
 
-def body_of(job: Job) -> dict[str, Any]:
-    """The body that would make a job as it is."""
-    policy = msgspec.structs.asdict(job.policy)
-    defaults = msgspec.structs.asdict(JobPolicy())
-    body: dict[str, Any] = {
-        "name": job.name,
-        "task": job.task,
-        "args": msgspec.json.decode(job.args),
-        "priority": job.priority,
-        "queue": job.queue,
-        "key": job.key,
-        "limit": job.limit,
-        "timeout": None if job.options.timeout is None else format_duration(job.options.timeout),
-        "retry": _retry_body(job.options.retry),
-        "max_losses": job.options.max_losses,
-        "on_key_failure": job.options.on_key_failure,
-        "tags": list(job.options.tags),
-        **_trigger_body(job.trigger),
-        **{name: _policy_word(name, value) for name, value in policy.items() if value != defaults[name]},
-    }
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _policy_word(name: str, value: Any) -> Any:
-    if name in ("grace", "catch_up_window", "start_deadline", "jitter"):
-        return format_duration(value)
-    if name in ("start_at", "end_at"):
-        return format_instant(value)
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _trigger_body(trigger: Trigger) -> dict[str, Any]:
-    match trigger:
-        case CronTrigger(expression, tz, dialect):
-            return {"schedule": expression, "timezone": tz, "dialect": dialect}
-        case EveryTrigger(period, anchor):
-            return {
-                "every": format_duration(period),
-                "anchor": None if anchor is None else format_instant(anchor),
-            }
-        case AtTrigger(at):
-            return {"run_at": format_instant(at)}
-        case AfterTrigger(jobs, when, on_failure):
-            return {"after": list(jobs), "when": when, "on_failure": on_failure}
-    return {"manual": True}
-
-
-def _retry_body(retry: Retry) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "retries": retry.retries,
-        "cap": format_duration(retry.cap),
-        "jitter": retry.jitter,
-        "on": list(retry.on) or None,
-        "never": list(retry.never) or None,
-    }
-    if len(retry.delays) == 1 and retry.factor > 1:
-        body |= {"delay": format_duration(retry.delays[0]), "factor": retry.factor}
-    else:
-        body["delays"] = [format_duration(each) for each in retry.delays]
-    return {name: value for name, value in body.items() if value is not None}
+def _merge_retry(stored: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Other waits take the place of the old ones together."""
+    waits = ("delay", "delays", "factor", "backoff")
+    anew = any(name in change for name in waits)
+    return merge({name: value for name, value in stored.items() if not (anew and name in waits)}, change)

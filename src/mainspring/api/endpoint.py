@@ -86,6 +86,11 @@ class Call(NamedTuple):
         if not self.caller.may(permission, self.namespace):
             raise forbidden(permission, self.namespace)
 
+    async def spend(self, cost: int) -> dict[str, str]:
+        """Take so much of what the caller may submit; the headers that tell what is left. Problem if it is too much."""
+        rate = self.caller.rate(self.namespace, self.desk.settings.submit_rate, self.desk.rates)
+        return await self.desk.limits.spend(self.caller.subject, cost, rate)
+
     def named(self, part: str) -> str:
         """A part of the path: what cannot be a name or an id names nothing."""
         text = self.path[part]
@@ -115,6 +120,10 @@ class Endpoint(NamedTuple):
     query: type[msgspec.Struct] | None = None
     problems: tuple[int, ...] = ()
     """Statuses of refusals beyond those that every endpoint may answer with."""
+    grows: bool = False
+    """Makes more work: refused when there is far too much."""
+    history: bool = False
+    """Looks at what has ended: slowed down under pressure."""
     patient: bool = False
     """A long poll or a stream: it waits on purpose."""
     example: Mapping[str, object] | None = None

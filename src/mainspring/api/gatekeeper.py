@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from mainspring.api.access import EVERYWHERE, PERMISSIONS, Caller
 from mainspring.api.problems import Problem, retry_after
-from mainspring.api.tokens import Verifier, is_loopback, unauthenticated
+from mainspring.api.tokens import KeyWatch, is_loopback, unauthenticated
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.errors import StoreError
@@ -59,19 +59,19 @@ class Revoked:
 class Gatekeeper:
     """Tells who a request comes from."""
 
-    def __init__(self, verifier: Verifier | None, revoked: Revoked, now: Callable[[], Instant]) -> None:
-        self._verifier = verifier
+    def __init__(self, keys: KeyWatch | None, revoked: Revoked, now: Callable[[], Instant]) -> None:
+        self._keys = keys
         self._revoked = revoked
         self._now = now
 
     async def identify(self, headers: Mapping[str, str]) -> Caller:
         """The caller; Problem if nobody can be made out."""
-        if self._verifier is None:
+        if self._keys is None:
             return _local(headers)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise unauthenticated("there is no token")
-        caller = self._verifier.verify(token.strip(), self._now())
+        caller = self._keys.verifier().verify(token.strip(), self._now())
         if await self._revoked.includes(caller):
             raise unauthenticated("the token has been revoked")
         return caller

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 
 from prometheus_client import generate_latest
+from prometheus_client.core import Metric
 
 from mainspring.api import shapes
 from mainspring.api.endpoint import PUBLIC, Answer, Call, Endpoint
-from mainspring.api.measures import METRICS_TYPE
-from mainspring.core.states import STATES
-from mainspring.core.why import Crowd
+from mainspring.api.measures import METRICS_TYPE, namespace_families, process_families, show
 from mainspring.errors import MainspringError
+from mainspring.figures import figures_of
 from mainspring.lookup import look_around
 from mainspring.services.loop import Loop
 
 PATIENCE_S = 5.0
+COUNTED_UP_TO = 100_000
+"""So many waiting runs are counted at most, of each queue and priority."""
 STUCK_S = 60.0
 """A loop that has not turned for so long is not alive. The slowest look once in half a minute."""
 
@@ -26,21 +28,33 @@ async def live(call: Call) -> Answer:
 
 
 async def ready(call: Call) -> Answer:
-    """Whether requests can be served: the store answers, and the loops of this process turn."""
-    checks = {"store": await _store(call)} | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
+    """Whether requests can be served: the store answers, its schema is current, and the loops of this process turn."""
+    breaker = call.desk.guard.breaker.state
+    checks = (
+        await _store(call)
+        | {"breaker.store": "ok" if breaker == "closed" else breaker}
+        | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
+    )
     well = all(word == "ok" for word in checks.values())
-    return Answer(200 if well else 503, {"status": "ready" if well else "not ready", "checks": checks})
+    body = {
+        "status": "ready" if well else "not ready",
+        "checks": checks,
+        "degradation": call.desk.guard.level.name,
+        "pressure": round(call.desk.guard.pressure, 3),
+    }
+    return Answer(200 if well else 503, body)
 
 
-async def _store(call: Call) -> str:
+async def _store(call: Call) -> dict[str, str]:
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await call.desk.store.next_position()
+            version, known = await call.desk.unguarded.schema()
     except TimeoutError:
-        return "does not answer"
+        return {"store": "does not answer", "schema": "unknown"}
     except MainspringError as error:
-        return type(error).__name__
-    return "ok"
+        return {"store": type(error).__name__, "schema": "unknown"}
+    # A newer one is no fault: during an upgrade two versions of the program work side by side.
+    return {"store": "ok", "schema": "ok" if version >= known else f"version {version}, {known} is needed"}
 
 
 def _loops(call: Call) -> list[Loop]:
@@ -55,33 +69,38 @@ def _loop(loop: Loop, call: Call) -> str:
 
 async def metrics(call: Call) -> Answer:
     """Figures for Prometheus. Those of runs and workers are of the caller's namespace."""
-    await _measure(call)
-    return Answer(200, generate_latest(call.desk.measures.registry), media_type=METRICS_TYPE)
+    desk = call.desk
+    _measure(call)
+    families = process_families(figures_of(desk.unguarded), desk.unguarded.strain())
+    text = generate_latest(desk.measures.registry) + show([*families, *await _of_namespace(call)])
+    return Answer(200, text, media_type=METRICS_TYPE)
 
 
-async def _measure(call: Call) -> None:
+async def _of_namespace(call: Call) -> list[Metric]:
     desk, namespace = call.desk, call.namespace
-    measures = desk.measures
     counted = await desk.store.count_runs(namespace)
-    for state in STATES:
-        measures.runs.labels(namespace, state).set(counted.get(state, 0))
-    crowd: Crowd = await look_around(desk.app, namespace)
-    living = crowd.living()
-    measures.workers.labels(namespace, "alive").set(len(living))
-    measures.workers.labels(namespace, "draining").set(sum(each.state == "draining" for each in living))
-    measures.busy.labels(namespace).set(sum(each.running for each in living))
+    crowd = await look_around(desk.app, namespace)
+    backlog = await desk.store.backlog(COUNTED_UP_TO)
+    return list(namespace_families(namespace, counted, crowd, backlog, desk.store.now()))
+
+
+def _measure(call: Call) -> None:
+    desk, measures = call.desk, call.desk.measures
     measures.open.labels("working").set(desk.capacity.busy[False])
     measures.open.labels("waiting").set(desk.capacity.busy[True])
     measures.turned_away.set(desk.capacity.refused)
     measures.limited.set(desk.limits.refused)
     node = desk.node()
-    measures.leads.set(node is not None and node.scheduler is not None and node.scheduler.leads())
+    term = None if node is None or node.scheduler is None else node.scheduler.term()
+    measures.leads.set(term is not None)
+    measures.term.set(0 if term is None else term.number)
+    guard = desk.guard
+    measures.lag.set(guard.worst_lag_s)
+    measures.level.set(guard.level.number)
+    measures.pressure.set(guard.pressure)
+    measures.breaker.labels("store").set(guard.breaker.state != "closed")
     for loop in _loops(call):
         measures.loops.labels(loop.name).set(desk.app.clock.monotonic() - loop.turned_at)
-    loop_now = asyncio.get_running_loop()
-    began = loop_now.time()
-    await asyncio.sleep(0)
-    measures.lag.set(loop_now.time() - began)
 
 
 ENDPOINTS = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainspring.api import shapes
-from mainspring.api.audit import note
-from mainspring.api.bodies import NextQuery, PageQuery, ReasonBody
+from mainspring.api.audit import attested
+from mainspring.api.bodies import NextQuery, PageQuery, ReasonBody, TriggerBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.jobs import job_answer
 from mainspring.api.paging import limit_of, page, read_cursor, read_number
@@ -12,6 +12,7 @@ from mainspring.core.instants import load_zone
 from mainspring.core.model import Firing, Job
 from mainspring.core.planning import make_runs
 from mainspring.forecast import forecast, forecast_view
+from mainspring.lookup import note_jobs
 from mainspring.store import RunFilter
 from mainspring.views import firing_view, job_view, run_view
 
@@ -34,8 +35,11 @@ async def _set_paused(call: Call, *, paused: bool) -> Answer:
     call.wrong.settle()
     job = await _job(call)
     reason = call.given.get("reason", "")
-    (after,) = await call.desk.store.pause_jobs(call.namespace, [job.name], paused=paused, reason=reason)
-    await note(call, "job.pause" if paused else "job.resume", f"job:{job.id}", job_view(job), job_view(after))
+    action = "job.pause" if paused else "job.resume"
+    store = attested(call, action, f"job:{job.id}", job_view(job), lambda jobs: job_view(jobs[0]))
+    (after,) = await store.pause_jobs(call.namespace, [job.name], paused=paused, reason=reason if paused else "")
+    if not paused:
+        await note_jobs(call.desk.store, [job], reason)
     return job_answer(200, after)
 
 
@@ -44,12 +48,11 @@ async def trigger_job(call: Call) -> Answer:
     call.wrong.settle()
     desk = call.desk
     job = await _job(call)
-    headers = await desk.limits.spend(call.caller.subject, 1, desk.settings.submit_rate)
-    (request_id,) = call.stamp.ids(1, desk.app.new_ids)
-    firing = await desk.store.trigger(
+    headers = await call.spend(1)
+    request_id = call.given.get("request_id") or call.stamp.ids(1, desk.app.new_ids)[0]
+    firing = await attested(call, "job.trigger", f"job:{job.id}", None, firing_view).trigger(
         call.namespace, job.id, request_id, lambda stored, fire_at: make_runs(stored, fire_at, desk.store.now())
     )
-    await note(call, "job.trigger", f"job:{job.id}", None, firing_view(firing))
     return Answer(201, firing_view(firing), headers)
 
 
@@ -100,7 +103,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/jobs/{job_id}/trigger", trigger_job, "jobs:operate", "Fire a job now.",
-        {201: shapes.Firing}, ReasonBody, needs_body=False, problems=(429,),
+        {201: shapes.Firing}, TriggerBody, needs_body=False, problems=(429,), grows=True,
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/next", preview_job, "jobs:read", "Preview the next fire times of a job.",
@@ -108,10 +111,10 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/firings", list_firings, "jobs:read", "What became of a job's due instants.",
-        {200: shapes.Page[shapes.Firing]}, query=PageQuery,
+        {200: shapes.Page[shapes.Firing]}, query=PageQuery, history=True,
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/runs", list_job_runs, "runs:read", "List the runs of a job.",
-        {200: shapes.Page[shapes.Run]}, query=PageQuery,
+        {200: shapes.Page[shapes.Run]}, query=PageQuery, history=True,
     ),
 )  # fmt: skip

@@ -7,17 +7,18 @@ from typing import Any
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.api.audit import note
-from mainspring.api.bodies import JobBody, JobChange, JobQuery
-from mainspring.api.decoding import Given, convert, decode_any
-from mainspring.api.drafts import body_of, merge_change, read_job
+from mainspring.api.audit import attested
+from mainspring.api.bodies import JobBody, JobChange, JobQuery, ReasonQuery, SyncBody
+from mainspring.api.decoding import Given, convert, decode_any, given_of
+from mainspring.api.drafts import merge_change, read_job
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.paging import limit_of, page, read_cursor
-from mainspring.api.problems import Problem, Wrong
+from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.core.model import Job
 from mainspring.errors import Conflict, NotFound
-from mainspring.lookup import explain_job
-from mainspring.views import job_view
+from mainspring.lookup import explain_job, last_firings, note_jobs
+from mainspring.views import firing_view, job_view
+from mainspring.wording import body_of
 
 SCAN = 500
 MOST_SCANNED = 20_000
@@ -34,25 +35,25 @@ async def create_job(call: Call) -> Answer:
     """Store a new job. `name`, one of `schedule`, `every`, `run_at`, `after`, `manual`, and `task` or `command`."""
     desk = call.desk
     draft = read_job(call, call.given, call.wrong, None)
-    headers = await desk.limits.spend(call.caller.subject, 1, desk.settings.submit_rate)
+    headers = await call.spend(1)
     (job_id,) = call.stamp.ids(1, desk.app.new_ids)
     try:
-        job = await desk.store.create_job(msgspec.structs.replace(draft, id=job_id))
-    except Conflict:
-        job = await _made_before(call, job_id)
-    await note(call, "job.create", f"job:{job.id}", None, job_view(job))
+        trail = attested(call, "job.create", f"job:{job_id}", None, job_view)
+        job = await trail.create_job(msgspec.structs.replace(draft, id=job_id))
+    except Conflict as error:
+        job = await _made_before(call, job_id, error)
     answer = job_answer(201, job)
     return answer._replace(headers={**answer.headers, **headers, "Location": f"/v1/jobs/{job.id}"})
 
 
-async def _made_before(call: Call, job_id: str) -> Job:
+async def _made_before(call: Call, job_id: str, refusal: Conflict) -> Job:
     """The job that the same request made, if its answer was lost; Conflict if the name is another's."""
     if call.stamp.key is not None:
         try:
             return await call.desk.store.get_job(call.namespace, job_id)
         except NotFound:
             pass
-    raise Conflict(f"there is a job {call.given['name']!r} already: choose another name, or change that one")
+    raise refusal
 
 
 async def get_job(call: Call) -> Answer:
@@ -73,7 +74,12 @@ async def list_jobs(call: Call) -> Answer:
         ended = len(some) < SCAN
         after = some[-1].name if some else after
     following = found[limit - 1].name if len(found) > limit else (None if ended else after)
-    return page([job_view(job) for job in found[:limit]], following)
+    views = [job_view(job) for job in found[:limit]]
+    if wanted.get("last", False):
+        ledgers = await last_firings(call.desk.app, found[:limit])
+        for view, job in zip(views, found, strict=False):
+            view["last"] = firing_view(ledgers[job.id]) if job.id in ledgers else None
+    return page(views, following)
 
 
 def _fits(job: Job, wanted: Given) -> bool:
@@ -125,12 +131,12 @@ async def _edit(call: Call, wanted: Any) -> Answer:
             wrong.add("name", "cannot be changed", f"leave it {job.name}, or make a new job")
         draft = read_job(call, given, wrong, job)
         try:
-            edited = await store.edit_job(draft, job.version)
+            trail = attested(call, "job.update", f"job:{job.id}", job_view(job), job_view)
+            edited = await trail.edit_job(draft, job.version)
         except Conflict:
             if guarded or attempt == TRIES - 1:
                 raise
             continue
-        await note(call, "job.update", f"job:{job.id}", job_view(job), job_view(edited))
         return job_answer(200, edited)
     raise AssertionError("unreachable")
 
@@ -140,9 +146,33 @@ async def delete_job(call: Call) -> Answer:
     store = call.desk.store
     job = await store.get_job(call.namespace, call.named("job_id"))
     expected_version(call, job)
-    await store.remove_job(call.namespace, job.name)
-    await note(call, "job.delete", f"job:{job.id}", job_view(job), None)
+    await attested(call, "job.delete", f"job:{job.id}", job_view(job)).remove_job(call.namespace, job.name)
+    await note_jobs(store, [job], call.query.get("reason", ""))
     return Answer(204)
+
+
+async def sync_jobs(call: Call) -> Answer:
+    """Make the stored jobs of an app what it declares, all or nothing. Those no longer declared are only named."""
+    desk, bodies = call.desk, call.given.get("jobs", ())
+    drafts: list[Job] = []
+    for index, body in enumerate(bodies):
+        wrong = nothing_wrong()
+        try:
+            drafts.append(read_job(call, given_of(body), wrong, None, past=True))
+        except Problem as error:
+            if error.kind != "invalid-input":
+                raise
+            call.wrong.faults.extend(
+                Fault(f"jobs[{index}].{each.field}", each.fault, each.remedy) for each in error.faults
+            )
+    call.wrong.settle()
+    app = call.given["app"]
+    headers = await call.spend(len(drafts)) if drafts else {}
+    ids = call.stamp.ids(len(drafts), desk.app.new_ids)
+    jobs = [msgspec.structs.replace(job, id=job_id, app=app) for job, job_id in zip(drafts, ids, strict=True)]
+    trail = attested(call, "job.sync", f"app:{app}", None, msgspec.structs.asdict)
+    saved = msgspec.structs.asdict(await trail.sync_jobs(app, call.namespace, jobs))
+    return Answer(200, saved, headers)
 
 
 EXAMPLE = {"name": "daily-report", "schedule": "0 0 * * *", "command": "python generate_report.py"}
@@ -151,10 +181,11 @@ ENDPOINTS = (
     Endpoint(
         "POST", "/v1/jobs", create_job, "jobs:create", "Create a job.", {201: shapes.Job}, JobBody,
         problems=(409, 429), example=EXAMPLE,
-        description="A command needs the permission run:command.",
+        description="A command needs the permission run:command.", grows=True,
     ),
     Endpoint(
-        "GET", "/v1/jobs", list_jobs, "jobs:read", "List jobs.", {200: shapes.Page[shapes.Job]}, query=JobQuery,
+        "GET", "/v1/jobs", list_jobs, "jobs:read", "List jobs.", {200: shapes.Page[shapes.ListedJob]},
+        query=JobQuery,
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}", get_job, "jobs:read", "Look at a job, by id or name.", {200: shapes.JobStory},
@@ -168,6 +199,11 @@ ENDPOINTS = (
         problems=(409, 412), example={"priority": 2, "timeout": "10m"},
     ),
     Endpoint(
-        "DELETE", "/v1/jobs/{job_id}", delete_job, "jobs:write", "Remove a job.", {204: None}, problems=(409, 412),
+        "DELETE", "/v1/jobs/{job_id}", delete_job, "jobs:write", "Remove a job.", {204: None}, query=ReasonQuery,
+        problems=(409, 412),
+    ),
+    Endpoint(
+        "POST", "/v1/jobs:sync", sync_jobs, "jobs:write", "Store all jobs that an app declares.",
+        {200: shapes.Synced}, SyncBody, problems=(409, 429), example={"app": "billing", "jobs": [EXAMPLE]}, grows=True,
     ),
 )  # fmt: skip

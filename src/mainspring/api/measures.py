@@ -1,15 +1,51 @@
-"""What the API measures of itself. The names are in docs/api.md; labels are few and bounded."""
+"""What is measured, as Prometheus reads it. The names are in docs/metrics.md; labels are few and bounded."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mainspring.core.instants import SECOND
+from mainspring.core.states import STATES
+from mainspring.figures import Figures, Spread
+
+if TYPE_CHECKING:
+    from mainspring.core.instants import Instant
+    from mainspring.core.states import State
+    from mainspring.core.why import Crowd
+    from mainspring.store import Backlog, Strain
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+COUNTED = {
+    "submissions": ("", "Runs that this process accepted"),
+    "firings": ("outcome", "Due instants that this process recorded, by what became of them"),
+    "claims": ("", "Runs that workers took through this process"),
+    "reports": ("verdict", "Results that were reported through this process; stale ones were refused"),
+    "attempts": ("outcome", "Attempts whose result this process recorded"),
+    "runs_finished": ("state", "Runs that this process brought to their final state"),
+    "runs_lost": ("", "Runs that this process found lost by their worker"),
+    "runs_shed": ("", "Runs that were skipped under pressure"),
+    "workers_dead": ("", "Workers that this process found silent for too long"),
+    "leases": ("result", "Leases and locks: taken, refused, renewed, lost, released"),
+    "terms_passed": ("", "Plans that were refused because another node leads"),
+    "store_errors": ("call", "Calls of the store that failed"),
+}
+"""Counters of `mainspring.figures`: label and meaning."""
+SPREADS = {
+    "run_seconds": "How long attempts took",
+    "run_delay": "From when a run was due until a worker took it",
+    "firing_delay": "From a due instant until it was recorded",
+}
+
 
 class Measures:
-    """Counters of this process, in a registry of their own."""
+    """Figures of the API of this process, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -23,29 +59,87 @@ class Measures:
             buckets=BUCKETS,
             registry=self.registry,
         )
-        self.open = Gauge("mainspring_http_open", "Requests open now", ("kind",), registry=self.registry)
-        self.turned_away = Gauge(
-            "mainspring_http_turned_away", "Requests refused for want of room", registry=self.registry
-        )
-        self.submitted = Counter("mainspring_submissions", "Runs accepted by the API", registry=self.registry)
-        self.limited = Gauge("mainspring_rate_limited", "Submissions refused by the rate limit", registry=self.registry)
-        self.reports = Counter(
-            "mainspring_reports", "Results that workers reported over HTTP", ("verdict",), registry=self.registry
-        )
-        self.runs = Gauge(
-            "mainspring_runs",
-            "Runs in the store by namespace and state",
-            ("namespace", "state"),
-            registry=self.registry,
-        )
-        self.workers = Gauge(
-            "mainspring_workers", "Workers by namespace and state", ("namespace", "state"), registry=self.registry
-        )
-        self.busy = Gauge(
-            "mainspring_workers_running", "Runs that workers execute now", ("namespace",), registry=self.registry
-        )
-        self.leads = Gauge("mainspring_leader", "Whether this process plans", registry=self.registry)
-        self.loops = Gauge(
-            "mainspring_loop_age_seconds", "Since when a loop has not turned well", ("loop",), registry=self.registry
-        )
-        self.lag = Gauge("mainspring_loop_lag_seconds", "How late the API's event loop is", registry=self.registry)
+        self.open = self._gauge("http_open", "Requests open now", "kind")
+        self.turned_away = self._gauge("http_turned_away", "Requests refused for want of room")
+        self.limited = self._gauge("rate_limited", "Submissions refused by the rate limit")
+        self.leads = self._gauge("leader", "Whether this process plans")
+        self.term = self._gauge("term", "The term in which this process leads; 0 if it does not")
+        self.loops = self._gauge("loop_age_seconds", "Since when a loop has not turned well", "loop")
+        self.lag = self._gauge("loop_lag_seconds", "How late the API's event loop was lately, at worst")
+        self.level = self._gauge("degradation_level", "0 normal, 1 shedding, 2 slow history, 3 no waiting, 4 refusing")
+        self.pressure = self._gauge("pressure", "The worst of what is measured, beside its limit")
+        self.breaker = self._gauge("breaker_open", "Whether calls are not made because too many failed", "breaker")
+
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(f"mainspring_{name}", meaning, labels, registry=self.registry)
+
+
+class _Given(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def show(families: Iterable[Metric]) -> bytes:
+    """Families in Prometheus's words."""
+    registry = CollectorRegistry()
+    registry.register(_Given(families))
+    return generate_latest(registry)
+
+
+def process_families(figures: Figures, strain: Strain) -> Iterator[Metric]:
+    """What this process counted between it and its store."""
+    with figures.lock:
+        counts = dict(figures.counts)
+    for name, (label, meaning) in COUNTED.items():
+        family = CounterMetricFamily(f"mainspring_{name}", meaning, labels=[label] if label else [])
+        found = [(value, number) for (counted, value), number in counts.items() if counted == name]
+        for value, number in found or ([] if label else [("", 0)]):
+            family.add_metric([value] if label else [], number)
+        yield family
+    for name, meaning in SPREADS.items():
+        spread: Spread = getattr(figures, name)
+        histogram = HistogramMetricFamily(f"mainspring_{name.removesuffix('_seconds')}_seconds", meaning)
+        histogram.add_metric([], spread.buckets(), spread.total_s)
+        yield histogram
+    waits = CounterMetricFamily("mainspring_store_waits", "How often a connection had to be waited for")
+    waits.add_metric([], strain.waits)
+    yield waits
+    waited = CounterMetricFamily("mainspring_store_wait_seconds", "How long connections were waited for")
+    waited.add_metric([], strain.waited_s)
+    yield waited
+    yield GaugeMetricFamily("mainspring_store_wait_longest_seconds", "The longest wait so far", strain.longest_s)
+    yield GaugeMetricFamily(
+        "mainspring_clock_skew_seconds", "How far this host's clock is ahead of the store's", strain.skew / SECOND
+    )
+
+
+def namespace_families(
+    namespace: str, runs: dict[State, int], crowd: Crowd, backlog: list[Backlog], now: Instant
+) -> Iterator[Metric]:
+    """What the store holds of one namespace. Made anew for each who asks: nobody sees another tenant's."""
+    held = GaugeMetricFamily("mainspring_runs", "Runs in the store", labels=["namespace", "state"])
+    for state in STATES:
+        held.add_metric([namespace, state], runs.get(state, 0))
+    yield held
+    living = crowd.living()
+    workers = GaugeMetricFamily("mainspring_workers", "Workers that live", labels=["namespace", "state"])
+    workers.add_metric([namespace, "alive"], len(living))
+    workers.add_metric([namespace, "busy"], sum(each.running > 0 for each in living))
+    workers.add_metric([namespace, "draining"], sum(each.state == "draining" for each in living))
+    yield workers
+    running = GaugeMetricFamily("mainspring_workers_running", "Runs that workers execute now", labels=["namespace"])
+    running.add_metric([namespace], sum(each.running for each in living))
+    yield running
+    labels = ["namespace", "priority"]
+    depth = GaugeMetricFamily("mainspring_queue_depth", "Due runs that nobody has taken", labels=labels)
+    oldest = GaugeMetricFamily("mainspring_queue_oldest_seconds", "Since when the oldest of them is due", labels=labels)
+    for priority in range(1, 11):
+        rows = [row for row in backlog if row.namespace == namespace and row.priority == priority]
+        depth.add_metric([namespace, str(priority)], sum(row.count for row in rows))
+        age = max((now - row.oldest_at for row in rows), default=0)
+        oldest.add_metric([namespace, str(priority)], age / SECOND)
+    yield depth
+    yield oldest

@@ -12,8 +12,9 @@ from mainspring.errors import Conflict
 from mainspring.options import LONGEST_NAME
 from mainspring.store import Reply, Store
 
-HOLD: Duration = 30 * SECOND
-"""If the server that works on an answer is not heard of for so long, the next one to be asked does it."""
+HOLD: Duration = 5 * SECOND
+"""If the server that works on an answer is not heard of for so long, the next one to be asked does it. Shorter than a
+client's patience; and should the first only be slow, both make the same."""
 KEEP: Duration = DAY
 
 

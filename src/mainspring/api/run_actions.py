@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from hashlib import blake2b
 
 from mainspring.api import shapes
-from mainspring.api.audit import note
+from mainspring.api.audit import attested
 from mainspring.api.bodies import LogQuery, ReasonBody, RerunBody, WaitQuery
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.streaming import SSE, beats, sse
@@ -17,6 +17,7 @@ from mainspring.core.model import LogLine, NewRun, Run
 from mainspring.core.planning import make_runs
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED
 from mainspring.errors import Conflict, NotFound
+from mainspring.lookup import note_run
 from mainspring.store import RunFilter, Store
 from mainspring.task import repeat_run
 from mainspring.views import View, attempt_view, log_view, run_view
@@ -36,8 +37,9 @@ async def cancel_run(call: Call) -> Answer:
     call.wrong.settle()
     run = await _run(call)
     reason = call.given.get("reason") or f"cancelled by {call.caller.subject}"
-    state = await call.desk.store.request_cancel(call.namespace, run.id, reason)
-    await note(call, "run.cancel", f"run:{run.id}", {"state": run.state}, {"state": state, "reason": reason})
+    told = lambda state: {"state": state, "reason": reason}  # noqa: E731
+    trail = attested(call, "run.cancel", f"run:{run.id}", {"state": run.state}, told)
+    state = await trail.request_cancel(call.namespace, run.id, reason)
     return Answer(200, {"run_id": run.id, "state": state})
 
 
@@ -47,11 +49,12 @@ async def retry_run(call: Call) -> Answer:
     desk = call.desk
     old = await _run(call)
     check_repeatable(old)
-    headers = await desk.limits.spend(call.caller.subject, 1, desk.settings.submit_rate)
+    headers = await call.spend(1)
     (run_id,) = call.stamp.ids(1, desk.app.new_ids)
     again = await _again(call, old, run_id)
-    await desk.store.submit([again])
-    await note(call, "run.retry", f"run:{old.id}", {"state": old.state}, {"retried_as": run_id})
+    trail = attested(call, "run.retry", f"run:{old.id}", {"state": old.state}, lambda _: {"retried_as": run_id})
+    await trail.submit([again])
+    await note_run(desk.store, old, run_id, call.given.get("reason", ""))
     view = run_view(await desk.store.get_run(call.namespace, run_id))
     return Answer(201, view, {**headers, "Location": f"/v1/runs/{run_id}"})
 
@@ -85,7 +88,7 @@ async def _twin(store: Store, run: Run) -> NewRun | None:
 
 async def rerun_dead(call: Call) -> Answer:
     """Run failed runs again: these, or all that a filter fits. Each at most once, however often it is asked for."""
-    desk, given = call.desk, call.given
+    given = call.given
     selected: dict[str, str] = {name: given[name] for name in ("job", "task", "tag") if name in given}
     if bool(selected) == ("run_ids" in given) and not call.wrong.faults:
         call.wrong.add("run_ids", "is missing" if not selected else "is given together with a filter",
@@ -94,9 +97,9 @@ async def rerun_dead(call: Call) -> Answer:
     runs, refused = await _chosen(call, selected)
     again = {run.id: _rerun_id(run) for run in runs}
     if runs and not given.get("dry_run", False):
-        await desk.limits.spend(call.caller.subject, len(runs), desk.settings.submit_rate)
-        await desk.store.submit([await _again(call, run, again[run.id]) for run in runs])
-        await note(call, "run.rerun", f"runs:{len(runs)}", None, again)
+        await call.spend(len(runs))
+        trail = attested(call, "run.rerun", f"runs:{len(runs)}", None, lambda _: again)
+        await trail.submit([await _again(call, run, again[run.id]) for run in runs])
     return Answer(200, {"count": len(again), "runs": again, "refused": refused})
 
 
@@ -200,15 +203,15 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/runs/{run_id}/retry", retry_run, "runs:control", "Run it again.", {201: shapes.Run},
-        ReasonBody, needs_body=False, problems=(409, 429),
+        ReasonBody, needs_body=False, problems=(409, 429), grows=True,
     ),
     Endpoint(
         "POST", "/v1/dead-letters:rerun", rerun_dead, "runs:control", "Run many failed runs again.",
-        {200: shapes.Rerun}, RerunBody, problems=(429,), example={"job": "daily-report"},
+        {200: shapes.Rerun}, RerunBody, problems=(429,), example={"job": "daily-report"}, grows=True,
     ),
     Endpoint(
         "GET", "/v1/runs/{run_id}/attempts", list_attempts, "runs:read", "The attempts of a run.",
-        {200: shapes.Attempts},
+        {200: shapes.Attempts}, history=True,
     ),
     Endpoint(
         "GET", "/v1/runs/{run_id}/logs", list_logs, "runs:read", "What a run wrote.", {200: shapes.Lines},

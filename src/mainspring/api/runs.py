@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.api.audit import note
+from mainspring.api.audit import attested
 from mainspring.api.bodies import BatchBody, DeadQuery, RunBody, RunQuery
 from mainspring.api.decoding import Given, given_of
-from mainspring.api.drafts import encode_work
+from mainspring.api.drafts import encode_work, need_command
 from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.forms import Form, accepted
 from mainspring.api.paging import limit_of, page, read_cursor
 from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
 from mainspring.api.reading import COMMANDS, Work, read_run_options, read_work, settle_names
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import Instant, parse_instant
-from mainspring.core.model import NewRun, Run
-from mainspring.core.states import FAILED, PENDING
+from mainspring.core.model import NewRun
+from mainspring.core.states import FAILED
 from mainspring.errors import InvalidInput, PayloadTooLarge
-from mainspring.lookup import explain_run
-from mainspring.options import Defaults
+from mainspring.lookup import explain_run, find_ids
+from mainspring.options import Defaults, read_defaults
+from mainspring.payload import Signature
 from mainspring.store import RunFilter
 from mainspring.task import Recipe, make_recipe
 from mainspring.views import run_view
@@ -38,8 +41,11 @@ def _recipe(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work
     if wrong.faults:
         return None, work
     task = call.desk.app.tasks.get(work.task)
+    usual = task.defaults if task else Defaults()
     try:
-        return make_recipe(work.task, task.defaults if task else Defaults(), values), work
+        if "alert" in values or "isolation" in values:
+            need_command(call, work.task, read_defaults(values, usual).options, usual.options)
+        return make_recipe(work.task, usual, values), work
     except InvalidInput as error:
         wrong.take(error)
         return None, work
@@ -53,54 +59,46 @@ def draft_run(call: Call, given: Given, wrong: Wrong, run_id: str) -> NewRun:
     assert recipe is not None
     if work.task in COMMANDS:
         call.need("run:command")
-    (run,) = recipe.runs([run_id], [args], call.namespace, call.desk.store.now())
-    return run
+    elif not (recipe.model.lines or recipe.model.after) and (key := call.desk.forms.key(given)) is not None:
+        call.desk.forms.keep(key, Form(recipe))
+    return recipe.run(run_id, args, call.namespace, call.desk.store.now())
 
 
 async def submit_run(call: Call) -> Answer:
     """Submit one run: durable once it is answered."""
     desk = call.desk
-    (run_id,) = call.stamp.ids(1, desk.app.new_ids)
-    run = draft_run(call, call.given, call.wrong, run_id)
-    headers = await desk.limits.spend(call.caller.subject, 1, desk.settings.submit_rate)
+    key = None if call.wrong.faults else desk.forms.key(call.given)
+    form = None if key is None else desk.forms.find(key)
+    run = _like_before(call, form) if form is not None else draft_run(call, call.given, call.wrong, _run_id(call))
+    headers = await call.spend(1)
     await desk.store.submit([run])
-    desk.measures.submitted.inc()
-    waits = run.after or run.lines
-    view = run_view(await desk.store.get_run(call.namespace, run.id) if waits else accepted(run))
-    return Answer(201, view, {**headers, "Location": f"/v1/runs/{run.id}"})
+    headers["Location"] = f"/v1/runs/{run.id}"
+    if form is not None:
+        return Answer(201, form.answer(run), headers)
+    if run.after or run.lines:
+        return Answer(201, run_view(await desk.store.get_run(call.namespace, run.id)), headers)
+    return Answer(201, run_view(accepted(run)), headers)
 
 
-def accepted(run: NewRun) -> Run:
-    """A run that waits for nothing, as it is just after it was accepted."""
-    return Run(
-        id=run.id,
-        namespace=run.namespace,
-        queue=run.queue,
-        region=run.region,
-        task=run.task,
-        args=run.args,
-        state=PENDING,
-        reason="",
-        priority=run.priority,
-        due_at=run.due_at,
-        created_at=run.created_at,
-        options=run.options,
-        expires_at=run.expires_at,
-        key=run.key,
-        retry_of=run.retry_of,
-    )
+def _run_id(call: Call) -> str:
+    return call.desk.app.new_id() if call.stamp.key is None else call.stamp.ids(1, call.desk.app.new_ids)[0]
+
+
+def _like_before(call: Call, form: Form) -> NewRun:
+    """A run of a form that is known: only its arguments are looked at."""
+    text = encode_work(call.desk.app, Work(form.recipe.model.task, call.given.get("args") or {}), call.wrong)
+    call.wrong.settle()
+    return form.recipe.run(_run_id(call), text, call.namespace, call.desk.store.now())
 
 
 async def submit_batch(call: Call) -> Answer:
     """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission."""
-    desk = call.desk
     bodies: Sequence[RunBody] = call.given.get("runs", ())
     runs = _draft_all(call, bodies)
     call.wrong.settle()
-    headers = await desk.limits.spend(call.caller.subject, len(runs), desk.settings.submit_rate)
-    run_ids = await desk.store.submit(runs)
-    desk.measures.submitted.inc(len(runs))
-    await note(call, "run.submit_batch", f"runs:{len(runs)}", None, {"count": len(runs), "first": run_ids[0]})
+    headers = await call.spend(len(runs))
+    told = {"count": len(runs), "first": runs[0].id}
+    run_ids = await attested(call, "run.submit_batch", f"runs:{len(runs)}", None, lambda _: told).submit(runs)
     return Answer(201, {"run_ids": run_ids, "count": len(run_ids)}, headers)
 
 
@@ -108,40 +106,59 @@ def _draft_all(call: Call, bodies: Sequence[RunBody]) -> list[NewRun]:
     """Runs that differ in their arguments only share what was read of the first of them."""
     ids = call.stamp.ids(len(bodies), call.desk.app.new_ids)
     known: dict[bytes, _Alike] = {}
-    limit, tasks = call.desk.settings.payload_limit, call.desk.app.tasks
+    limit = call.desk.settings.payload_limit
+    last: RunBody | None = None
+    group: _Alike | None = None
     for index, body in enumerate(bodies):
-        like = _encode(msgspec.structs.replace(body, args=msgspec.UNSET))
-        group = known.get(like)
-        if group is not None and group.plain:
-            text = _encode(body.args if isinstance(body.args, dict) else {})
-            if len(text) <= limit:
-                group.add(index, ids[index], text.decode())
-                continue
-        wrong = nothing_wrong()
-        recipe, work = _recipe(call, given_of(body), wrong)
-        text_of_work = _encoded(call, work, wrong)
-        call.wrong.faults.extend(Fault(f"runs[{index}].{each.field}", each.fault, each.remedy) for each in wrong.faults)
-        if recipe is None or wrong.faults:
-            if len(call.wrong.faults) >= MOST_FAULTS:
-                break
+        args, body.args = body.args, msgspec.UNSET
+        if last is None or body != last:
+            last, group = body, known.get(_encode(body))
+        if group is not None and (text := group.encode(args if isinstance(args, dict) else {}, limit)) is not None:
+            group.add(index, ids[index], text)
             continue
-        if work.task in COMMANDS:
-            call.need("run:command")
-        plain = work.task not in tasks and work.task != "command"
-        known.setdefault(like, _Alike(recipe, plain)).add(index, ids[index], text_of_work)
-    return _in_order(known.values(), call.namespace, call.desk.store.now())
+        drafted = _draft_one(call, {**given_of(body), "args": args}, index)
+        if drafted is not None:
+            group = known.setdefault(_encode(body), drafted[0])
+            group.add(index, ids[index], drafted[1])
+        elif len(call.wrong.faults) >= MOST_FAULTS:
+            break
+    return _in_order(list(known.values()), call.namespace, call.desk.store.now())
+
+
+def _draft_one(call: Call, given: Given, index: int) -> tuple[_Alike, str] | None:
+    """What a run of a batch comes to, and its arguments; None, and the faults noted, if it is wrong."""
+    wrong = nothing_wrong()
+    recipe, work = _recipe(call, {name: value for name, value in given.items() if value is not msgspec.UNSET}, wrong)
+    text = _encoded(call, work, wrong)
+    call.wrong.faults.extend(Fault(f"runs[{index}].{each.field}", each.fault, each.remedy) for each in wrong.faults)
+    if recipe is None or wrong.faults:
+        return None
+    if work.task in COMMANDS:
+        call.need("run:command")
+    task = call.desk.app.tasks.get(work.task)
+    return _Alike(recipe, None if task is None else task.signature), text
 
 
 class _Alike:
     """Runs that have all but their arguments in common."""
 
-    def __init__(self, recipe: Recipe, plain: bool) -> None:
+    def __init__(self, recipe: Recipe, signature: Signature | None) -> None:
         self.recipe = recipe
-        self.plain = plain
-        """Whether any arguments will do."""
+        self._signature = signature
+        """What arguments have to fit, if the task is known here."""
         self.places: list[int] = []
         self.ids: list[str] = []
         self.texts: list[str] = []
+
+    def encode(self, args: dict[str, Any], limit: int) -> str | None:
+        """Arguments as they are stored; None if they have to be looked at more closely."""
+        try:
+            if self._signature is not None:
+                return self._signature.encode((), args, limit)
+        except InvalidInput:
+            return None
+        text = _encode(args)
+        return text.decode() if len(text) <= limit and self.recipe.model.task not in COMMANDS else None
 
     def add(self, place: int, run_id: str, text: str) -> None:
         self.places.append(place)
@@ -149,7 +166,9 @@ class _Alike:
         self.texts.append(text)
 
 
-def _in_order(groups: Iterable[_Alike], namespace: str, now: Instant) -> list[NewRun]:
+def _in_order(groups: Sequence[_Alike], namespace: str, now: Instant) -> list[NewRun]:
+    if len(groups) == 1:
+        return groups[0].recipe.runs(groups[0].ids, groups[0].texts, namespace, now)
     made = [
         (place, run)
         for group in groups
@@ -176,7 +195,16 @@ async def get_run(call: Call) -> Answer:
 async def list_runs(call: Call) -> Answer:
     """Runs, newest first."""
     query = call.query
+    if "id" in query:
+        return await _list_known(call, query["id"], limit_of(query))
     return await _list(call, tuple(query.get("state", ())))
+
+
+async def _list_known(call: Call, part: str, limit: int) -> Answer:
+    """Those few of which somebody knows a part of the id; other filters do not narrow them."""
+    store = call.desk.store
+    found = await find_ids(store, call.namespace, part, limit)
+    return page([run_view(await store.get_run(call.namespace, each)) for each in found], None)
 
 
 async def list_dead(call: Call) -> Answer:
@@ -204,18 +232,19 @@ EXAMPLE = {"task": "encode", "args": {"video": "v1", "size": "4K"}, "priority": 
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/runs", submit_run, "runs:submit", "Submit a run.", {201: shapes.Run}, RunBody,
-        problems=(409, 429), example=EXAMPLE, description="A command needs the permission run:command.",
+        problems=(409, 429), example=EXAMPLE, description="A command needs the permission run:command.", grows=True,
     ),
     Endpoint(
         "POST", "/v1/runs:batch", submit_batch, "runs:submit", "Submit many runs, all or none.", {201: shapes.Batch},
-        BatchBody, problems=(409, 429), example={"runs": [EXAMPLE]},
+        BatchBody, problems=(409, 429), example={"runs": [EXAMPLE]}, grows=True,
     ),
     Endpoint(
         "GET", "/v1/runs", list_runs, "runs:read", "List runs.", {200: shapes.Page[shapes.Run]}, query=RunQuery,
+        history=True,
     ),
     Endpoint(
         "GET", "/v1/dead-letters", list_dead, "runs:read", "List runs that failed for good.",
-        {200: shapes.Page[shapes.Run]}, query=DeadQuery,
+        {200: shapes.Page[shapes.Run]}, query=DeadQuery, history=True,
     ),
     Endpoint("GET", "/v1/runs/{run_id}", get_run, "runs:read", "Look at a run.", {200: shapes.RunStory}),
 )  # fmt: skip

@@ -9,10 +9,12 @@ import socket
 import threading
 from collections.abc import Callable
 
+import msgspec
 import uvicorn
 
-from mainspring.api.application import build_application
+from mainspring.api.application import ENDPOINTS, build_application
 from mainspring.api.desk import Desk
+from mainspring.api.health import ENDPOINTS as HEALTH
 from mainspring.api.protocol import BoundedProtocol
 from mainspring.api.tokens import check_exposure, load_keys
 from mainspring.app import Mainspring
@@ -46,16 +48,24 @@ class _Telling(uvicorn.Server):
 class Server:
     """Starts and stops the API of one app."""
 
-    def __init__(self, app: Mainspring, node: Callable[[], Node | None] = lambda: None) -> None:
-        """Reads the settings of the app, and refuses those that would leave it open to strangers."""
+    def __init__(
+        self, app: Mainspring, node: Callable[[], Node | None] = lambda: None, *, health_only: bool = False
+    ) -> None:
+        """Reads the settings of the app, and refuses those that would leave it open to strangers.
+
+        `health_only`: whether it lives, is ready, and its figures, on a port of this machine alone; for workers.
+        """
         settings = app.settings
+        if health_only:
+            settings = msgspec.structs.replace(settings, host="127.0.0.1", port=settings.health_port or 0, secret=None,
+                                               token_algorithm="HS256", token_keys=None)  # fmt: skip
         keys = load_keys(settings)
         check_exposure(settings, keys)
         self.is_open = keys is None
         """Whether it serves whoever is on this machine, without a token."""
         self._host, self._port = settings.host, settings.port
         self.desk = Desk(app, settings, keys, node)
-        self.application = build_application(self.desk)
+        self.application = build_application(self.desk, HEALTH if health_only else ENDPOINTS)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()

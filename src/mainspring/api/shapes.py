@@ -1,8 +1,10 @@
-"""What answers look like, for the documentation. A test holds them against `mainspring.views`."""
+"""What answers look like: for the documentation, and as what `mainspring.Client` gives them. A test holds them against
+`mainspring.views`."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -10,6 +12,7 @@ from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome
 from mainspring.core.states import State
 
 T = TypeVar("T")
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Page(msgspec.Struct, Generic[T]):
@@ -34,11 +37,11 @@ class Job(msgspec.Struct):
     state: Literal["active", "paused"]
     schedule: str
     trigger: dict[str, Any]
-    next_fire_at: str | None
-    next_run: str | None
-    last_fire_at: str | None
+    next_fire_at: Moment | None
+    next_run: Moment | None
+    last_fire_at: Moment | None
     fired: int
-    paused_at: str | None
+    paused_at: Moment | None
     paused_why: str
     app: str
     namespace: str
@@ -52,14 +55,35 @@ class Job(msgspec.Struct):
     tags: list[str]
     policy: dict[str, Any]
     version: int
-    created_at: str | None
-    updated_at: str | None
+    created_at: Moment
+    updated_at: Moment
 
 
 class JobStory(Job):
     """A job, and what keeps it from firing."""
 
     why: list[str]
+
+
+class Firing(msgspec.Struct):
+    """A row of the ledger."""
+
+    fire_at: Moment
+    last_at: Moment | None
+    count: int
+    kind: FiringKind
+    outcome: FiringOutcome
+    reason: str
+    run_id: str | None
+    region: str
+    index: int
+    finished_at: Moment | None
+
+
+class ListedJob(Job):
+    """A job, and the newest row of its ledger where that was asked for; null if it has not fired yet."""
+
+    last: Firing | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Run(msgspec.Struct):
@@ -70,17 +94,19 @@ class Run(msgspec.Struct):
     task: str
     state: State
     reason: str
-    fire_at: str | None
-    due_at: str | None
+    fire_at: Moment | None
+    due_at: Moment
     attempt: int
-    started_at: str | None
-    finished_at: str | None
+    started_at: Moment | None
+    finished_at: Moment | None
     worker: str | None
     namespace: str
     queue: str
     region: str
     priority: int
     key: str | None
+    timeout: str | None
+    retries: int
     tags: list[str]
     args: Any
     result: Any
@@ -88,11 +114,12 @@ class Run(msgspec.Struct):
     progress: float | None
     progress_note: str
     losses: int
+    waits_for: int
     job_id: str | None
     index: int
-    created_at: str | None
-    expires_at: str | None
-    cancel_requested_at: str | None
+    created_at: Moment
+    expires_at: Moment | None
+    cancel_requested_at: Moment | None
     cancel_reason: str
     retry_of: str | None
 
@@ -110,25 +137,37 @@ class Batch(msgspec.Struct):
     count: int
 
 
-class Firing(msgspec.Struct):
-    """A row of the ledger."""
+class Synced(msgspec.Struct):
+    """What a sync did with the jobs that an app declares, by name."""
 
-    fire_at: str | None
-    last_at: str | None
+    created: list[str]
+    updated: list[str]
+    unchanged: list[str]
+    undeclared: list[str]
+
+
+class Backfilled(msgspec.Struct):
+    """A past instant: what the ledger had of it before, and the runs that it has now (or would have) for it."""
+
+    fire_at: Moment
+    before: FiringOutcome | None
+    run_ids: list[str]
+
+
+class Backfill(msgspec.Struct):
+    """What a past interval came to: how many of its instants fire, and where it goes on if it has more."""
+
+    job_id: str
+    dry_run: bool
     count: int
-    kind: FiringKind
-    outcome: FiringOutcome
-    reason: str
-    run_id: str | None
-    region: str
-    index: int
-    finished_at: str | None
+    items: list[Backfilled]
+    next: Moment | None
 
 
 class FireTime(msgspec.Struct):
     """When a job will fire."""
 
-    fire_at: str
+    fire_at: Moment
     local: str
     zone: str
     note: str
@@ -146,8 +185,8 @@ class Attempt(msgspec.Struct):
     attempt: int
     worker: str
     outcome: AttemptOutcome
-    started_at: str | None
-    finished_at: str | None
+    started_at: Moment | None
+    finished_at: Moment
     reason: str
     error: Any
 
@@ -162,7 +201,7 @@ class Line(msgspec.Struct):
     """A line that a run wrote."""
 
     number: int
-    at: str | None
+    at: Moment
     attempt: int
     stream: str
     text: str
@@ -218,8 +257,8 @@ class Worker(msgspec.Struct):
     tasks: list[str]
     running: int
     concurrency: int
-    started_at: str | None
-    heartbeat_at: str | None
+    started_at: Moment
+    heartbeat_at: Moment
 
 
 class Workers(msgspec.Struct):
@@ -254,10 +293,10 @@ class Claim(msgspec.Struct):
     args: Any
     attempt: int
     job: str | None
-    fire_at: str | None
+    fire_at: Moment | None
     index: int
     timeout: str | None
-    claimed_until: str | None
+    claimed_until: Moment | None
 
 
 class Assigned(msgspec.Struct):
@@ -279,6 +318,8 @@ class Ready(msgspec.Struct):
 
     status: Literal["ready", "not ready"]
     checks: dict[str, str]
+    degradation: Literal["normal", "shedding", "slow-history", "no-waiting", "refusing"]
+    pressure: float
 
 
 class Alive(msgspec.Struct):
@@ -287,11 +328,30 @@ class Alive(msgspec.Struct):
     status: Literal["alive"]
 
 
+class Event(msgspec.Struct):
+    """Something that happened."""
+
+    position: int
+    kind: str
+    at: Moment
+    namespace: str
+    run_id: str | None
+    job: str | None
+    job_id: str | None
+    task: str | None
+    worker: str | None
+    fire_at: Moment | None
+    attempt: int | None
+    reason: str
+    duration: str | None
+    count: int | None
+
+
 class Change(msgspec.Struct):
     """Who changed what."""
 
     number: int
-    at: str | None
+    at: Moment
     subject: str
     action: str
     target: str

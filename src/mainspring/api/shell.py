@@ -10,8 +10,11 @@ from typing import Any
 
 import msgspec
 from litestar.types import ASGIApp, Message, Receive, Send
+from prometheus_client import Counter, Histogram
 
 from mainspring.api.desk import Desk, refuse
+from mainspring.api.endpoint import Answer
+from mainspring.api.lane import Asked, Lane, headers_of
 from mainspring.api.problems import Problem
 from mainspring.core.instants import format_instant
 
@@ -32,16 +35,24 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+_SECURED = frozenset(name for name, _ in SECURITY_HEADERS)
 
 
 class Shell:
     """An ASGI application around another."""
 
     def __init__(
-        self, inner: ASGIApp, desk: Desk, is_served: Callable[[str], bool], methods_at: Callable[[str], list[str]]
+        self,
+        inner: ASGIApp,
+        desk: Desk,
+        lane: Lane,
+        is_served: Callable[[str], bool],
+        methods_at: Callable[[str], list[str]],
     ) -> None:
         self.inner = inner
         self._desk = desk
+        self._lane = lane
+        self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._is_served = is_served
         self._methods_at = methods_at
 
@@ -57,7 +68,14 @@ class Shell:
         scope["mainspring"] = notes
         began = time.perf_counter()
         try:
-            await self._pass_on(scope, receive, self._dressed(send, notes), notes)
+            found = self._lane.find(scope["method"], scope["path"])
+            if found is not None:
+                endpoint, named = found
+                answer = await self._desk.serve(endpoint, Asked(scope, receive, headers_of(scope), named))
+                notes["status"] = answer.status
+                await _send(answer, send, notes["request_id"].encode())
+            else:
+                await self._pass_on(scope, receive, self._dressed(send, notes), notes)
         finally:
             self._remember(scope, notes, time.perf_counter() - began)
 
@@ -65,9 +83,9 @@ class Shell:
         try:
             if not self._is_served(scope["path"]):
                 # Who is nobody is told so everywhere, and cannot tell by the answer what there is.
-                await self._desk.gatekeeper.identify(_headers(scope))
+                await self._desk.gatekeeper.identify(headers_of(scope))
             elif scope["method"] not in _METHODS:
-                await self._desk.gatekeeper.identify(_headers(scope))
+                await self._desk.gatekeeper.identify(headers_of(scope))
                 allowed = ", ".join(self._methods_at(scope["path"]))
                 raise Problem("method-not-allowed", f"here are {allowed}", headers={"Allow": allowed})
         except Exception as error:
@@ -79,7 +97,7 @@ class Shell:
         for name, value in scope["headers"]:
             if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
                 return str(value.decode())
-        return self._desk.app.new_ids(1)[0]
+        return self._desk.app.new_id()
 
     def _dressed(self, send: Send, notes: dict[str, Any]) -> Send:
         async def sending(message: Message) -> None:
@@ -97,9 +115,14 @@ class Shell:
     def _remember(self, scope: Any, notes: dict[str, Any], seconds: float) -> None:
         measures = self._desk.measures
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        measures.requests.labels(method, notes["route"], str(notes["status"])).inc()
+        known = (method, notes["route"], notes["status"])
+        counted = self._counted.get(known)
+        if counted is None:
+            requests = measures.requests.labels(method, notes["route"], str(notes["status"]))
+            counted = self._counted[known] = (requests, measures.seconds.labels(method, notes["route"]))
+        counted[0].inc()
         if not notes.get("patient"):
-            measures.seconds.labels(method, notes["route"]).observe(seconds)
+            counted[1].observe(seconds)
         if access_log.hasHandlers():
             client = scope.get("client")
             line = {
@@ -115,13 +138,15 @@ class Shell:
             access_log.info(msgspec.json.encode(line).decode())
 
 
-def _headers(scope: Any) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-async def _send(answer: Any, send: Send) -> None:
+async def _send(answer: Answer, send: Send, request_id: bytes | None = None) -> None:
+    """An answer that is no stream, in all its clothes if a request's id is given."""
     body = answer.encode()
     headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
-    headers += [(b"content-type", answer.media_type.encode()), (b"content-length", str(len(body)).encode())]
+    if request_id is not None:
+        own = {name for name, _ in headers}
+        headers += SECURITY_HEADERS if own.isdisjoint(_SECURED) else [x for x in SECURITY_HEADERS if x[0] not in own]
+        headers.append((b"x-request-id", request_id))
+    if answer.status != 204:
+        headers += [(b"content-type", answer.media_type.encode()), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -5,8 +5,9 @@ One algorithm is pinned by the settings; the header of a token chooses nothing b
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,10 +17,12 @@ import msgspec
 from jwt.types import Options
 
 from mainspring.api.access import Caller, read_grants
-from mainspring.api.problems import Problem
+from mainspring.api.problems import Problem, retry_after
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.errors import InvalidInput
 from mainspring.settings import Settings
+
+log = logging.getLogger("mainspring")
 
 TYPE: Final = "at+jwt"
 LONGEST_TOKEN = 8_192
@@ -27,6 +30,10 @@ LEEWAY: Duration = 5 * SECOND
 REMEMBERED = 1_024
 SHORTEST_SECRET = 32
 FEWEST_DIFFERENT = 10
+LOOK_S = 5.0
+"""How often the file of keys is looked at."""
+LOST_S = 60.0
+"""For how long keys are believed that cannot be read again."""
 MAKE_ONE = "make one with `openssl rand -base64 48`, and set MAINSPRING_SECRET"
 
 
@@ -209,7 +216,56 @@ class Verifier:
         if begins * SECOND > now + LEEWAY or known.exp * SECOND + LEEWAY <= now or known.exp > _LAST_SECOND:
             raise ValueError("not of this time")
         grants = read_grants(known.roles)
-        return Caller(known.sub, grants, known.jti, round(known.iat * SECOND), round(known.exp * SECOND))
+        roles = {namespace: frozenset(names) for namespace, names in known.roles.items()}
+        return Caller(known.sub, grants, roles, known.jti, round(known.iat * SECOND), round(known.exp * SECOND))
+
+
+class KeyWatch:
+    """The verifier of the keys that are in their file now: a file that has changed is read again, so that keys can be
+    added and taken away while servers run."""
+
+    def __init__(self, keys: Keys, settings: Settings, monotonic: Callable[[], float]) -> None:
+        self._settings = settings
+        self._monotonic = monotonic
+        self._verifier = Verifier(keys, settings)
+        self._path = None if settings.token_keys is None else Path(settings.token_keys)
+        self._seen = self._look()
+        self._looked_at = self._good_at = monotonic()
+
+    def verifier(self) -> Verifier:
+        """For one token. Problem if it has not been possible to read the keys for too long."""
+        now = self._monotonic()
+        if self._path is not None and now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            self._refresh(now)
+        if now - self._good_at > LOST_S and self._path is not None:
+            detail = "the keys that tokens are checked with cannot be read"
+            raise Problem("unavailable", detail, remedy="try again soon", headers=retry_after(10))
+        return self._verifier
+
+    def _look(self) -> tuple[int, ...] | None:
+        if self._path is None:
+            return None
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _refresh(self, now: float) -> None:
+        seen = self._look()
+        if seen is not None and seen == self._seen:
+            self._good_at = now
+            return
+        try:
+            keys = load_keys(self._settings)
+        except InvalidInput as error:
+            # It may be being written just now. What was known goes on to count for a while.
+            log.warning("keys of tokens could not be read again: %s", error)
+            return
+        assert keys is not None
+        self._verifier, self._seen, self._good_at = Verifier(keys, self._settings), seen, now
+        log.info("keys of tokens were read again: %d", len(keys.checking))
 
 
 # Times and the issuer are checked by ourselves: by the store's clock, and of exactly one type.

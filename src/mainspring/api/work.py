@@ -123,7 +123,6 @@ async def _report(
         store.now(),
     )
     (word,) = await store.report([report])
-    call.desk.measures.reports.labels(word).inc()
     if word == "stale":
         raise _overtaken(run.id)
     now = await store.get_run(call.namespace, run.id)

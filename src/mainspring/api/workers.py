@@ -9,7 +9,7 @@ from hashlib import blake2b
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.api.audit import note
+from mainspring.api.audit import attested
 from mainspring.api.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.core.instants import SECOND, format_duration, parse_duration
@@ -58,12 +58,7 @@ async def register_worker(call: Call) -> Answer:
 async def list_workers(call: Call) -> Answer:
     """All workers that were heard of lately, with the state that each is really in."""
     crowd = await look_around(call.desk.app, call.namespace)
-    living = {worker.id for worker in crowd.living()}
-    return Answer(200, {"items": [_view(worker, worker.id in living) for worker in crowd.workers]})
-
-
-def _view(worker: Worker, alive: bool) -> View:
-    return worker_view(worker, worker.state if alive else "stopped" if worker.state == "stopped" else "dead")
+    return Answer(200, {"items": [worker_view(worker, crowd.state_of(worker)) for worker in crowd.workers]})
 
 
 async def _worker(call: Call, *, own: bool) -> Worker:
@@ -79,7 +74,7 @@ async def get_worker(call: Call) -> Answer:
     """A worker."""
     worker = await _worker(call, own=False)
     crowd = await look_around(call.desk.app, call.namespace)
-    return Answer(200, _view(worker, worker.id in {each.id for each in crowd.living()}))
+    return Answer(200, worker_view(worker, crowd.state_of(worker)))
 
 
 async def heartbeat(call: Call) -> Answer:
@@ -152,9 +147,10 @@ async def drain_worker(call: Call) -> Answer:
     if worker.app != "http" or "~" not in worker.id:
         raise Conflict(f"worker {worker.id} works on the store itself: stop its process with SIGTERM, and it drains")
     draining = msgspec.structs.replace(worker, state="draining")
-    await call.desk.store.register(draining)
-    await note(call, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, {"state": "draining"})
-    return Answer(200, _view(draining, True))
+    told = {"state": "draining"}
+    trail = attested(call, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, lambda _: told)
+    await trail.register(draining)
+    return Answer(200, worker_view(draining, draining.state))
 
 
 ENDPOINTS = (

@@ -1,0 +1,121 @@
+"""Protection under load: the breaker around the store, and what is given up under pressure."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from door import open_door, problem, until
+
+from mainspring.api import guard as guarding
+from mainspring.api.guard import Guard, GuardedStore, measure
+from mainspring.core import degradation
+from mainspring.core.degradation import SLOW_HISTORY, Level, Load
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Worker
+from mainspring.errors import NotFound, StoreUnavailable
+from mainspring.settings import Settings
+from mainspring.store import Backlog, Store
+from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.testing.clock import ManualClock
+
+RUN = {"task": "elsewhere"}
+
+
+class Switched:
+    """One of two stores."""
+
+    def __init__(self, *stores: Store) -> None:
+        self.stores = stores
+        self.which = 0
+        self.calls = 0
+
+    async def get_run(self, namespace: str, run_id: str) -> object:
+        self.calls += 1
+        return await self.stores[self.which].get_run(namespace, run_id)
+
+
+async def test_a_store_that_cannot_be_reached_is_not_called_until_it_may_have_come_back(tmp_path: Path) -> None:
+    clock = ManualClock()
+    gone, well = (SqliteStore(str(tmp_path / name), clock) for name in ("gone.db", "well.db"))
+    await gone.close()
+    switched = Switched(gone, well)
+    guard = Guard(Settings(), clock)
+    store = cast(Any, GuardedStore(cast(Store, switched), guard))
+    for _ in range(15):
+        with pytest.raises(StoreUnavailable):
+            await store.get_run("default", "x")
+    assert (switched.calls, guard.breaker.state) == (10, "open")
+    switched.which = 1
+    clock.advance(SECOND)
+    for _ in range(3):  # That a run is not known is a good answer, as far as the store is concerned.
+        with pytest.raises(NotFound):
+            await store.get_run("default", "x")
+    assert guard.breaker.state == "closed"
+    await well.close()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels change as soon as they may."""
+    monkeypatch.setattr(guarding, "LOOK_S", 0.02)
+    monkeypatch.setattr(degradation, "ENTER_AFTER", 0)
+    monkeypatch.setattr(degradation, "LEAVE_AFTER", 0)
+
+
+def level_of(client: httpx.Client) -> str:
+    return str(client.get("/health/ready").json()["degradation"])
+
+
+def test_under_pressure_the_least_important_goes_first_and_new_work_last(tmp_path: Path, hasty: None) -> None:
+    with open_door(tmp_path, most_waiting=4) as door:
+        client = door.client("admin")
+        runs = [client.post("/v1/runs", json=RUN).json()["run_id"] for _ in range(5)]
+        until(lambda: level_of(client) == "shedding")
+        low = client.post("/v1/runs", json={**RUN, "priority": 8}).json()["run_id"]
+        shed = until(lambda: (run := client.get(f"/v1/runs/{low}").json())["state"] == "skipped" and run)
+        assert shed["reason"] == "shed: 5 runs wait"
+        assert client.get(f"/v1/runs/{runs[0]}").json()["state"] == "pending"
+        runs += client.post("/v1/runs:batch", json={"runs": [RUN] * 10}).json()["run_ids"]
+        until(lambda: level_of(client) == "refusing")
+        refused = client.post("/v1/runs", json=RUN)
+        problem(refused, 503, "overloaded")
+        assert refused.headers["retry-after"] == "10"
+        for body in ({"name": "j", "manual": True, "task": "x"},):
+            problem(client.post("/v1/jobs", json=body), 503, "overloaded")
+        text = client.get("/metrics").text
+        assert "mainspring_degradation_level 4.0" in text
+        assert "mainspring_runs_shed_total 1.0" in text
+        for run_id in runs:
+            assert client.post(f"/v1/runs/{run_id}/cancel").status_code == 200
+        until(lambda: level_of(client) == "normal")
+        assert client.post("/v1/runs", json=RUN).status_code == 201
+
+
+def test_under_pressure_history_is_served_to_few_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "LOOK_S", 1_000.0)
+    with open_door(tmp_path) as door, ThreadPoolExecutor(6) as pool:
+        clients = [door.client("viewer") for _ in range(6)]
+        door.server.desk.guard.level = Level(SLOW_HISTORY)
+        answers = list(pool.map(lambda client: client.get("/v1/runs"), clients))
+        assert sorted({answer.status_code for answer in answers}) == [200, 503]
+        assert sum(answer.status_code == 200 for answer in answers) == guarding.HISTORY_AT_ONCE
+        assert clients[0].get("/v1/jobs").status_code == 200
+        door.server.desk.guard.level = Level()
+        assert all(answer.status_code == 200 for answer in pool.map(lambda client: client.get("/v1/runs"), clients))
+
+
+def test_what_counts_as_pressure() -> None:
+    def row(count: int = 7, priority: int = 5, queue: str = "default") -> Backlog:
+        return Backlog("default", queue, "default", priority, count, 100)
+
+    busy = Worker(id="w", concurrency=2, running=2)
+    idle = Worker(id="v", concurrency=2, running=1)
+    assert measure([row(), row(priority=9)], [busy], 150, 3) == Load(3, 7, 50)
+    assert measure([row()], [busy, idle], 150, 0) == Load(0, 7, 0), (
+        "a worker has a hand free, so it is not for want of them"
+    )
+    assert measure([row(queue="nobody")], [busy], 150, 0) == Load(0, 7, 0), "nobody serves it"
