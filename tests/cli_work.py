@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
+from mainspring import Mainspring
+from mainspring.api.server import Server
+from mainspring.api.tokens import issue, load_keys
 from mainspring.cli.main import run
 from mainspring.clock import SystemClock
 from mainspring.conformance.store_samples import a_worker
-from mainspring.core.instants import Duration, Instant
+from mainspring.core.instants import HOUR, Duration, Instant
 from mainspring.core.model import Claim, Report, Worker
 from mainspring.settings import Settings
 from mainspring.store import Store
@@ -25,6 +30,7 @@ from mainspring.wiring import open_store
 T = TypeVar("T")
 
 URL = "sqlite:///test.db"
+SECRET = "Zm9yIHRlc3RzIG9ubHk6IG5vdCBhIHNlY3JldCBhdCBhbGw="
 FILMS = """
 import asyncio
 from mainspring import Mainspring, Retry, after, cron, every
@@ -66,17 +72,68 @@ class Answer(NamedTuple):
         return json.loads(self.out)
 
 
+class Served:
+    """A server of a database of its own, which can be as empty as at the beginning."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "served.db"
+        self.store = f"sqlite:///{self._file}"
+        words: Any = {"secret": SECRET, "host": "127.0.0.1", "port": 0, "durable": False, "submit_rate": 1_000_000}
+        self.app = Mainspring(**words)
+        self.app.configure(store=self.store)  # Whatever the environment says.
+        self._server = Server(self.app)
+        asyncio.run(self._server.start())
+        self.url = self._server.url
+        self._first = self._read()
+
+    def token(self, *roles: str, lifetime: Duration = HOUR) -> str:
+        """A token that is good for an hour."""
+        keys = load_keys(self.app.settings)
+        assert keys is not None
+        words: Any = {"subject": "ann", "roles": {"default": roles}, "lifetime": lifetime, "now": self.app.clock.now()}
+        return issue(keys, self.app.settings, **words)[0]
+
+    def _read(self) -> dict[str, list[tuple[object, ...]]]:
+        with closing(sqlite3.connect(self._file)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for (name,) in tables}
+
+    def reset(self) -> None:
+        """Forget all that was stored since the beginning."""
+        with closing(sqlite3.connect(self._file, timeout=10)) as connection, connection:
+            for table, rows in self._first.items():
+                connection.execute(f"DELETE FROM {table}")
+                for row in rows:
+                    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+
+    def close(self) -> None:
+        """Stop it."""
+        asyncio.run(self._server.stop())
+        asyncio.run(self.app.close())
+
+
 class Terminal:
     """100 columns wide, in an empty folder, with `test.db` as the database."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
+        self.url = URL
+        self.owner = "cli"
+        """Whose the jobs are that commands add."""
+        self._monkeypatch = monkeypatch
         self._capsys = capsys
         self._started: list[subprocess.Popen[str]] = []
         monkeypatch.chdir(folder)
         monkeypatch.setenv("MAINSPRING_STORE", URL)
         monkeypatch.setenv("COLUMNS", "100")
         monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def connect(self, served: Served) -> None:
+        """From now on commands ask a server, as its admin. Their own database is left alone."""
+        served.reset()
+        self.url, self.owner = served.store, "api"
+        self._monkeypatch.setenv("MAINSPRING_SERVER", served.url)
+        self._monkeypatch.setenv("MAINSPRING_TOKEN", served.token("admin"))
 
     def __call__(self, *args: str) -> Answer:
         """Type a command."""
@@ -126,7 +183,7 @@ class Terminal:
         """Use the database behind the commands' back, perhaps some time from now."""
 
         async def do() -> T:
-            store = open_store(URL, Settings(durable=False), ClockAhead(ahead))
+            store = open_store(self.url, Settings(durable=False), ClockAhead(ahead))
             try:
                 return await work(store)
             finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_work import FILMS, Terminal
+from cli_work import FILMS, Served, Terminal
 from mainspring.conformance.store_samples import failure, success
 from mainspring.core.calendar_rules import weekends
 from mainspring.core.calendars import Calendar
@@ -20,9 +20,24 @@ ECHO = ("--command", "echo hello")
 HOURLY = ("--every", "1h")
 
 
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Terminal]:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    server = Served(tmp_path_factory.mktemp("served"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["store", "server"])
+def cli(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Terminal]:
+    """Commands against a database, and the same against a server."""
     terminal = Terminal(tmp_path, monkeypatch, capsys)
+    if request.param == "server":
+        terminal.connect(request.getfixturevalue("served"))
     yield terminal
     terminal.close()
 
@@ -89,7 +104,7 @@ class TestAdd:
             *("--max-firings", "9", "--keep-succeeded", "5", "--keep-failed", "0", "--start-deadline", "1h"),
         )
         assert (job["timeout"], job["retries"], job["priority"], job["queue"]) == ("10m", 1, 2, "films")
-        assert (job["key"], job["limit"], job["tags"], job["app"]) == ("k", 4, ["x"], "cli")
+        assert (job["key"], job["limit"], job["tags"], job["app"]) == ("k", 4, ["x"], cli.owner)
         expected = {
             "overlap": "forbid", "misfire": "all", "jitter": "30s", "calendars": ["off"], "regions": ["eu", "us"],
             "start_at": "2199-01-01T00:00:00Z", "end_at": "2199-05-31T22:00:00Z", "max_firings": 9,
@@ -164,6 +179,7 @@ class TestAdd:
         assert "choose another name, or edit that one" in answer.err
         assert cli.json("job", "list")[0]["schedule"] == "every 1h"
 
+    @pytest.mark.parametrize("cli", ["store"], indirect=True)
     def test_arguments_that_are_too_large_are_refused(self, cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MAINSPRING_PAYLOAD_LIMIT", "100")
         big = ("--task", "encode", "--arg", f"text={'x' * 200}")
@@ -407,7 +423,7 @@ class TestActions:
         self.add(cli)
         assert len(cli.json("job", "pause", "--tag", "x", "--yes")) == 2
         assert sorted(self.paused(cli)) == ["a", "b"]
-        assert [job["name"] for job in cli.json("job", "remove", "--app", "cli", "--yes")] == ["a", "b", "c"]
+        assert [job["name"] for job in cli.json("job", "remove", "--app", cli.owner, "--yes")] == ["a", "b", "c"]
         assert cli.json("job", "list") == []
         assert cli.json("job", "remove", "--all", "--yes") == []
 
@@ -473,5 +489,5 @@ class TestSync:
         cli("job", "add", "notify", "--manual", *ECHO)
         answer = cli("job", "sync", cli.write("films.py", FILMS))
         assert answer.code == 1
-        assert "'notify' (of app 'cli')" in answer.err
+        assert f"'notify' (of app '{cli.owner}')" in answer.err
         assert [job["name"] for job in cli.json("job", "list")] == ["notify"]

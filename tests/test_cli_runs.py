@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli_work import FILMS, Terminal
+from cli_work import FILMS, Served, Terminal
 from mainspring.clock import SystemClock
 from mainspring.conformance.store_samples import a_worker, another_try, failure, success
 from mainspring.core.instants import HOUR, MINUTE
@@ -21,9 +21,24 @@ TRACEBACK = (
 )
 
 
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Terminal]:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    server = Served(tmp_path_factory.mktemp("served"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["store", "server"])
+def cli(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Terminal]:
+    """Commands against a database, and the same against a server."""
     terminal = Terminal(tmp_path, monkeypatch, capsys)
+    if request.param == "server":
+        terminal.connect(request.getfixturevalue("served"))
     yield terminal
     terminal.close()
 
@@ -87,7 +102,7 @@ class TestSubmit:
             (("--priority", "0"), "priority: 0 is not a priority"),
             (("--delay", "soon"), "delay: 'soon' is not a duration"),
             (("--at", "2020-01-01T00:00:00Z"), "at: '2020-01-01T00:00:00Z' is not in the future"),
-            (("--at", "2199-01-01T00:00:00Z", "--delay", "1h"), "is given together with delay"),
+            (("--at", "2199-01-01T00:00:00Z", "--delay", "1h"), "is given together with"),
             (("--after", "zzz"), "there is no run 'zzz'"),
             (("--when", "any_finished"), "has no use without after"),
             (("--arg", "=3"), "has no name"),
@@ -105,6 +120,7 @@ class TestSubmit:
         cli("db", "migrate")
         assert cli.json("run", "list") == []
 
+    @pytest.mark.parametrize("cli", ["store"], indirect=True)
     def test_arguments_that_are_too_large_are_refused(self, cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MAINSPRING_PAYLOAD_LIMIT", "100")
         answer = cli("run", "submit", "encode", "--arg", f"text={'x' * 200}")

@@ -15,6 +15,7 @@ TRIGGERS = {"after", "at", "cron", "every", "manual"}
 CALENDARS = {"Calendar", "blackout", "business_hours", "holidays", "weekends"}
 RULES = {"CronRule", "DailyWindow", "Not", "Other", "Weekdays"}
 REST = {
+    "Client",
     "Isolation",
     "Mainspring",
     "MainspringError",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mainspring import errors
     from mainspring.app import Mainspring
+    from mainspring.client.client import Client
     from mainspring.context import current_run
     from mainspring.core.calendar_rules import (
         CronRule,
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Calendar",
+    "Client",
     "CronRule",
     "DailyWindow",
     "Isolation",
@@ -62,6 +64,7 @@ __all__ = [
 
 _HOMES = {
     "mainspring.app": ("Mainspring",),
+    "mainspring.client.client": ("Client",),
     "mainspring.context": ("current_run",),
     "mainspring.core.calendar_rules": (
         *("CronRule", "DailyWindow", "Not", "Other", "Weekdays"),

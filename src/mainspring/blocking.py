@@ -1,11 +1,11 @@
-"""The blocking façade: the app's own coroutines, run in a background thread for code that cannot await."""
+"""The blocking façade: coroutines of an app or a client, run in a background thread for code that cannot await."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from mainspring.core.model import Firing, Job, Run
@@ -51,14 +51,60 @@ class BlockingHandle(Generic[R]):
         return self._call(self._handle.cancel, reason)
 
 
-class Blocking:
-    """`app.sync`. Any thread may use it, except one that runs an event loop: there it would stop everything else."""
+class Background:
+    """A thread with an event loop that others call into. Any thread may, except one that runs an event loop itself:
+    there it would stop everything else."""
 
-    def __init__(self, app: Mainspring) -> None:
-        self._app = app
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started_in = 0
+
+    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a coroutine function in the background and wait for its answer."""
+        _refuse_on_a_loop()
+        future = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._running_loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # The wait was interrupted, e.g. by Ctrl-C; of a call that has ended, this changes nothing.
+            raise
+
+    def each(self, function: Callable[P, AsyncGenerator[T, None]], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        """What a generator in the background gives, one by one. It ends with the loop over it."""
+        items = function(*args, **kwargs)
+
+        async def step() -> T | None:
+            return await anext(items, None)
+
+        try:
+            while (item := self.call(step)) is not None:
+                yield item
+        finally:
+            self.call(items.aclose)
+
+    def end(self) -> None:
+        """End the background thread. The next call starts it anew."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._started_in != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._started_in = os.getpid()
+                threading.Thread(target=_serve, args=(self._loop,), name="mainspring-sync", daemon=True).start()
+            return self._loop
+
+
+class Blocking(Background):
+    """`app.sync`: what an app can do, for code that cannot await."""
+
+    def __init__(self, app: Mainspring) -> None:
+        super().__init__()
+        self._app = app
 
     @overload
     def submit(self, task: BoundTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> BlockingHandle[R]: ...
@@ -101,28 +147,7 @@ class Blocking:
     def close(self) -> None:
         """Let go of the store and end the background thread. The next call starts both anew."""
         self.call(self._app.close)
-        with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
-
-    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a coroutine function in the background and wait for its answer."""
-        _refuse_on_a_loop()
-        future = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._running_loop())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # The wait was interrupted, e.g. by Ctrl-C; of a call that has ended, this changes nothing.
-            raise
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None or self._started_in != os.getpid():
-                self._loop = asyncio.new_event_loop()
-                self._started_in = os.getpid()
-                threading.Thread(target=_serve, args=(self._loop,), name="mainspring-sync", daemon=True).start()
-            return self._loop
+        self.end()
 
 
 def _refuse_on_a_loop() -> None:
@@ -131,7 +156,7 @@ def _refuse_on_a_loop() -> None:
     except RuntimeError:
         return
     raise MainspringError(
-        "app.sync was called on an event loop, which it would block: await the same method of the app or handle instead"
+        "sync was called on an event loop, which it would block: await the same method of the app, handle or client"
     )
 
 

@@ -6,6 +6,7 @@
     │   ├── InvalidZone
     │   ├── InvalidDuration
     │   ├── DependencyCycle
+    │   ├── InvalidFields           several at once, as a server names them
     │   ├── NotSerialisable
     │   ├── Unstorable
     │   └── PayloadTooLarge
@@ -17,6 +18,10 @@
     │   ├── StoreFull               the disk is full
     │   ├── StoreReadOnly
     │   └── StoreMismatch           not our database, or one that needs a newer program
+    ├── NotAllowed                  no token, one that is no longer good, or one that does not allow this
+    ├── ServerError                 a server could not be asked, or did not do it
+    │   ├── ServerUnavailable       try again: it cannot be reached, or is too busy
+    │   └── ServerMismatch          what answers is not Mainspring, or not of this version
     ├── TermPassed                  a leader wrote under a term that has ended
     ├── RunFailed                   raised by `result()`: the run ended other than succeeded
     └── WaitTimeout                 raised by `result(timeout=…)` and `wait`
@@ -25,6 +30,8 @@ Messages say what happened, to which job or run, and what to do next.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class MainspringError(Exception):
@@ -55,6 +62,17 @@ class InvalidZone(InvalidInput):
 
 class InvalidDuration(InvalidInput):
     """A duration that cannot be read."""
+
+
+class InvalidFields(InvalidInput):
+    """Values that a server refused. `faults` are all of them; as an InvalidInput it is the first."""
+
+    def __init__(self, faults: Sequence[tuple[str, object, str, str]]) -> None:
+        super().__init__(*faults[0])
+        self.faults = [InvalidInput(*each) for each in faults]
+
+    def __str__(self) -> str:
+        return "\n".join(str(each) for each in self.faults)
 
 
 class DependencyCycle(InvalidInput):
@@ -107,6 +125,22 @@ class StoreReadOnly(StoreError):
 
 class StoreMismatch(StoreError):
     """The database is not one of ours, or needs another version of the program."""
+
+
+class NotAllowed(MainspringError):
+    """The server does not know who asks, or does not allow it."""
+
+
+class ServerError(MainspringError):
+    """A server could not be asked, or did not do it."""
+
+
+class ServerUnavailable(ServerError):
+    """It cannot be reached, is too busy, or its store is away: the same call may succeed later."""
+
+
+class ServerMismatch(ServerError):
+    """What answers is not Mainspring, or is of a version that does not understand this one."""
 
 
 class TermPassed(MainspringError):

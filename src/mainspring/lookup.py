@@ -1,20 +1,21 @@
-"""Questions that commands and the API ask of the store."""
+"""Questions that commands and the API ask of the store, and reasons that they leave there."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
 
 from mainspring.app import Mainspring
 from mainspring.core.ids import ALPHABET
-from mainspring.core.model import Firing, Job, Run
+from mainspring.core.model import Event, Firing, Job, Run
 from mainspring.core.states import BLOCKED, FINAL
 from mainspring.core.why import Crowd, GateUse, why_not_firing, why_not_running
-from mainspring.errors import InvalidInput, NotFound
-from mainspring.store import RunFilter
+from mainspring.errors import NotFound
+from mainspring.store import RunFilter, Store
 
 PAGE = 500
-_SHOWN_MATCHES = 4
 _SHORT = 8
 
 
@@ -23,37 +24,23 @@ def short_id(run_id: str) -> str:
     return run_id[-_SHORT:]
 
 
-async def find_run(app: Mainspring, text: str) -> Run:
-    """The run whose id is, begins or ends with what somebody typed."""
-    namespace = app.settings.namespace
-    store = await app.open()
+async def find_ids(store: Store, namespace: str, text: str, limit: int) -> list[str]:
+    """The runs whose ids are, begin or end with what somebody typed."""
     typed = text.strip().lower()
-    found = []
-    if typed and set(typed) <= set(ALPHABET):
-        found = await store.find_runs(namespace, typed, _SHOWN_MATCHES)
-    if not found:
-        raise NotFound(f"there is no run {text!r}: `mainspring run list` shows those that are kept")
-    if len(found) > 1:
-        several = f"fits several runs, among them {', '.join(found)}"
-        raise InvalidInput("run", text, several, "give more of its characters")
-    return await store.get_run(namespace, found[0])
+    return await store.find_runs(namespace, typed, limit) if typed and set(typed) <= set(ALPHABET) else []
 
 
-async def select_runs(app: Mainspring, where: RunFilter) -> list[Run]:
-    """All runs that a filter fits, newest first, whatever its limit."""
-    store = await app.open()
-    runs: list[Run] = []
-    page = await store.list_runs(_page(where, runs))
-    while page:
-        runs += page
-        page = await store.list_runs(_page(where, runs)) if len(page) == PAGE else []
-    return runs
-
-
-def _page(where: RunFilter, before: Sequence[Run]) -> RunFilter:
-    return RunFilter(
-        where.namespace, where.states, where.job, where.task, where.tag, before[-1].id if before else None, PAGE
-    )
+async def select_runs(store: Store, where: RunFilter, limit: int | None) -> AsyncGenerator[Run, None]:
+    """All runs that a filter fits, newest first, whatever its own limit; at most `limit`."""
+    left, before = limit, where.before
+    while left is None or left > 0:
+        size = PAGE if left is None else min(left, PAGE)
+        page = await store.list_runs(msgspec.structs.replace(where, before=before, limit=size))
+        for run in page:
+            yield run
+        if len(page) < size:
+            return
+        left, before = None if left is None else left - size, page[-1].id
 
 
 async def select_jobs(app: Mainspring, owner: str | None = None, tag: str | None = None) -> list[Job]:
@@ -118,3 +105,20 @@ async def job_of(app: Mainspring, run: Run) -> Job | None:
         return await (await app.open()).get_job(run.namespace, run.job_id)
     except NotFound:
         return None
+
+
+async def note_jobs(store: Store, jobs: Sequence[Job], reason: str) -> None:
+    """Keep why something was done with jobs where the action itself has no place for it: among the events."""
+    if reason:
+        now = store.now()
+        await store.tell(
+            [Event("job.noted", now, job.namespace, None, job.id, job.name, job.task, reason=reason) for job in jobs]
+        )
+
+
+async def note_run(store: Store, run: Run, new_id: str, reason: str) -> None:
+    """Keep why a run was run again, with the run that it became."""
+    if reason:
+        await store.tell(
+            [Event("run.noted", store.now(), run.namespace, new_id, run.job_id, run.job, run.task, reason=reason)]
+        )

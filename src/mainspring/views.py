@@ -40,6 +40,7 @@ def run_options(run: Run) -> RunOptions:
 
 def run_view(run: Run) -> View:
     """A run."""
+    options = run_options(run)
     return {
         "run_id": run.id,
         "job": run.job,
@@ -57,13 +58,16 @@ def run_view(run: Run) -> View:
         "region": run.region,
         "priority": run.priority,
         "key": run.key,
-        "tags": run_options(run).tags,
+        "timeout": None if options.timeout is None else format_duration(options.timeout),
+        "retries": options.retry.retries,
+        "tags": options.tags,
         "args": raw(run.args),
         "result": raw(run.result),
         "error": raw(run.error),
         "progress": run.progress,
         "progress_note": run.progress_note,
         "losses": run.losses,
+        "waits_for": run.waits_for,
         "job_id": run.job_id,
         "index": run.idx,
         "created_at": iso(run.created_at),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -63,7 +63,7 @@ def _read_value(text: str) -> object:
     return value
 
 
-def encode_args(arguments: dict[str, object], limit: int) -> str:
+def encode_args(arguments: Mapping[str, object], limit: int) -> str:
     """Arguments as they are stored."""
     text = msgspec.json.encode(arguments)
     if len(text) > limit:
@@ -72,14 +72,13 @@ def encode_args(arguments: dict[str, object], limit: int) -> str:
     return text.decode()
 
 
-def show_command(args: str) -> str:
-    """A stored command as one would type it, or where a stored call goes."""
-    spec = msgspec.json.decode(args)
+def show_command(spec: object) -> str:
+    """The arguments of a command as one would type it, or where those of a call go."""
     if isinstance(spec, dict) and "url" in spec:
         sends = "body" in spec or "json" in spec
         return f"{spec.get('method') or ('POST' if sends else 'GET')} {spec['url']}"
     argv = spec.get("argv") if isinstance(spec, dict) else None
     if isinstance(argv, str):
         return f"$ {argv}"
-    words = [str(word) for word in argv] if isinstance(argv, list) else [args]
+    words = [str(word) for word in argv] if isinstance(argv, list) else [msgspec.json.encode(spec).decode()]
     return f"$ {shlex.join(words)}"

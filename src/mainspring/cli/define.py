@@ -8,26 +8,30 @@ from typing import Any, NamedTuple, get_args
 import click
 import msgspec
 
-from mainspring.app import Mainspring
-from mainspring.cli.arguments import Work, encode_args, read_work
+from mainspring.api import shapes
+from mainspring.cli.arguments import Work, read_work
 from mainspring.cli.job import describe_work
-from mainspring.cli.lazy import Verb, stack
+from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import OWNER, with_app
-from mainspring.cli.preview import draw_forecast
+from mainspring.cli.opening import OWNERS, with_scheduler
+from mainspring.cli.preview import draw_fire_times
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
-from mainspring.cli.triggering import TriggerWords, check_to_come, read_instant, read_trigger, trigger_options
-from mainspring.core.instants import to_datetime
-from mainspring.core.model import Job, Misfire, OnExcluded, OnKeyFailure, Overlap, RunOptions
+from mainspring.cli.triggering import (
+    TriggerWords,
+    check_to_come,
+    read_instant,
+    read_trigger,
+    trigger_of,
+    trigger_options,
+)
+from mainspring.core.instants import Instant, to_datetime
+from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap
 from mainspring.core.retry import Retry
-from mainspring.core.specs import check_spec
 from mainspring.core.triggers import AtTrigger, CronTrigger, Trigger, describe
-from mainspring.errors import InvalidInput
-from mainspring.forecast import Forecast, forecast, forecast_view
-from mainspring.lookup import explain_job
-from mainspring.options import JobWords, read_policy, read_words
-from mainspring.views import job_view
+from mainspring.errors import InvalidInput, NotAllowed
+from mainspring.views import View
 
 Words = dict[str, Any]
 
@@ -56,6 +60,7 @@ definition_options = stack(
         "--isolation", metavar="LEVEL[,LIMIT...]", help="none, process, limits or sandbox,memory=1GB,network."
     ),
     click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer."),
+    click.option("--soft-timeout", metavar="DURATION", help="Warn an attempt that takes longer."),
     click.option("--retries", type=int, help="How often to try again after a failure."),
     click.option("--priority", type=int, help="1 (highest) to 10; 5 unless given."),
     click.option("--queue", help="The queue whose workers run it."),
@@ -87,12 +92,11 @@ definition_options = stack(
 )
 """The options that say what a job does and by which policies."""
 
-_EMPTY: Words = {
-    **dict.fromkeys(("timeout", "key", "limit", "start_at", "end_at", "max_firings", "parallelism", "start_deadline")),
-    **dict.fromkeys(("keep_succeeded", "keep_failed", "alert")),
-    **dict.fromkeys(("tags", "calendars"), ()),
-}
-"""What `none` makes of each option that can be taken away."""
+_CLEARABLE = frozenset(
+    {"timeout", "key", "limit", "start_at", "end_at", "max_firings", "parallelism", "start_deadline", "keep_succeeded"}
+    | {"keep_failed", "alert", "tags", "calendars"}
+)
+"""The options that `none` takes away."""
 
 
 def _split(words: Words) -> tuple[TriggerWords, Words]:
@@ -121,7 +125,7 @@ def _read_options(given: Words, zone: str | None) -> Words:
     return words
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("name")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @trigger_options
@@ -147,14 +151,14 @@ def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> No
     if "retries" in options:
         options["retry"] = Retry(options.pop("retries"))
 
-    async def create(app: Mainspring) -> _Defined:
-        job = await app.add_job(name, trigger, task=work.task or "", args=work.args, **options)
-        return await _look_ahead(app, job)
+    async def create(scheduler: Scheduler) -> _Defined:
+        job = await scheduler.jobs.create(name, trigger, task=work.task or "", args=work.args, **options)
+        return await _look_ahead(scheduler, job)
 
-    _show(Screen(session), with_app(session, create, create=True), "Added")
+    _show(Screen(session), with_scheduler(session, create, create=True), "Added")
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("name", shell_complete=complete_job)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @trigger_options
@@ -171,19 +175,23 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
     if not given and not any(about.values()) and work == Work(None, None):
         raise click.UsageError("Say what to change: `mainspring job edit --help` lists the options.")
 
-    async def change(app: Mainspring) -> _Defined:
-        store = await app.open()
-        job = await store.get_job(app.settings.namespace, name)
-        trigger = read_trigger(about, job.trigger) or job.trigger
-        _check_zone(about, trigger, given)
-        wanted = _revise(job, work, trigger, given, app.settings.payload_limit)
-        return await _look_ahead(app, await store.edit_job(wanted, job.version))
+    cleared = [name for name, value in given.items() if name in _CLEARABLE and _is_none(value)]
+    kept: Words = {name: value for name, value in given.items() if name not in cleared}
 
-    defined = with_app(session, change)
+    async def change(scheduler: Scheduler) -> _Defined:
+        job = await scheduler.jobs.get(name)
+        current = trigger_of(job.trigger)
+        trigger = read_trigger(about, current) or current
+        _check_zone(about, trigger, given)
+        other = {} if trigger == current else {"trigger": trigger}
+        words = {"task": work.task, "args": work.args, "clear": cleared, "version": job.version, **other, **kept}
+        return await _look_ahead(scheduler, await scheduler.jobs.edit(job.job_id, **words))
+
+    defined = with_scheduler(session, change)
     screen = Screen(session)
     _show(screen, defined, "Changed")
-    if defined.ahead.job.app != OWNER:
-        owner = defined.ahead.job.app
+    if defined.job.app not in OWNERS:
+        owner = defined.job.app
         screen.hint(f"App {owner} declares this job: if it still does, its next `up` or `job sync` sets it back.")
 
 
@@ -198,57 +206,34 @@ def _is_none(value: object) -> bool:
     return value in (NONE, (NONE,))
 
 
-def _revise(job: Job, work: Work, trigger: Trigger, given: Words, payload_limit: int) -> Job:
-    """The job as it should be."""
-    cleared = {name: _EMPTY[name] for name, value in given.items() if name in _EMPTY and _is_none(value)}
-    kept = {name: value for name, value in given.items() if name not in cleared}
-    if "retries" in kept:
-        # Only the number changes: how long to wait, and after which errors, stays.
-        kept["retry"] = _with_retries(job.options.retry, kept.pop("retries"))
-    values = {**read_words(kept, JobWords, "a job"), **cleared}
-    policy = read_policy(msgspec.structs.asdict(job.policy) | values)
-    options = msgspec.structs.replace(job.options, **_of(RunOptions, values))
-    own: Words = {name: values[name] for name in ("queue", "priority", "key", "limit") if name in values}
-    if work.task is not None:
-        own["task"] = work.task
-    if work.args is not None or work.task not in (None, job.task):
-        check_spec(work.task or job.task, work.args or {})
-        own["args"] = encode_args(work.args or {}, payload_limit)
-    return msgspec.structs.replace(job, trigger=trigger, policy=policy, options=options, **own)
-
-
-def _of(struct: type[msgspec.Struct], values: Words) -> Words:
-    return {name: values[name] for name in struct.__struct_fields__ if name in values}
-
-
-def _with_retries(retry: Retry, retries: int) -> Retry:
-    count = Retry(retries).retries
-    return msgspec.convert({**msgspec.to_builtins(retry), "retries": count}, Retry)
-
-
 class _Defined(NamedTuple):
     """A job as it is stored now, and what can be said of its future."""
 
-    ahead: Forecast
+    job: shapes.Job
+    ahead: Sequence[shapes.FireTime]
     why: list[str]
     """What keeps it from firing, or its runs from starting."""
+    now: Instant
 
 
-async def _look_ahead(app: Mainspring, job: Job) -> _Defined:
-    store = await app.open()
-    ahead = forecast(job, await store.list_calendars(job.namespace), store.now(), 3)
-    return _Defined(ahead, await explain_job(app, job))
+async def _look_ahead(scheduler: Scheduler, job: shapes.Job) -> _Defined:
+    try:
+        ahead = await scheduler.jobs.next(job.job_id, 3)
+        return _Defined(job, ahead, (await scheduler.jobs.get(job.job_id)).why, scheduler.now())
+    except NotAllowed:
+        return _Defined(job, [], [], scheduler.now())  # Who may define a job may be somebody who may not look at it.
 
 
 def _show(screen: Screen, defined: _Defined, verb: str) -> None:
-    ahead, job = defined.ahead, defined.ahead.job
+    job, ahead = defined.job, defined.ahead
 
     def draw() -> None:
-        screen.line(f"{verb} job {job.name}: {describe(job.trigger)}, {describe_work(job)}")
-        if ahead.instants:
+        screen.line(f"{verb} job {job.name}: {job.schedule}, {describe_work(job)}")
+        if ahead:
             screen.line()
-            draw_forecast(screen, ahead)
+            draw_fire_times(screen, ahead, defined.now)
         for sentence in defined.why:
             screen.hint(sentence)
 
-    screen.answer({**job_view(job), "next_fire_times": forecast_view(ahead)}, draw)
+    view: View = msgspec.structs.asdict(job)
+    screen.answer({**view, "next_fire_times": ahead}, draw)

@@ -12,7 +12,6 @@ from mainspring.cli.naming import complete_job
 from mainspring.cli.session import is_attended
 from mainspring.cli.trouble import FAILED
 from mainspring.core.states import STATES, State
-from mainspring.store import RunFilter
 
 
 class RunWords(TypedDict):
@@ -38,11 +37,6 @@ care_options = stack(
     click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done."),
 )
 """The options of actions on many things at once."""
-
-
-def to_filter(namespace: str, words: RunWords, limit: int = 50) -> RunFilter:
-    """The options as the store understands them."""
-    return RunFilter(namespace, words["states"], words["job"], words["task"], words["tag"], limit=limit)
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -2,87 +2,90 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import click
+import msgspec
 
-from mainspring.app import Mainspring
+from mainspring.api import shapes
 from mainspring.cli.arguments import PROVIDED, show_command
-from mainspring.cli.lazy import Verb
+from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import with_app
-from mainspring.cli.preview import draw_forecast
+from mainspring.cli.opening import with_scheduler
+from mainspring.cli.preview import draw_fire_times
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.session import Session
-from mainspring.cli.times import both, length, moment, relative
-from mainspring.core.instants import Instant, format_duration, format_instant
-from mainspring.core.model import Firing, Job, JobPolicy
-from mainspring.core.triggers import AfterTrigger, CronTrigger, ManualTrigger, describe
+from mainspring.cli.times import both, instant_of, length, moment, relative
+from mainspring.core.instants import Instant
+from mainspring.core.model import Job, JobPolicy
+from mainspring.core.triggers import manual
 from mainspring.core.why import OVERDUE
 from mainspring.errors import NotFound
-from mainspring.forecast import Forecast, forecast, forecast_view
-from mainspring.lookup import explain_job, last_firings, select_jobs, short_id
-from mainspring.views import firing_view, job_view
+from mainspring.lookup import short_id
+from mainspring.views import View, policy_view
+
+AT_ONCE = 8
 
 
-@click.command("list", cls=Verb)
+@click.command("list", cls=Errand)
 @click.option("--app", "owner", metavar="NAME", help="Only those that this app declares.")
 @click.option("--tag", metavar="TAG", help="Only those with this tag.")
 @click.pass_obj
 def list_jobs(session: Session, owner: str | None, tag: str | None) -> None:
     """List jobs: when each fires next, and how its last firing ended."""
 
-    async def look(app: Mainspring) -> tuple[list[Job], dict[str, Firing], Instant]:
-        jobs = await select_jobs(app, owner, tag)
-        return jobs, await last_firings(app, jobs), (await app.open()).now()
+    async def look(scheduler: Scheduler) -> tuple[list[shapes.ListedJob], Instant]:
+        return [job async for job in scheduler.jobs.list(app=owner, tag=tag, last=True)], scheduler.now()
 
-    jobs, ledgers, now = with_app(session, look)
+    jobs, now = with_scheduler(session, look)
     screen = Screen(session)
-    screen.answer([job_view(job) for job in jobs], lambda: _draw_list(screen, jobs, ledgers, now))
+    screen.answer(jobs, lambda: _draw_list(screen, jobs, now))
 
 
-def _draw_list(screen: Screen, jobs: list[Job], ledgers: dict[str, Firing], now: Instant) -> None:
+def _draw_list(screen: Screen, jobs: list[shapes.ListedJob], now: Instant) -> None:
     if not jobs:
         screen.hint("There are no jobs. Add one: mainspring job add hello --every 10s --command 'echo hello'")
         return
-    rows = [
-        [job.name, describe(job.trigger), describe_work(job), _next(job, now), *_last(ledgers.get(job.id), now)]
-        for job in jobs
-    ]
+    rows = [[job.name, job.schedule, describe_work(job), _next(job, now), *_last(job, now)] for job in jobs]
     screen.table(("NAME", "SCHEDULE", "TASK", "NEXT", "LAST", "WHEN"), rows, cut=("SCHEDULE", "TASK"))
 
 
-def describe_work(job: Job) -> str:
+def describe_work(job: shapes.Job) -> str:
     """What a job does: its task, or its command as one would type it."""
     return show_command(job.args) if job.task in PROVIDED else job.task
 
 
-def _next(job: Job, now: Instant) -> Value:
+def _next(job: shapes.Job, now: Instant) -> Value:
     if job.paused_at is not None:
         return Cell("paused", "yellow")
     if job.next_fire_at is None:
-        return Cell("—" if isinstance(job.trigger, ManualTrigger | AfterTrigger) else "done", "dim")
-    if job.next_fire_at < now - OVERDUE:
+        return Cell("—" if job.trigger["kind"] in ("manual", "after") else "done", "dim")
+    if instant_of(job.next_fire_at) < now - OVERDUE:
         return Cell(f"overdue, {relative(job.next_fire_at, now)}", "red")
     return relative(job.next_fire_at, now)
 
 
-def _last(firing: Firing | None, now: Instant) -> list[Value]:
-    return [Cell("never", "dim"), ""] if firing is None else [state_cell(firing.outcome), relative(firing.fire_at, now)]
+def _last(job: shapes.ListedJob, now: Instant) -> list[Value]:
+    if not job.last:
+        return [Cell("never", "dim"), ""]
+    return [state_cell(job.last.outcome), relative(job.last.fire_at, now)]
 
 
 class _Story(NamedTuple):
     """All that is known of a job."""
 
-    job: Job
-    ledger: list[Firing]
+    job: shapes.JobStory
+    ledger: list[shapes.Firing]
     states: dict[str, str]
     """Of the runs in the ledger that have not ended."""
-    ahead: Forecast
-    why: list[str]
+    ahead: Sequence[shapes.FireTime]
+    now: Instant
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("name", shell_complete=complete_job)
 @click.option(
     "-n", "--firings", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many past ones."
@@ -91,102 +94,92 @@ class _Story(NamedTuple):
 def show(session: Session, name: str, firings: int) -> None:
     """Show job NAME: its definition, its next fire times, what became of the last ones, and why it does not fire."""
 
-    async def look(app: Mainspring) -> _Story:
-        store = await app.open()
-        job = await store.get_job(app.settings.namespace, name)
-        ledger = await store.list_firings(job.id, limit=firings)
-        ahead = forecast(job, await store.list_calendars(job.namespace), store.now(), 3)
-        return _Story(job, ledger, await _unfinished(app, ledger), ahead, await explain_job(app, job))
+    async def look(scheduler: Scheduler) -> _Story:
+        jobs = scheduler.jobs
+        job = await jobs.get(name)
+        ledger = [firing async for firing in jobs.firings(job.job_id, firings)]
+        states = await _unfinished(scheduler, ledger)
+        return _Story(job, ledger, states, await jobs.next(job.job_id, 3), scheduler.now())
 
-    story = with_app(session, look)
+    story = with_scheduler(session, look)
     screen = Screen(session)
-    view = {
-        **job_view(story.job),
-        "why": story.why,
-        "next_fire_times": forecast_view(story.ahead),
-        "firings": [firing_view(firing) for firing in story.ledger],
-    }
-    screen.answer(view, lambda: _draw_story(screen, story))
+    screen.answer(_view(story), lambda: _draw_story(screen, story))
 
 
-async def _unfinished(app: Mainspring, ledger: list[Firing]) -> dict[str, str]:
-    store = await app.open()
-    states: dict[str, str] = {}
-    for firing in ledger:
-        if firing.outcome == "fired" and firing.run_id is not None:
+def _view(story: _Story) -> View:
+    view: View = msgspec.structs.asdict(story.job)
+    return {**view, "next_fire_times": story.ahead, "firings": story.ledger}
+
+
+async def _unfinished(scheduler: Scheduler, ledger: Sequence[shapes.Firing]) -> dict[str, str]:
+    run_ids = [firing.run_id for firing in ledger if firing.outcome == "fired" and firing.run_id is not None]
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def state(run_id: str) -> str | None:
+        async with places:
             try:
-                states[firing.run_id] = (await store.get_run(app.settings.namespace, firing.run_id)).state
+                return (await scheduler.runs.get(run_id)).state
             except NotFound:
-                continue  # Its history has been cleaned up.
-    return states
+                return None  # Its history has been cleaned up.
+
+    found = zip(run_ids, await asyncio.gather(*map(state, run_ids)), strict=True)
+    return {run_id: state for run_id, state in found if state is not None}
 
 
 def _draw_story(screen: Screen, story: _Story) -> None:
-    job, now = story.job, story.ahead.now
+    job, now = story.job, story.now
     screen.line(job.name, "bold")
     screen.facts(_facts(job, now))
-    screen.items("What is in its way", story.why)
-    if story.ahead.instants:
+    screen.items("What is in its way", job.why)
+    if story.ahead:
         screen.title("Next fire times" if job.paused_at is None else "Next fire times, if it were resumed")
-        draw_forecast(screen, story.ahead)
+        draw_fire_times(screen, story.ahead, now)
     screen.title("Last firings")
     if not story.ledger:
         screen.line("  It has not fired yet.", "dim")
         return
-    zone = job.trigger.tz if isinstance(job.trigger, CronTrigger) else "UTC"
+    zone = job.trigger.get("tz", "UTC")
     rows = [_ledger_row(firing, story.states, zone, now) for firing in story.ledger]
     screen.table((f"DUE ({zone})", "WHEN", "OUTCOME", "ENDED", "RUN", "REASON"), rows, fold=("REASON",))
 
 
-def _facts(job: Job, now: Instant) -> list[tuple[str, Value]]:
-    retries = job.options.retry.retries
-    work = [f"queue {job.queue}", f"priority {job.priority}", f"{retries} retries"]
-    if job.options.timeout is not None:
-        work.append(f"timeout {format_duration(job.options.timeout)}")
-    work += [f"{name} {value}" for name, value in (("key", job.key), ("limit", job.limit)) if value is not None]
+def _facts(job: shapes.Job, now: Instant) -> list[tuple[str, Value]]:
+    work = [f"queue {job.queue}", f"priority {job.priority}", f"{job.retries} retries"]
+    optional = (("timeout", job.timeout), ("key", job.key), ("limit", job.limit))
+    work += [f"{name} {value}" for name, value in optional if value is not None]
     paused = None if job.paused_at is None else f"paused since {both(job.paused_at, now)} {job.paused_why}".rstrip()
     return [
-        ("schedule", describe(job.trigger)),
+        ("schedule", job.schedule),
         ("task", describe_work(job)),
-        ("arguments", None if job.args == "{}" or job.task in PROVIDED else job.args),
+        ("arguments", None if not job.args or job.task in PROVIDED else msgspec.json.encode(job.args).decode()),
         ("state", Cell(paused, "yellow") if paused else Cell("active", "green")),
         ("runs", " · ".join(work)),
         ("policy", describe_policy(job.policy)),
-        ("tags", ", ".join(job.options.tags)),
+        ("tags", ", ".join(job.tags)),
         ("fired", {0: "never", 1: "once"}.get(job.fired, f"{job.fired} times")),
         ("app", f"{job.app} · version {job.version} · added {moment(job.created_at)}"),
-        ("id", job.id),
+        ("id", job.job_id),
     ]
 
 
-def describe_policy(policy: JobPolicy) -> str:
+def describe_policy(policy: Mapping[str, Any]) -> str:
     """What differs from the defaults, and the two words that everybody asks about."""
-    shown = [f"misfire={policy.misfire}", f"overlap={policy.overlap}"]
-    defaults = JobPolicy()
-    for name in policy.__struct_fields__:
-        value = getattr(policy, name)
-        if name not in ("misfire", "overlap") and value != getattr(defaults, name):
-            shown.append(f"{name}={_show_policy(name, value)}")
+    shown = [f"misfire={policy['misfire']}", f"overlap={policy['overlap']}"]
+    usual = msgspec.to_builtins(policy_view(Job("", "", "", manual(), policy=JobPolicy())))
+    for name, value in policy.items():
+        if name not in ("misfire", "overlap") and value != usual.get(name):
+            shown.append(f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}")
     return " · ".join(shown)
 
 
-def _show_policy(name: str, value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    if isinstance(value, int) and name in ("start_at", "end_at"):
-        return format_instant(value)
-    if isinstance(value, int) and name in ("grace", "catch_up_window", "start_deadline", "jitter"):
-        return format_duration(value)
-    return str(value)
-
-
-def _ledger_row(firing: Firing, states: dict[str, str], zone: str, now: Instant) -> list[Value]:
+def _ledger_row(firing: shapes.Firing, states: dict[str, str], zone: str, now: Instant) -> list[Value]:
     due = moment(firing.fire_at, zone)
     if firing.last_at is not None:
         count = f"{firing.count} instants" if firing.count else "many instants"
         due = f"{due}, {count} until {moment(firing.last_at, zone)}"
-    ended = firing.run_id is not None and firing.finished_at is not None
-    after = f"+{length(max((firing.finished_at or 0) - firing.fire_at, 0))}" if ended else ""
+    after = ""
+    if firing.run_id is not None and firing.finished_at is not None:
+        after = f"+{length(max(instant_of(firing.finished_at) - instant_of(firing.fire_at), 0))}"
     kind = "" if firing.kind == "scheduled" else f" ({firing.kind})"
     state = states.get(firing.run_id or "", firing.outcome)
     run = "" if firing.run_id is None else short_id(firing.run_id)

@@ -6,23 +6,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypedDict, Unpack
 
 import click
+import msgspec
 
-from mainspring.app import Mainspring
+from mainspring.api import shapes
 from mainspring.cli.filters import care_options, confirm, count_of
 from mainspring.cli.job import describe_work
-from mainspring.cli.lazy import Verb, stack
+from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import open_app, with_app
+from mainspring.cli.opening import with_scheduler
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Screen, Value
 from mainspring.cli.session import Session
 from mainspring.cli.trouble import RUN_FAILED
-from mainspring.core.model import Event, Firing, Job
-from mainspring.core.triggers import describe
 from mainspring.errors import Conflict
-from mainspring.lookup import select_jobs, short_id
-from mainspring.views import firing_view, job_view
+from mainspring.lookup import short_id
 
-Act = Callable[[Mainspring, list[Job]], Awaitable[list[Job]]]
+Act = Callable[[Scheduler, Sequence[shapes.Job]], Awaitable[Sequence[shapes.Job]]]
 
 
 class ChoiceWords(TypedDict):
@@ -47,71 +46,56 @@ choice_options = stack(
 """Names, the options that select jobs, and those of actions on many."""
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @choice_options
 @click.pass_obj
 def pause(session: Session, **words: Unpack[ChoiceWords]) -> None:
     """Pause jobs: they fire no more. What comes due meanwhile is recorded as skipped; runs that exist go on."""
 
-    async def act(app: Mainspring, jobs: list[Job]) -> list[Job]:
-        return await app.pause(*(job.name for job in jobs), reason=words["reason"])
+    async def act(scheduler: Scheduler, jobs: Sequence[shapes.Job]) -> Sequence[shapes.Job]:
+        return await scheduler.jobs.pause(*(job.name for job in jobs), reason=words["reason"])
 
     _act(session, "Pause", words, act)
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @choice_options
 @click.pass_obj
 def resume(session: Session, **words: Unpack[ChoiceWords]) -> None:
     """Let paused jobs go on with their next instant after now."""
 
-    async def act(app: Mainspring, jobs: list[Job]) -> list[Job]:
-        resumed = await app.resume(*(job.name for job in jobs))
-        await _note(app, jobs, words["reason"])
-        return resumed
+    async def act(scheduler: Scheduler, jobs: Sequence[shapes.Job]) -> Sequence[shapes.Job]:
+        return await scheduler.jobs.resume(*(job.name for job in jobs), reason=words["reason"])
 
     _act(session, "Resume", words, act)
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @choice_options
 @click.pass_obj
 def remove(session: Session, **words: Unpack[ChoiceWords]) -> None:
     """Remove jobs. Runs that exist go on, and the ledger of what happened stays."""
 
-    async def act(app: Mainspring, jobs: list[Job]) -> list[Job]:
-        await _note(app, jobs, words["reason"])
-        await remove_jobs(app, jobs)
+    async def act(scheduler: Scheduler, jobs: Sequence[shapes.Job]) -> Sequence[shapes.Job]:
+        await remove_jobs(scheduler, [job.name for job in jobs], words["reason"])
         return jobs
 
     _act(session, "Remove", words, act)
 
 
-async def remove_jobs(app: Mainspring, jobs: Sequence[Job]) -> None:
+async def remove_jobs(scheduler: Scheduler, names: Sequence[str], reason: str = "") -> None:
     """Remove jobs, those that fire after others first. Conflict, once no more can be removed, if others need them."""
-    store = await app.open()
-    left = list(jobs)
+    left = list(names)
     while left:
-        refused: list[tuple[Job, Conflict]] = []
-        for job in left:
+        refused: dict[str, Conflict] = {}
+        for name in left:
             try:
-                await store.remove_job(job.namespace, job.name)
+                await scheduler.jobs.remove(name, reason=reason)
             except Conflict as error:
-                refused.append((job, error))
+                refused[name] = error
         if len(refused) == len(left):
-            raise refused[0][1]
-        left = [job for job, _ in refused]
-
-
-async def _note(app: Mainspring, jobs: Sequence[Job], reason: str) -> None:
-    """Keep the reason where the action itself has no place for it: among the events."""
-    if reason:
-        store = await app.open()
-        now = store.now()
-        notes = [
-            Event("job.noted", now, job.namespace, None, job.id, job.name, job.task, reason=reason) for job in jobs
-        ]
-        await store.tell(notes)
+            raise refused[left[0]]
+        left = list(refused)
 
 
 def _act(session: Session, verb: str, words: ChoiceWords, act: Act) -> None:
@@ -119,48 +103,48 @@ def _act(session: Session, verb: str, words: ChoiceWords, act: Act) -> None:
     if selected == bool(words["names"]):
         how = "not both" if selected else "e.g. --tag nightly"
         raise click.UsageError(f"Name jobs, or select them with --all, --app or --tag: {how}.")
-    app, screen = open_app(session), Screen(session)
-    jobs = with_app(session, lambda app: _choose(app, words), app=app)
+    screen = Screen(session)
+    jobs = with_scheduler(session, lambda scheduler: _choose(scheduler, words))
     if words["dry_run"] or not jobs:
-        screen.answer([job_view(job) for job in jobs], lambda: _draw(screen, jobs))
+        screen.answer(jobs, lambda: _draw(screen, jobs))
         screen.hint(f"{verb} {count_of(jobs, 'job')}: nothing was done{', for this was a dry run' if jobs else ''}.")
         return
     if selected:
         confirm(f"{verb} {count_of(jobs, 'job')}?", yes=words["yes"])
-    done = with_app(session, lambda app: act(app, jobs), app=app)
-    screen.answer([job_view(job) for job in done], lambda: _draw(screen, done))
+    done = with_scheduler(session, lambda scheduler: act(scheduler, jobs))
+    screen.answer(done, lambda: _draw(screen, done))
     screen.hint(f"{_PAST[verb]} {count_of(done, 'job')}.")
 
 
 _PAST = {"Pause": "Paused", "Resume": "Resumed", "Remove": "Removed"}
 
 
-async def _choose(app: Mainspring, words: ChoiceWords) -> list[Job]:
+async def _choose(scheduler: Scheduler, words: ChoiceWords) -> list[shapes.Job]:
     if not words["names"]:
-        return await select_jobs(app, words["owner"], words["tag"])
-    store = await app.open()
-    return [await store.get_job(app.settings.namespace, name) for name in dict.fromkeys(words["names"])]
+        return [job async for job in scheduler.jobs.list(app=words["owner"], tag=words["tag"])]
+    found = [await scheduler.jobs.get(name) for name in dict.fromkeys(words["names"])]
+    return [msgspec.convert(job, shapes.Job, from_attributes=True) for job in found]
 
 
-def _draw(screen: Screen, jobs: Sequence[Job]) -> None:
+def _draw(screen: Screen, jobs: Sequence[shapes.Job]) -> None:
     if jobs:
-        rows: list[list[Value]] = [[job.name, describe(job.trigger), describe_work(job)] for job in jobs]
+        rows: list[list[Value]] = [[job.name, job.schedule, describe_work(job)] for job in jobs]
         screen.table(("NAME", "SCHEDULE", "TASK"), rows, cut=("SCHEDULE", "TASK"))
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("name", shell_complete=complete_job)
 @click.option("--request-id", metavar="ID", help="Repeated with the same id, it is the same firing.")
 @click.pass_obj
 def trigger(session: Session, name: str, request_id: str | None) -> int:
     """Fire job NAME now, by hand. Its overlap policy holds: exits 3 if that leaves the firing without a run."""
-    firing = with_app(session, lambda app: app.trigger(name, request_id))
+    firing = with_scheduler(session, lambda scheduler: scheduler.jobs.trigger(name, request_id))
     screen = Screen(session)
-    screen.answer(firing_view(firing), lambda: _tell(screen, name, firing))
+    screen.answer(firing, lambda: _tell(screen, name, firing))
     return 0 if firing.run_id is not None else RUN_FAILED
 
 
-def _tell(screen: Screen, name: str, firing: Firing) -> None:
+def _tell(screen: Screen, name: str, firing: shapes.Firing) -> None:
     if firing.run_id is None:
         screen.hint(f"{name} was not run: {firing.reason}")
         return

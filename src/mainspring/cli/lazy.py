@@ -83,19 +83,34 @@ class Verb(click.Command):
         super().__init__(name, **words)
 
 
+class Errand(Verb):
+    """A command that can as well be sent to a server."""
+
+    def __init__(self, name: str | None, **words: Any) -> None:
+        words["params"] = [*(words.get("params") or ()), *_reaching()]
+        super().__init__(name, **words)
+
+
 def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if value is not None and param.name is not None:
         setattr(ctx.obj, param.name, value)
 
 
-def _shared() -> list[click.Parameter]:
-    # Eager: an error in another option must already be told in the way that was asked for.
-    common: dict[str, Any] = {"expose_value": False, "is_eager": True, "callback": _keep, "default": None}
+# Eager: an error in another option must already be told in the way that was asked for.
+_KEPT: dict[str, Any] = {"expose_value": False, "is_eager": True, "callback": _keep, "default": None}
+
+
+def _reaching() -> list[click.Parameter]:
     return [
-        click.Option(["--store"], metavar="URL", help="The database, e.g. sqlite:///mainspring.db.", **common),
-        click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON.", **common),
-        click.Option(
-            ["--color"], type=click.Choice(["auto", "always", "never"]), help="When to use colours.", **common
-        ),
-        click.Option(["--debug"], is_flag=True, help="Show tracebacks.", **common),
+        click.Option(["--server"], metavar="URL", help="Ask this server, not a database (MAINSPRING_SERVER).", **_KEPT),
+        click.Option(["--token"], help="For the server; better kept in MAINSPRING_TOKEN, unseen.", **_KEPT),
+    ]
+
+
+def _shared() -> list[click.Parameter]:
+    return [
+        click.Option(["--store"], metavar="URL", help="The database, e.g. sqlite:///mainspring.db.", **_KEPT),
+        click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON.", **_KEPT),
+        click.Option(["--color"], type=click.Choice(["auto", "always", "never"]), help="When to use colours.", **_KEPT),
+        click.Option(["--debug"], is_flag=True, help="Show tracebacks.", **_KEPT),
     ]

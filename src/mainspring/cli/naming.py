@@ -1,29 +1,43 @@
-"""Shell completion of names: what the store knows, or nothing if it cannot be asked."""
+"""Names that people type: ids in part, and shell completion of what the scheduler knows, or nothing if it cannot be
+asked."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import CompletionItem
 
-from mainspring.app import Mainspring
-from mainspring.cli.opening import with_app
+from mainspring.api import shapes
+from mainspring.cli.opening import with_scheduler
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.session import Session
-from mainspring.errors import MainspringError
-from mainspring.lookup import select_jobs, short_id
-from mainspring.store import RunFilter
+from mainspring.errors import InvalidInput, MainspringError, NotFound
+from mainspring.lookup import short_id
 
 _OFFERED = 50
+_SHOWN_MATCHES = 4
+
+
+async def find_run(scheduler: Scheduler, text: str) -> shapes.Run:
+    """The run whose id is, begins or ends with what somebody typed."""
+    typed = text.strip()
+    found = await scheduler.runs.find(typed, _SHOWN_MATCHES) if typed else []
+    if not found:
+        raise NotFound(f"there is no run {text!r}: `mainspring run list` shows those that are kept")
+    if len(found) > 1:
+        several = f"fits several runs, among them {', '.join(run.run_id for run in found)}"
+        raise InvalidInput("run", text, several, "give more of its characters")
+    return found[0]
 
 
 def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of jobs, with their tasks."""
 
-    async def look(app: Mainspring) -> list[CompletionItem]:
-        jobs = await select_jobs(app)
+    async def look(scheduler: Scheduler) -> list[CompletionItem]:
+        jobs = [job async for job in scheduler.jobs.list()]
         return [CompletionItem(job.name, help=job.task) for job in jobs if job.name.startswith(incomplete)]
 
     try:
-        return with_app(_session(ctx), look)
+        return with_scheduler(_session(ctx), look)
     except MainspringError:
         return []
 
@@ -31,14 +45,13 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The newest runs, with what they are and how they are."""
 
-    async def look(app: Mainspring) -> list[CompletionItem]:
-        store = await app.open()
-        runs = await store.list_runs(RunFilter(app.settings.namespace, limit=_OFFERED))
-        offered = {short_id(run.id): f"{run.job or run.task} {run.state}" for run in runs}
+    async def look(scheduler: Scheduler) -> list[CompletionItem]:
+        runs = [run async for run in scheduler.runs.list(limit=_OFFERED)]
+        offered = {short_id(run.run_id): f"{run.job or run.task} {run.state}" for run in runs}
         return [CompletionItem(name, help=text) for name, text in offered.items() if name.startswith(incomplete)]
 
     try:
-        return with_app(_session(ctx), look)
+        return with_scheduler(_session(ctx), look)
     except MainspringError:
         return []
 

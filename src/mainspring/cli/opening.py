@@ -1,4 +1,4 @@
-"""From a command line to an app with an open store."""
+"""From a command line to an app with an open store, or to a scheduler behind a store or a server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import click
+
 from mainspring.app import Mainspring
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.session import Session
+from mainspring.cli.stored_runs import Stored
+from mainspring.core.model import DEFAULT
+from mainspring.core.retry import Retry
 from mainspring.errors import NotFound
 from mainspring.loading import load_app
 from mainspring.urls import show_url
@@ -15,14 +21,19 @@ from mainspring.wiring import database_status
 
 T = TypeVar("T")
 
+PATIENCE = Retry(2, delay="100ms", factor=3.0, cap="20s", jitter=0.5)
+"""A person waits: half a second, unless a server asks for more."""
+
 OWNER = "cli"
 """The app that jobs added by hand belong to: not one of code, whose sync would call them undeclared."""
+OWNERS = (OWNER, "api")
+"""The same, and that of jobs that were added over HTTP."""
 
 
 def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:
     """The app that `ref` names, or one without tasks, under the settings of this command line."""
     app = Mainspring(name=OWNER) if ref is None else load_app(ref)
-    app.configure(store=session.store, **flags)
+    app.configure(store=session.store, server=session.server, token=session.token, **flags)
     return app
 
 
@@ -45,6 +56,48 @@ def with_app(
             await chosen.close()
 
     return asyncio.run(do())
+
+
+def with_scheduler(
+    session: Session,
+    work: Callable[[Scheduler], Awaitable[T]],
+    *,
+    app: Mainspring | None = None,
+    create: bool = False,
+) -> T:
+    """Do something with the scheduler that the command line names: behind a server, or behind the store."""
+    chosen = app or open_app(session)
+    if is_served(session, chosen):
+        scheduler: Scheduler = _call_server(chosen)
+    else:
+        scheduler = Stored(chosen)
+        if not create:
+            check_exists(chosen)
+
+    async def do() -> T:
+        try:
+            if isinstance(scheduler, Stored):
+                await scheduler.open()
+            return await work(scheduler)
+        finally:
+            await scheduler.close()
+
+    return asyncio.run(do())
+
+
+def is_served(session: Session, app: Mainspring) -> bool:
+    """Whether a server is asked, not the store. A flag overrules what the environment names."""
+    if session.store is not None and session.server is not None:
+        raise click.UsageError("Name a database with --store or a server with --server, not both.")
+    return app.settings.server is not None and session.store is None
+
+
+def _call_server(app: Mainspring) -> Scheduler:
+    from mainspring.client.client import Client
+
+    settings = app.settings
+    namespace = None if settings.namespace == DEFAULT else settings.namespace
+    return Client(settings.server or "", settings.token, namespace=namespace, retry=PATIENCE)
 
 
 def check_exists(app: Mainspring) -> None:

@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Sequence
+from typing import NamedTuple, Unpack
 
 import click
 
-from mainspring.app import Mainspring
-from mainspring.cli.lazy import Verb
+from mainspring.api import shapes
+from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import with_app
+from mainspring.cli.opening import with_scheduler
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Cell, Screen, Value
 from mainspring.cli.session import Session
+from mainspring.cli.stored_jobs import shown
 from mainspring.cli.times import moment, relative
 from mainspring.cli.triggering import TriggerWords, clock_options, read_trigger
 from mainspring.clock import SystemClock
-from mainspring.core.instants import format_instant, load_zone
-from mainspring.core.model import Job
+from mainspring.core.instants import Duration, Instant, format_instant, from_datetime, load_zone, parse_duration
+from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import jitter_of
-from mainspring.core.triggers import check_not_past, describe
+from mainspring.core.triggers import check_not_past, describe, manual
 from mainspring.core.why import about
-from mainspring.forecast import Forecast, forecast, forecast_view
+from mainspring.forecast import forecast, forecast_view
 
 
-def draw_forecast(screen: Screen, seen: Forecast) -> None:
+class Ahead(NamedTuple):
+    """What is known of a job's future."""
+
+    name: str
+    schedule: str
+    times: Sequence[shapes.FireTime]
+    now: Instant
+    job: shapes.Job | None = None
+    """None if nothing is saved yet."""
+
+
+def draw_fire_times(screen: Screen, times: Sequence[shapes.FireTime], now: Instant) -> None:
     """For people: in the job's zone, from now, in UTC, and what the clocks do."""
-    noted = any(seen.notes())
-    columns = [f"FIRES ({seen.zone})", "FROM NOW", "UTC", *(["CLOCKS"] if noted else [])]
-    rows: list[list[Value]] = [
-        [moment(instant, seen.zone), relative(instant, seen.now), format_instant(instant), Cell(note, "yellow")]
-        for instant, note in zip(seen.instants, seen.notes(), strict=True)
-    ]
-    screen.table(columns, [row[: len(columns)] for row in rows], fold=("CLOCKS",))
+    noted = any(time.note for time in times)
+    columns = [f"FIRES ({times[0].zone})", "FROM NOW", "UTC", *(["CLOCKS"] if noted else [])]
+    rows = [_row(time, now)[: len(columns)] for time in times]
+    screen.table(columns, rows, fold=("CLOCKS",))
 
 
-@click.command("next", cls=Verb)
+def _row(time: shapes.FireTime, now: Instant) -> list[Value]:
+    instant = from_datetime(time.fire_at)
+    return [moment(instant, time.zone), relative(instant, now), format_instant(instant), Cell(time.note, "yellow")]
+
+
+@click.command("next", cls=Errand)
 @click.argument("name", required=False, shell_complete=complete_job)
 @click.option("-n", "--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many.")
 @clock_options
@@ -44,47 +60,51 @@ def next_fires(session: Session, name: str | None, count: int, **words: Unpack[T
 
     Fire times are shown in the job's zone (in another with --tz), and changes of daylight saving are marked.
     """
-    seen = _of_words(words, count) if name is None else _of_job(session, name, words, count)
+    ahead = _of_words(words, count) if name is None else _of_job(session, name, words, count)
     screen = Screen(session)
-    screen.answer(forecast_view(seen), lambda: _draw(screen, seen))
+    screen.answer(ahead.times, lambda: _draw(screen, ahead))
 
 
-def _of_words(words: TriggerWords, count: int) -> Forecast:
+def _of_words(words: TriggerWords, count: int) -> Ahead:
     trigger = read_trigger(words)
     if trigger is None:
         raise click.UsageError("Name a job, or say when with --cron, --every or --at.")
     now = SystemClock().now()
     check_not_past(trigger, now)
-    return forecast(Job("", "a job", "", trigger, created_at=now), {}, now, count, words.get("tz"))
+    seen = forecast(Job("", "a job", "", trigger, created_at=now), {}, now, count, words.get("tz"))
+    return Ahead("a job", describe(trigger), [shown(view, shapes.FireTime) for view in forecast_view(seen)], now)
 
 
-def _of_job(session: Session, name: str, words: TriggerWords, count: int) -> Forecast:
+def _of_job(session: Session, name: str, words: TriggerWords, count: int) -> Ahead:
     if words.get("cron") or words.get("every") or words.get("at"):
         raise click.UsageError(f"Name a job or say when, not both: leave out '{name}' to preview a new trigger.")
     zone = words.get("tz")
     if zone is not None:
         load_zone(zone)
 
-    async def look(app: Mainspring) -> Forecast:
-        store = await app.open()
-        job = await store.get_job(app.settings.namespace, name)
-        return forecast(job, await store.list_calendars(job.namespace), store.now(), count, zone)
+    async def look(scheduler: Scheduler) -> Ahead:
+        job = await scheduler.jobs.get(name)
+        times = await scheduler.jobs.next(job.job_id, count, zone)
+        return Ahead(job.name, job.schedule, times, scheduler.now(), job)
 
-    return with_app(session, look)
+    return with_scheduler(session, look)
 
 
-def _draw(screen: Screen, seen: Forecast) -> None:
-    job = seen.job
-    if not seen.instants:
-        screen.hint(f"{job.name} ({describe(job.trigger)}) fires at no instant that is known in advance.")
+def _draw(screen: Screen, ahead: Ahead) -> None:
+    if not ahead.times:
+        screen.hint(f"{ahead.name} ({ahead.schedule}) fires at no instant that is known in advance.")
         return
-    due = seen.instants[0]
-    screen.line(
-        f"{job.name}: {describe(job.trigger)}. It fires next on {moment(due, seen.zone)}, {relative(due, seen.now)}."
-    )
-    if job.policy.jitter:
-        screen.line(f"Its runs start {about(jitter_of(job))} after each instant (jitter).", "dim")
-    if job.paused_at is not None:
-        screen.line(f"It is paused: none of these fires before `mainspring job resume {job.name}`.", "yellow")
+    first = ahead.times[0]
+    due = moment(first.fire_at, first.zone)
+    screen.line(f"{ahead.name}: {ahead.schedule}. It fires next on {due}, {relative(first.fire_at, ahead.now)}.")
+    if ahead.job is not None and (delay := _jitter(ahead.job)):
+        screen.line(f"Its runs start {about(delay)} after each instant (jitter).", "dim")
+    if ahead.job is not None and ahead.job.paused_at is not None:
+        screen.line(f"It is paused: none of these fires before `mainspring job resume {ahead.name}`.", "yellow")
     screen.line()
-    draw_forecast(screen, seen)
+    draw_fire_times(screen, ahead.times, ahead.now)
+
+
+def _jitter(job: shapes.Job) -> Duration:
+    policy = JobPolicy(jitter=parse_duration(job.policy["jitter"], "jitter"))
+    return jitter_of(Job(job.job_id, job.name, job.task, manual(), policy=policy))

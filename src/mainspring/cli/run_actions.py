@@ -6,25 +6,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Unpack
 
 import click
-import msgspec
 
-from mainspring.app import Mainspring
-from mainspring.cli.filters import RunWords, care_options, confirm, count_of, run_filters, to_filter
-from mainspring.cli.lazy import Verb
-from mainspring.cli.naming import complete_run
-from mainspring.cli.opening import open_app, with_app
+from mainspring.api import shapes
+from mainspring.cli.filters import RunWords, care_options, confirm, count_of, run_filters
+from mainspring.cli.lazy import Errand
+from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.opening import with_scheduler
 from mainspring.cli.run_tables import describe_run, draw_runs
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.cli.trouble import FAILED as TROUBLE
 from mainspring.core.instants import Instant
-from mainspring.core.model import Event, Run
 from mainspring.core.states import FAILED, FINAL, RUNNING, STATES, State
 from mainspring.errors import Conflict, NotFound
-from mainspring.lookup import find_run, select_runs, short_id
-from mainspring.views import View, run_view
+from mainspring.lookup import short_id
+from mainspring.views import View
 
-Act = Callable[[Mainspring, Run], Awaitable["Done"]]
+Act = Callable[[Scheduler, shapes.Run], Awaitable["Done"]]
 
 REFUSED = "refused"
 
@@ -32,7 +31,7 @@ REFUSED = "refused"
 class Done(NamedTuple):
     """What became of one run."""
 
-    run: Run
+    run: shapes.Run
     state: str
     """Its state now, or what was done; REFUSED if nothing could be."""
     note: str = ""
@@ -50,7 +49,7 @@ class Choice(NamedTuple):
     yes: bool
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @run_filters
 @care_options
@@ -60,16 +59,15 @@ def cancel(
 ) -> int:
     """Cancel RUNs, or all unfinished ones that the options select. A running one is asked to stop."""
 
-    async def act(app: Mainspring, run: Run) -> Done:
-        store = await app.open()
-        state = await store.request_cancel(run.namespace, run.id, reason or "cancelled by hand")
+    async def act(scheduler: Scheduler, run: shapes.Run) -> Done:
+        state = await scheduler.runs.cancel(run.run_id, reason)
         return Done(run, state, "asked to stop" if state == RUNNING else "")
 
     unfinished = tuple(state for state in STATES if state not in FINAL)
     return _act(session, "Cancel", Choice(run_ids, words, unfinished, dry_run, yes), act)
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @run_filters
 @care_options
@@ -79,15 +77,9 @@ def retry(
 ) -> int:
     """Run RUNs again that did not succeed, or all failed ones that the options select: as a new run each."""
 
-    async def act(app: Mainspring, run: Run) -> Done:
-        handle = await app.retry(run.id)
-        if reason:
-            store = await app.open()
-            note = Event(
-                "run.noted", store.now(), run.namespace, handle.id, run.job_id, run.job, run.task, reason=reason
-            )
-            await store.tell([note])
-        return Done(run, "retried", f"as {short_id(handle.id)}", handle.id)
+    async def act(scheduler: Scheduler, run: shapes.Run) -> Done:
+        again = await scheduler.runs.retry(run.run_id, reason)
+        return Done(run, "retried", f"as {short_id(again.run_id)}", again.run_id)
 
     return _act(session, "Retry", Choice(run_ids, words, (FAILED,), dry_run, yes), act)
 
@@ -97,33 +89,36 @@ def _act(session: Session, verb: str, choice: Choice, act: Act) -> int:
     if selected == bool(choice.run_ids):
         how = "not both" if selected else "e.g. --job NAME or --state failed"
         raise click.UsageError(f"Name runs, or select them with --job, --task, --tag or --state: {how}.")
-    app, screen = open_app(session), Screen(session)
-    runs, now = with_app(session, lambda app: _choose(app, choice), app=app)
+    screen = Screen(session)
+    runs, now = with_scheduler(session, lambda scheduler: _choose(scheduler, choice))
     if choice.dry_run or not runs:
-        screen.answer([run_view(run) for run in runs], lambda: draw_runs(screen, runs, now) if runs else None)
+        screen.answer(runs, lambda: draw_runs(screen, runs, now) if runs else None)
         screen.hint(f"{verb} {count_of(runs, 'run')}: nothing was done{', for this was a dry run' if runs else ''}.")
         return 0
     if selected:
         confirm(f"{verb} {count_of(runs, 'run')}?", yes=choice.yes)
-    done = with_app(session, lambda app: _each(app, screen, verb, runs, act), app=app)
+    done = with_scheduler(session, lambda scheduler: _each(scheduler, screen, verb, runs, act))
     screen.answer([_view(each) for each in done], lambda: _draw(screen, done))
     return TROUBLE if any(each.state == REFUSED for each in done) else 0
 
 
-async def _choose(app: Mainspring, choice: Choice) -> tuple[list[Run], Instant]:
-    now = (await app.open()).now()
+async def _choose(scheduler: Scheduler, choice: Choice) -> tuple[list[shapes.Run], Instant]:
     if choice.run_ids:
-        return [await find_run(app, each) for each in dict.fromkeys(choice.run_ids)], now
-    where = to_filter(app.settings.namespace, choice.words)
-    return await select_runs(app, msgspec.structs.replace(where, states=where.states or choice.fallback)), now
+        runs = [await find_run(scheduler, each) for each in dict.fromkeys(choice.run_ids)]
+    else:
+        words = choice.words
+        states = words["states"] or choice.fallback
+        found = scheduler.runs.list(states=states, job=words["job"], task=words["task"], tag=words["tag"])
+        runs = [run async for run in found]
+    return runs, scheduler.now()
 
 
-async def _each(app: Mainspring, screen: Screen, verb: str, runs: Sequence[Run], act: Act) -> list[Done]:
+async def _each(scheduler: Scheduler, screen: Screen, verb: str, runs: Sequence[shapes.Run], act: Act) -> list[Done]:
     """One after the other; that one cannot be helped does not keep the others from it."""
     done = []
     for run in screen.track(runs, verb):
         try:
-            done.append(await act(app, run))
+            done.append(await act(scheduler, run))
         except (Conflict, NotFound) as error:
             if len(runs) == 1:
                 raise
@@ -132,11 +127,11 @@ async def _each(app: Mainspring, screen: Screen, verb: str, runs: Sequence[Run],
 
 
 def _view(done: Done) -> View:
-    return {"run_id": done.run.id, "state": done.state, "note": done.note, "new_run_id": done.new_id}
+    return {"run_id": done.run.run_id, "state": done.state, "note": done.note, "new_run_id": done.new_id}
 
 
 def _draw(screen: Screen, done: Sequence[Done]) -> None:
     rows: list[list[Value]] = [
-        [short_id(each.run.id), describe_run(each.run), state_cell(each.state), each.note] for each in done
+        [short_id(each.run.run_id), describe_run(each.run), state_cell(each.state), each.note] for each in done
     ]
     screen.table(("RUN", "WHAT", "STATE", "NOTE"), rows, cut=("WHAT",), fold=("NOTE",))

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
+import msgspec
 
-from mainspring.app import Mainspring
-from mainspring.cli.lazy import Verb
-from mainspring.cli.naming import complete_run
-from mainspring.cli.opening import with_app
+from mainspring.api import shapes
+from mainspring.cli.lazy import Errand
+from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.opening import with_scheduler
 from mainspring.cli.run_tables import describe_run
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
-from mainspring.cli.times import clock_time, length
+from mainspring.cli.times import clock_time, instant_of, length
 from mainspring.cli.trouble import RUN_FAILED
 from mainspring.core.instants import SECOND, parse_duration
-from mainspring.core.model import LogLine, Run
 from mainspring.core.states import FINAL, SUCCEEDED
 from mainspring.errors import WaitTimeout
-from mainspring.lookup import find_run
-from mainspring.views import log_view, run_view
+from mainspring.views import View
 
-LOOK_S = 0.2
-"""How often to look at a run that is being watched."""
-PAGE = 1000
+LOOK_S = 1.0
+"""How often a run is looked at while somebody watches its progress; its end is known at once."""
+UNWATCHED_S = 20.0
 
-Tell = Callable[[Run], None]
+Tell = Callable[[shapes.Run], None]
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("run_id", metavar="RUN", shell_complete=complete_run)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @click.pass_obj
@@ -41,41 +41,30 @@ def logs(session: Session, run_id: str, follow: bool) -> None:
     screen = Screen(session)
     stream = follow or not session.as_json
 
-    async def copy(app: Mainspring) -> list[LogLine]:
-        run = await find_run(app, run_id)
-        lines = []
-        async for line in _lines(app, run, follow=follow):
+    async def copy(scheduler: Scheduler) -> list[shapes.Line]:
+        run = await find_run(scheduler, run_id)
+        lines: list[shapes.Line] = []
+        async for line in scheduler.runs.logs(run.run_id, follow=follow):
             if stream:
                 _print_line(screen, line)
-            lines.append(line)
-        return lines if not follow else lines[:1]
+            if not (follow and lines):
+                lines.append(line)
+        return lines
 
-    found = with_app(session, copy)
+    found = with_scheduler(session, copy)
     if not stream:
-        screen.json([log_view(line) for line in found])
+        screen.json([_view(line) for line in found])
     elif not found:
         screen.hint("It wrote nothing.")
 
 
-async def _lines(app: Mainspring, run: Run, *, follow: bool) -> AsyncIterator[LogLine]:
-    store = await app.open()
-    position = 0
-    while True:
-        # Before the lines: what a run wrote is stored by the time that its end is.
-        ended = not follow or (await store.get_run(run.namespace, run.id)).state in FINAL
-        page = await store.list_logs(run.id, after=position, limit=PAGE)
-        for _, line in page:
-            yield line
-        position = page[-1][0] if page else position
-        if len(page) < PAGE:
-            if ended:
-                return
-            await asyncio.sleep(LOOK_S)
+def _view(line: shapes.Line) -> View:
+    return {"at": line.at, "attempt": line.attempt, "stream": line.stream, "text": line.text}
 
 
-def _print_line(screen: Screen, line: LogLine) -> None:
+def _print_line(screen: Screen, line: shapes.Line) -> None:
     if screen.session.as_json:
-        click.echo(screen.encode(log_view(line)))
+        click.echo(screen.encode(_view(line)))
         return
     colored = screen.session.colored()
     time = f"{clock_time(line.at)} "
@@ -83,7 +72,7 @@ def _print_line(screen: Screen, line: LogLine) -> None:
     click.echo(f"{click.style(time, dim=True)}{text}", color=colored)
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("run_id", metavar="RUN", shell_complete=complete_run)
 @click.option("--timeout", metavar="DURATION", help="Give up after this long; the run goes on.")
 @click.pass_obj
@@ -95,36 +84,42 @@ def wait(session: Session, run_id: str, timeout: str | None) -> int:
     seconds = None if timeout is None else parse_duration(timeout, "timeout") / SECOND
     screen = Screen(session)
 
-    async def watch(app: Mainspring) -> Run:
-        run = await find_run(app, run_id)
+    async def watch(scheduler: Scheduler) -> shapes.Run:
+        run = await find_run(scheduler, run_id)
         with _bar(session, run) as tell:
-            return await _until_ended(app, run, seconds, tell)
+            look_s = LOOK_S if _is_watched(session) else UNWATCHED_S
+            return await _until_ended(scheduler, run, seconds, look_s, tell)
 
-    run = with_app(session, watch)
-    screen.answer(run_view(run), lambda: _tell_end(screen, run))
+    run = with_scheduler(session, watch)
+    screen.answer(run, lambda: _tell_end(screen, run))
     return 0 if run.state == SUCCEEDED else RUN_FAILED
 
 
-async def _until_ended(app: Mainspring, run: Run, seconds: float | None, tell: Tell) -> Run:
-    store = await app.open()
-    try:
-        async with asyncio.timeout(seconds):
-            while run.state not in FINAL:
-                tell(run)
-                await asyncio.sleep(LOOK_S)
-                run = await store.get_run(run.namespace, run.id)
-    except TimeoutError:
-        raise WaitTimeout(
-            f"run {run.id} is still {run.state} after {seconds:g} s, and goes on. "
-            f"`mainspring run show {run.id}` says why"
-        ) from None
+async def _until_ended(
+    scheduler: Scheduler, run: shapes.Run, seconds: float | None, look_s: float, tell: Tell
+) -> shapes.Run:
+    loop = asyncio.get_running_loop()
+    deadline = None if seconds is None else loop.time() + seconds
+    while run.state not in FINAL:
+        tell(run)
+        left = UNWATCHED_S if deadline is None else deadline - loop.time()
+        if left <= 0:
+            raise WaitTimeout(
+                f"run {run.run_id} is still {run.state} after {seconds:g} s, and goes on. "
+                f"`mainspring run show {run.run_id}` says why"
+            )
+        run = await scheduler.runs.poll(run.run_id, min(left, look_s))
     return run
 
 
+def _is_watched(session: Session) -> bool:
+    return not session.as_json and sys.stderr.isatty()
+
+
 @contextmanager
-def _bar(session: Session, run: Run) -> Iterator[Tell]:
+def _bar(session: Session, run: shapes.Run) -> Iterator[Tell]:
     """A progress bar on stderr, if somebody watches."""
-    if session.as_json or not sys.stderr.isatty():
+    if not _is_watched(session):
         yield lambda run: None
         return
     from rich.console import Console
@@ -136,7 +131,7 @@ def _bar(session: Session, run: Run) -> Iterator[Tell]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(describe_run(run), total=None, note="")
 
-        def tell(run: Run) -> None:
+        def tell(run: shapes.Run) -> None:
             done = run.progress is not None
             note = f"{run.progress:.0%} {run.progress_note}" if done else run.state
             progress.update(task, total=1.0 if done else None, completed=run.progress or 0.0, note=note)
@@ -144,10 +139,10 @@ def _bar(session: Session, run: Run) -> Iterator[Tell]:
         yield tell
 
 
-def _tell_end(screen: Screen, run: Run) -> None:
-    took = (
-        "" if run.started_at is None or run.finished_at is None else f" in {length(run.finished_at - run.started_at)}"
-    )
+def _tell_end(screen: Screen, run: shapes.Run) -> None:
+    took = ""
+    if run.started_at is not None and run.finished_at is not None:
+        took = f" in {length(instant_of(run.finished_at) - instant_of(run.started_at))}"
     screen.hint(f"{describe_run(run)} {run.state}{took}{f': {run.reason}' if run.reason else ''}")
-    if run.result not in (None, "null"):
-        click.echo(run.result)
+    if run.result is not None:
+        click.echo(msgspec.json.encode(run.result).decode())

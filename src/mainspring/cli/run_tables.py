@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainspring.api import shapes
 from mainspring.cli.arguments import PROVIDED, show_command
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
-from mainspring.cli.times import both, clock_time, length, moment, relative
-from mainspring.core.instants import Instant, format_duration
-from mainspring.core.model import Attempt, Run
+from mainspring.cli.times import both, clock_time, instant_of, length, moment, relative
+from mainspring.core.instants import Instant
 from mainspring.core.states import FINAL, RUNNING, SUCCEEDED
 from mainspring.lookup import short_id
-from mainspring.views import run_options
 
 _LONG = 300
 
@@ -22,23 +21,23 @@ _LONG = 300
 class Story(NamedTuple):
     """All that is known of a run."""
 
-    run: Run
-    attempts: list[Attempt]
-    why: list[str]
-    lines: int
+    run: shapes.RunStory
+    attempts: Sequence[shapes.Attempt]
+    wrote: bool
+    """Whether there is output of it."""
     now: Instant
 
 
-def draw_runs(screen: Screen, runs: Sequence[Run], now: Instant) -> None:
+def draw_runs(screen: Screen, runs: Sequence[shapes.Run], now: Instant) -> None:
     """Many runs, one line each."""
     rows = [_row(run, now) for run in runs]
     screen.table(("RUN", "STATE", "WHAT", "DUE", "WAITED", "TOOK", "TRIES", "REASON"), rows, cut=("WHAT", "REASON"))
 
 
-def _row(run: Run, now: Instant) -> list[Value]:
+def _row(run: shapes.Run, now: Instant) -> list[Value]:
     waited, took = _waited(run, now), _took(run, now)
     return [
-        short_id(run.id),
+        short_id(run.run_id),
         state_cell(run.state),
         describe_run(run),
         relative(run.due_at, now),
@@ -49,12 +48,12 @@ def _row(run: Run, now: Instant) -> list[Value]:
     ]
 
 
-def describe_run(run: Run) -> str:
+def describe_run(run: shapes.Run) -> str:
     """What a run does: its job, its task, or its command as one would type it."""
     return run.job or (show_command(run.args) if run.task in PROVIDED else run.task)
 
 
-def _remark(run: Run) -> str:
+def _remark(run: shapes.Run) -> str:
     if not run.reason and run.waits_for:
         return f"waits for {run.waits_for} run{'' if run.waits_for == 1 else 's'}"
     if run.reason or run.progress is None or run.state != RUNNING:
@@ -62,26 +61,27 @@ def _remark(run: Run) -> str:
     return f"{run.progress:.0%} {run.progress_note}".rstrip()
 
 
-def _waited(run: Run, now: Instant) -> int | None:
+def _waited(run: shapes.Run, now: Instant) -> int | None:
     """How long it stood in the queue: from when it was due until it started, or until now. None if it never queued."""
-    until = run.started_at or (now if run.state not in FINAL else None)
-    return None if until is None or until < run.due_at else until - max(run.due_at, run.created_at)
+    started, due = run.started_at, instant_of(run.due_at)
+    until = instant_of(started) if started else (now if run.state not in FINAL else None)
+    return None if until is None or until < due else until - max(due, instant_of(run.created_at))
 
 
-def _took(run: Run, now: Instant) -> int | None:
+def _took(run: shapes.Run, now: Instant) -> int | None:
     """How long its last attempt ran, or has been running."""
     if run.started_at is None:
         return None
     until = now if run.state == RUNNING else run.finished_at
-    return None if until is None else max(until - run.started_at, 0)
+    return None if until is None else max(instant_of(until) - instant_of(run.started_at), 0)
 
 
 def draw_story(screen: Screen, story: Story) -> None:
     """One run: what it is, how it went, why it is where it is."""
     run = story.run
-    screen.line(f"Run {run.id}", "bold")
+    screen.line(f"Run {run.run_id}", "bold")
     screen.facts(_facts(story))
-    screen.items("Why it is not running" if run.state != RUNNING else "What holds it up", story.why)
+    screen.items("Why it is not running" if run.state != RUNNING else "What holds it up", run.why)
     if story.attempts or run.state == RUNNING:
         screen.title("Attempts")
         screen.table(("#", "STARTED", "TOOK", "OUTCOME", "WORKER", "REASON"), _attempt_rows(story), fold=("REASON",))
@@ -91,22 +91,21 @@ def draw_story(screen: Screen, story: Story) -> None:
 
 def _facts(story: Story) -> list[tuple[str, Value]]:
     run, now = story.run, story.now
-    options = run_options(run)
     where = [f"queue {run.queue}", f"region {run.region}", f"priority {run.priority}"]
     where += [] if run.key is None else [f"key {run.key}"]
-    limits = [f"{options.retry.retries} retries"]
-    limits += [] if options.timeout is None else [f"timeout {format_duration(options.timeout)}"]
+    limits = [f"{run.retries} retries"]
+    limits += [] if run.timeout is None else [f"timeout {run.timeout}"]
     waited, took = _waited(run, now), _took(run, now)
     return [
         ("state", state_cell(run.state)),
         ("reason", run.reason),
         ("task", show_command(run.args) if run.task in PROVIDED else run.task),
-        ("arguments", None if run.args == "{}" or run.task in PROVIDED else _cut(run.args)),
+        ("arguments", None if not run.args or run.task in PROVIDED else _cut(run.args)),
         ("job", None if run.job is None else f"{run.job}, fired for {_fired_for(run)}"),
         ("retry of", run.retry_of),
         ("where", " · ".join(where)),
         ("limits", " · ".join(limits)),
-        ("tags", ", ".join(options.tags)),
+        ("tags", ", ".join(run.tags)),
         ("submitted", both(run.created_at, now)),
         ("due", both(run.due_at, now)),
         ("waited", None if waited is None else length(waited)),
@@ -114,15 +113,16 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
         ("finished", None if run.finished_at is None else both(run.finished_at, now)),
         ("progress", None if run.progress is None else f"{run.progress:.0%} {run.progress_note}".rstrip()),
         ("losses", str(run.losses) if run.losses else None),
-        ("result", None if run.result in (None, "null") else _cut(run.result or "")),
+        ("result", None if run.result is None else _cut(run.result)),
     ]
 
 
-def _fired_for(run: Run) -> str:
+def _fired_for(run: shapes.Run) -> str:
     return "" if run.fire_at is None else moment(run.fire_at)
 
 
-def _cut(text: str) -> str:
+def _cut(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
     return text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text)} characters; --json shows all)"
 
 
@@ -130,24 +130,25 @@ def _attempt_rows(story: Story) -> list[list[Value]]:
     rows: list[list[Value]] = [_attempt_row(attempt) for attempt in story.attempts]
     run = story.run
     if run.state == RUNNING and run.started_at is not None:
-        took = length(story.now - run.started_at)
+        took = length(story.now - instant_of(run.started_at))
         rows.append(
             [str(run.attempt + 1), clock_time(run.started_at), took, state_cell(RUNNING), run.worker, _remark(run)]
         )
     return rows
 
 
-def _attempt_row(attempt: Attempt) -> list[Value]:
+def _attempt_row(attempt: shapes.Attempt) -> list[Value]:
     began, took = "", ""
     if attempt.started_at is not None:
-        began, took = clock_time(attempt.started_at), length(max(attempt.finished_at - attempt.started_at, 0))
+        ran = instant_of(attempt.finished_at) - instant_of(attempt.started_at)
+        began, took = clock_time(attempt.started_at), length(max(ran, 0))
     return [str(attempt.attempt), began, took, state_cell(attempt.outcome), attempt.worker, attempt.reason]
 
 
-def _draw_ending(screen: Screen, run: Run) -> None:
+def _draw_ending(screen: Screen, run: shapes.Run) -> None:
     if run.error is None:
         return
-    failure = msgspec.json.decode(run.error, type=dict[str, str])
+    failure: dict[str, str] = run.error
     screen.title("Last error")
     short = f"{failure.get('type', 'Error')}: {failure.get('message', '')}".removesuffix(": ")
     screen.line(failure.get("traceback", "").rstrip() or short, "red")
@@ -155,7 +156,7 @@ def _draw_ending(screen: Screen, run: Run) -> None:
 
 def _draw_hints(screen: Screen, story: Story) -> None:
     run = story.run
-    if story.lines:
-        screen.hint(f"\nIt wrote output: mainspring run logs {short_id(run.id)}")
+    if story.wrote:
+        screen.hint(f"\nIt wrote output: mainspring run logs {short_id(run.run_id)}")
     if run.state in FINAL and run.state != SUCCEEDED:
-        screen.hint(f"Run it again: mainspring run retry {short_id(run.id)}")
+        screen.hint(f"Run it again: mainspring run retry {short_id(run.run_id)}")

@@ -17,6 +17,7 @@ from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
+from mainspring.cli.stored_runs import Stored
 from mainspring.cli.sync import Undeclared, describe_saved, sync_jobs, undeclared_option
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.runtime import Runtime
@@ -63,7 +64,7 @@ def server(
         _log_access()
 
     async def prepare() -> None:
-        saved = None if ref is None else await sync_jobs(app, undeclared)
+        saved = None if ref is None else await sync_jobs(Stored(app), app, undeclared)
         screen.hint(f"mainspring {__version__}")
         screen.hint(f"store  {show_url(app.settings.store)}")
         if saved is not None:
@@ -111,6 +112,20 @@ def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) ->
         if not quiet:
             screen.hint(f"api    {api.url}{' (this machine only, no token needed)' if api.is_open else ''}")
         return api.stop
+
+    return start
+
+
+def health_beside(app: Mainspring) -> Callable[[Runtime], Awaitable[Stop]] | None:
+    """Lets a worker tell how it is, on a port of this machine, if it was given one."""
+    if app.settings.health_port is None:
+        return None
+
+    async def start(runtime: Runtime) -> Stop:
+        begin = await asyncio.to_thread(_import_server)
+        health = begin(app, lambda: runtime.node, health_only=True)
+        await health.start()
+        return health.stop
 
     return start
 

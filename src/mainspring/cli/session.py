@@ -13,6 +13,8 @@ class Session:
     """Filled by the options that every command takes."""
 
     store: str | None = None
+    server: str | None = None
+    token: str | None = None
     as_json: bool = False
     color: Literal["auto", "always", "never"] = "auto"
     debug: bool = False

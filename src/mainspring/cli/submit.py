@@ -6,26 +6,32 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 import click
+import msgspec
 
-from mainspring.app import Mainspring
+from mainspring.api import shapes
 from mainspring.cli.arguments import read_work
-from mainspring.cli.lazy import Verb
-from mainspring.cli.naming import complete_run
-from mainspring.cli.opening import open_app, with_app
+from mainspring.cli.lazy import Errand
+from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.opening import is_served, open_app, with_scheduler
 from mainspring.cli.run_tables import describe_run
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.cli.triggering import check_to_come, read_instant
-from mainspring.core.instants import to_datetime
-from mainspring.core.model import Run
+from mainspring.core.instants import DAY, format_duration, from_datetime, to_datetime
+from mainspring.core.model import Worker
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import OnFailure, When
-from mainspring.core.why import worker_trouble
-from mainspring.lookup import find_run, look_around, short_id
-from mainspring.views import run_view
+from mainspring.core.why import Crowd, worker_trouble
+from mainspring.errors import NotAllowed
+from mainspring.lookup import short_id
+from mainspring.options import Defaults
+
+LONG_AGO = 100_000 * DAY
+"""Whether workers are alive is in their states already."""
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("task", required=False)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option(
@@ -44,6 +50,7 @@ from mainspring.views import run_view
 @click.option("--queue", help="The queue whose workers run it.")
 @click.option("--region", help="Where it must run.")
 @click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer.")
+@click.option("--soft-timeout", metavar="DURATION", help="Warn an attempt that takes longer.")
 @click.option("--retries", type=int, help="How often to try again after a failure.")
 @click.option(
     "--after", multiple=True, metavar="RUN", shell_complete=complete_run, help="Wait for this run; or for several."
@@ -66,17 +73,50 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     named, ref = work.task, words.pop("ref")
     options = _read(words)
 
-    async def send(app: Mainspring) -> tuple[Run, str | None]:
-        if "after" in options:
-            options["after"] = [(await find_run(app, each)).id for each in options["after"]]
-        handle = await app.submit(named, work.args, **options)
-        run = await app.get_run(handle.id)
-        return run, worker_trouble(run.queue, run.region, run.task, await look_around(app))
+    app = open_app(session, ref)
+    if is_served(session, app) and (task_here := app.tasks.get(named)) is not None:
+        task_here.encode_args(work.args or {})
+        options = {**_defaults(task_here.defaults), **options}
 
-    run, trouble = with_app(session, send, app=open_app(session, ref), create=True)
+    async def send(scheduler: Scheduler) -> tuple[shapes.Run, str | None]:
+        if "after" in options:
+            options["after"] = [(await find_run(scheduler, each)).run_id for each in options["after"]]
+        run = await scheduler.runs.submit(named, work.args, **options)
+        try:
+            return await scheduler.runs.poll(run.run_id, 0), await _trouble(scheduler, run)
+        except NotAllowed:
+            return run, None  # Who may submit may be somebody who may not look.
+
+    run, trouble = with_scheduler(session, send, app=app, create=True)
     screen = Screen(session)
-    screen.answer(run_view(run), lambda: click.echo(run.id))
-    screen.hint(f"Submitted {describe_run(run)}. {trouble or f'Watch it: mainspring run wait {short_id(run.id)}'}")
+    screen.answer(run, lambda: click.echo(run.run_id))
+    screen.hint(f"Submitted {describe_run(run)}. {trouble or f'Watch it: mainspring run wait {short_id(run.run_id)}'}")
+
+
+async def _trouble(scheduler: Scheduler, run: shapes.Run) -> str | None:
+    """Why no worker at all could take the run; None if one could."""
+    workers = [_as_announced(worker) for worker in await scheduler.workers.list()]
+    return worker_trouble(run.queue, run.region, run.task, Crowd(workers, scheduler.now(), LONG_AGO))
+
+
+def _as_announced(worker: shapes.Worker) -> Worker:
+    return Worker(
+        id=worker.worker,
+        queues=tuple(worker.queues),
+        regions=tuple(worker.regions),
+        tasks=tuple(worker.tasks),
+        state=worker.state,
+        heartbeat_at=from_datetime(worker.heartbeat_at),
+    )
+
+
+def _defaults(defaults: Defaults) -> dict[str, Any]:
+    """A task's own options, as words."""
+    words = {"priority": defaults.priority, "queue": defaults.queue, **msgspec.structs.asdict(defaults.options)}
+    return {
+        name: format_duration(value) if name in ("timeout", "soft_timeout") and value is not None else value
+        for name, value in words.items()
+    }
 
 
 def _read(words: dict[str, Any]) -> dict[str, Any]:

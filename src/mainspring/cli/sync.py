@@ -6,14 +6,15 @@ from typing import Literal, get_args
 
 import click
 
+from mainspring.api.shapes import Synced
 from mainspring.app import Mainspring
 from mainspring.cli.job_actions import remove_jobs
-from mainspring.cli.lazy import Verb
-from mainspring.cli.opening import open_app, with_app
+from mainspring.cli.lazy import Errand
+from mainspring.cli.opening import open_app, with_scheduler
+from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Screen, Value
 from mainspring.cli.session import Session
 from mainspring.core.revision import revise
-from mainspring.store import Saved
 
 Undeclared = Literal["report", "pause", "remove"]
 
@@ -26,14 +27,13 @@ undeclared_option = click.option(
 )
 
 
-async def sync_jobs(app: Mainspring, undeclared: Undeclared) -> Saved:
+async def sync_jobs(scheduler: Scheduler, app: Mainspring, undeclared: Undeclared) -> Synced:
     """Store what the app declares, and treat what it no longer does as asked."""
-    saved = await app.sync_jobs()
+    saved = await scheduler.jobs.sync(app)
     if saved.undeclared and undeclared == "pause":
-        await app.pause(*saved.undeclared, reason=f"app {app.name} no longer declares it")
+        await scheduler.jobs.pause(*saved.undeclared, reason=f"app {app.name} no longer declares it")
     if saved.undeclared and undeclared == "remove":
-        store = await app.open()
-        await remove_jobs(app, [await store.get_job(app.settings.namespace, name) for name in saved.undeclared])
+        await remove_jobs(scheduler, saved.undeclared)
     return saved
 
 
@@ -52,7 +52,7 @@ async def compare_jobs(app: Mainspring) -> list[str]:
     return differences
 
 
-def describe_saved(saved: Saved, undeclared: Undeclared) -> str:
+def describe_saved(saved: Synced, undeclared: Undeclared) -> str:
     """What a sync did, in one line."""
     treated = {"report": "left as they are", "pause": "paused", "remove": "removed"}[undeclared]
     parts = [
@@ -65,11 +65,11 @@ def describe_saved(saved: Saved, undeclared: Undeclared) -> str:
     return ", ".join(parts) or "none declared"
 
 
-def _some(names: tuple[str, ...]) -> str:
+def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
-@click.command(cls=Verb)
+@click.command(cls=Errand)
 @click.argument("ref", metavar="APP")
 @undeclared_option
 @click.pass_obj
@@ -79,20 +79,14 @@ def sync(session: Session, ref: str, undeclared: Undeclared) -> None:
     Changed ones are updated; runs that exist are not touched.
     """
     app = open_app(session, ref)
-    saved = with_app(session, lambda app: sync_jobs(app, undeclared), app=app, create=True)
+    saved = with_scheduler(session, lambda scheduler: sync_jobs(scheduler, app, undeclared), app=app, create=True)
     screen = Screen(session)
-    view = {
-        "created": saved.created,
-        "updated": saved.updated,
-        "unchanged": saved.unchanged,
-        "undeclared": saved.undeclared,
-    }
-    screen.answer(view, lambda: _draw(screen, saved))
+    screen.answer(saved, lambda: _draw(screen, saved))
     if saved.undeclared and undeclared == "report":
         screen.hint("Jobs that are no longer declared still fire: --undeclared pause or remove changes that.")
 
 
-def _draw(screen: Screen, saved: Saved) -> None:
+def _draw(screen: Screen, saved: Synced) -> None:
     rows: list[tuple[str, Value]] = [
         (word, ", ".join(names))
         for word, names in (

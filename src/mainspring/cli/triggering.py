@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypedDict, get_args
+from typing import Any, TypedDict, get_args
 
 import click
 
@@ -69,6 +69,20 @@ def read_trigger(words: TriggerWords, current: Trigger | None = None) -> Trigger
     if zone is not None and isinstance(current, CronTrigger):
         return cron(current.expression, tz=zone, dialect=current.dialect)
     return current
+
+
+def trigger_of(view: Mapping[str, Any]) -> Trigger:
+    """The trigger that is shown like this: see `views.trigger_view`."""
+    match view:
+        case {"kind": "cron", "cron": expression, "tz": zone, "dialect": dialect}:
+            return CronTrigger(expression, zone, dialect)
+        case {"kind": "every", "every": period, "anchor": anchor}:
+            return every(period, anchor=anchor)
+        case {"kind": "at", "at": at}:
+            return AtTrigger(parse_instant(at))
+        case {"kind": "after", "after": jobs, "when": when, "on_failure": on_failure}:
+            return after(*jobs, when=when, on_failure=on_failure)
+    return manual()
 
 
 def _make_trigger(words: TriggerWords, kind: str, zone: str) -> Trigger:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Mapping
 
 import click
 
 from mainspring.cli.session import Session
-from mainspring.errors import AppLoadError, InvalidInput, MainspringError, RunFailed, StoreReadOnly
+from mainspring.errors import (
+    AppLoadError,
+    InvalidFields,
+    InvalidInput,
+    MainspringError,
+    NotAllowed,
+    RunFailed,
+    StoreReadOnly,
+)
 
 _OPTIONS = {
     "period": "every",
@@ -19,8 +28,12 @@ _OPTIONS = {
     "end_at": "end",
     "regions": "region",
     "tags": "tag",
+    "schedule": "cron",
+    "run_at": "at",
+    "timezone": "tz",
+    "args": "arg",
 }
-"""Options that are called otherwise than what they set."""
+"""Options that are called otherwise than what they set, here or on a server."""
 FAILED, USAGE, RUN_FAILED, NOT_ALLOWED, INTERRUPTED = 1, 2, 3, 4, 130
 
 
@@ -38,7 +51,9 @@ def explain(error: Exception, session: Session) -> int:
             error.show()
         return error.exit_code
     if session.as_json:
-        _tell_json(*_parts(error))
+        message, parts = _parts(error)
+        more = [_fault(each) for each in error.faults] if isinstance(error, InvalidFields) else []
+        _tell_json(message, {**parts, "errors": more} if more else parts)
     else:
         _tell(error, session)
     return _code(error)
@@ -50,7 +65,7 @@ def _code(error: Exception) -> int:
             return USAGE
         case RunFailed():
             return RUN_FAILED
-        case StoreReadOnly():
+        case StoreReadOnly() | NotAllowed():
             return NOT_ALLOWED
     return FAILED
 
@@ -58,6 +73,11 @@ def _code(error: Exception) -> int:
 def _tell(error: Exception, session: Session) -> None:
     if isinstance(error, AppLoadError) and error.user_traceback:
         click.echo(error.user_traceback.rstrip(), err=True)
+    for each in error.faults if isinstance(error, InvalidFields) else [error]:
+        _tell_one(each, session)
+
+
+def _tell_one(error: Exception, session: Session) -> None:
     message, parts = _parts(error)
     red = session.colored(sys.stderr)
     click.echo(f"{click.style('Error:', fg='red', bold=True) if red else 'Error:'} {message}", err=True, color=red)
@@ -69,7 +89,8 @@ def _parts(error: Exception) -> tuple[str, dict[str, str]]:
     if isinstance(error, InvalidInput):
         name, bracket, rest = error.field.partition("[")
         field = f"{_OPTIONS.get(name, name)}{bracket}{rest}"
-        shown = str(error).removeprefix(error.field).removesuffix(f"; {error.remedy}" if error.remedy else "")
+        whole = Exception.__str__(error)
+        shown = whole.removeprefix(error.field).removesuffix(f"; {error.remedy}" if error.remedy else "")
         return field + shown, {"field": field, "value": str(error.value), "remedy": error.remedy}
     if isinstance(error, MainspringError):
         return str(error), {}
@@ -77,5 +98,10 @@ def _parts(error: Exception) -> tuple[str, dict[str, str]]:
     return f"something unexpected happened: {type(error).__name__}: {error}", {"remedy": remedy}
 
 
-def _tell_json(message: str, parts: dict[str, str]) -> None:
+def _fault(error: Exception) -> dict[str, str]:
+    message, parts = _parts(error)
+    return {"error": message, **parts}
+
+
+def _tell_json(message: str, parts: Mapping[str, object]) -> None:
     click.echo(json.dumps({"error": message, **parts}, ensure_ascii=False), err=True)

@@ -13,8 +13,9 @@ from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
 from mainspring.cli.screen import Screen
-from mainspring.cli.server import api_options, serve_beside
+from mainspring.cli.server import api_options, health_beside, serve_beside
 from mainspring.cli.session import Session
+from mainspring.cli.stored_runs import Stored
 from mainspring.cli.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
 from mainspring.cli.times import moment, relative
 from mainspring.core.instants import LATEST, SECOND, parse_duration
@@ -72,7 +73,7 @@ def up(
     beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
 
     async def prepare() -> None:
-        saved = None if ref is None else await sync_jobs(app, undeclared)
+        saved = None if ref is None else await sync_jobs(Stored(app), app, undeclared)
         if not words["quiet"]:
             _introduce(screen, app, ref)
             if saved is not None:
@@ -100,7 +101,7 @@ def worker(session: Session, ref: str | None, **words: Unpack[WorkerWords]) -> i
         for difference in await compare_jobs(app):
             screen.warn(f"{difference}: `mainspring job sync {ref}` stores what is declared.")
 
-    return serve(_service(app, screen, prepare, schedule=False, words=words))
+    return serve(_service(app, screen, prepare, schedule=False, words=words)._replace(beside=health_beside(app)))
 
 
 def _flags(words: WorkerWords) -> dict[str, object]:

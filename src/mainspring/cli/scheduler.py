@@ -1,0 +1,143 @@
+"""What commands ask of a scheduler, be it behind a database (`stored_jobs`, `stored_runs`) or behind a server
+(`mainspring.Client`). Answers are what the API shows, so that a command looks the same against both."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from typing import Protocol, Unpack
+
+from mainspring.api import shapes
+from mainspring.app import Mainspring
+from mainspring.core.instants import Instant
+from mainspring.core.retry import Length
+from mainspring.core.states import State
+from mainspring.core.triggers import Trigger
+from mainspring.options import JobWords, RunWords
+
+
+class Jobs(Protocol):
+    """Jobs, by name or id: NotFound if there is none."""
+
+    def list(
+        self, *, app: str | None = None, tag: str | None = None, last: bool = False
+    ) -> AsyncGenerator[shapes.ListedJob, None]:
+        """In order of name; with `last`, each with the newest row of its ledger."""
+
+    async def get(self, job: str) -> shapes.JobStory:
+        """A job, and what keeps it from firing."""
+
+    async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[shapes.FireTime]:
+        """When it will fire."""
+
+    def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Firing, None]:
+        """Its ledger, newest first."""
+
+    async def create(
+        self,
+        name: str,
+        trigger: Trigger,
+        *,
+        task: str,
+        args: Mapping[str, object] | None = None,
+        **words: Unpack[JobWords],
+    ) -> shapes.Job:
+        """Store a new one. Conflict if there is one of that name."""
+
+    async def edit(
+        self,
+        job: str,
+        *,
+        trigger: Trigger | None = None,
+        task: str | None = None,
+        args: Mapping[str, object] | None = None,
+        retries: int | None = None,
+        clear: Collection[str] = (),
+        version: int | None = None,
+        **words: Unpack[JobWords],
+    ) -> shapes.Job:
+        """Change what is named. Conflict if it is no longer of that version."""
+
+    async def pause(self, *jobs: str, reason: str = "") -> Sequence[shapes.Job]:
+        """Let them rest."""
+
+    async def resume(self, *jobs: str, reason: str = "") -> Sequence[shapes.Job]:
+        """Let them go on."""
+
+    async def remove(self, job: str, *, reason: str = "") -> None:
+        """Forget it. Conflict if another job fires after it."""
+
+    async def trigger(self, job: str, request_id: str | None = None) -> shapes.Firing:
+        """Fire it now."""
+
+    async def sync(self, app: Mainspring) -> shapes.Synced:
+        """Store what an app declares: all or nothing."""
+
+
+class Runs(Protocol):
+    """Runs, by id: NotFound if there is none."""
+
+    async def submit(
+        self, task: str, args: Mapping[str, object] | None = None, **words: Unpack[RunWords]
+    ) -> shapes.Run:
+        """Submit one."""
+
+    async def get(self, run_id: str) -> shapes.RunStory:
+        """A run, and what keeps it from running."""
+
+    async def find(self, part: str, limit: int = 2) -> Sequence[shapes.Run]:
+        """Those whose ids begin or end with a text."""
+
+    def list(
+        self,
+        *,
+        states: Sequence[State] = (),
+        job: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[shapes.Run, None]:
+        """Newest first."""
+
+    async def attempts(self, run_id: str) -> Sequence[shapes.Attempt]:
+        """Those that have ended."""
+
+    def logs(self, run_id: str, *, follow: bool = False, tail: int | None = None) -> AsyncGenerator[shapes.Line, None]:
+        """What it wrote; with `follow`, until it has ended."""
+
+    async def poll(self, run_id: str, timeout: Length) -> shapes.Run:
+        """The run once it has ended, or as it is after the timeout."""
+
+    async def cancel(self, run_id: str, reason: str = "") -> State:
+        """Cancel it, or ask it to stop. Conflict if it has ended."""
+
+    async def retry(self, run_id: str, reason: str = "") -> shapes.Run:
+        """Run it again, as a new run. Conflict if it has not ended, or has succeeded."""
+
+
+class Workers(Protocol):
+    """Workers."""
+
+    async def list(self) -> list[shapes.Worker]:
+        """All that were heard of lately."""
+
+
+class Scheduler(Protocol):
+    """All of it."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """Its jobs."""
+
+    @property
+    def runs(self) -> Runs:
+        """Its runs."""
+
+    @property
+    def workers(self) -> Workers:
+        """Its workers."""
+
+    def now(self) -> Instant:
+        """Its clock."""
+
+    async def close(self) -> None:
+        """Let go of it."""

@@ -1,0 +1,5 @@
+"""The API from Python: `mainspring.Client`."""
+
+from mainspring.client.client import Client
+
+__all__ = ["Client"]

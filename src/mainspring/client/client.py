@@ -1,0 +1,102 @@
+"""`Client`: a server's jobs, runs and the rest, for programs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+from mainspring.api import shapes
+from mainspring.blocking import Background
+from mainspring.client.care import Audit, Calendars, Events, Tokens, Workers
+from mainspring.client.jobs import Jobs
+from mainspring.client.line import RETRY, Line, Request
+from mainspring.client.runs import Runs
+from mainspring.core.instants import SECOND, Instant, parse_duration
+from mainspring.core.retry import Length, Retry
+
+
+class Client:
+    """A caller of one server. Answers are the structs of `mainspring.api.shapes`, refusals are `mainspring.errors`.
+
+        async with Client("https://jobs.example.org", token) as client:
+            run = await client.runs.submit("encode", {"video": "v1"})
+            print(await client.runs.result(run.run_id, timeout="30s"))
+
+    Code that cannot await uses `client.sync`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        namespace: str | None = None,
+        timeout: Length = "30s",
+        retry: Retry = RETRY,
+    ) -> None:
+        """`namespace` chooses one of those that the token is for. An answer that takes longer than `timeout` is given
+        up; what fails for a reason that passes is tried again as `retry` says, where that cannot do anything twice."""
+        self._line = Line(url, token, namespace, parse_duration(timeout, "timeout") / SECOND, retry)
+        self.jobs = Jobs(self._line)
+        self.runs = Runs(self._line)
+        self.workers = Workers(self._line)
+        self.calendars = Calendars(self._line)
+        self.events = Events(self._line)
+        self.audit = Audit(self._line)
+        self.tokens = Tokens(self._line)
+
+    def __repr__(self) -> str:
+        return f"<client of {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._line.url
+
+    def now(self) -> Instant:
+        """The server's clock, as far as it is known: to a second or two."""
+        return self._line.now()
+
+    async def ready(self) -> shapes.Ready:
+        """What has to be well for the server to serve; ServerUnavailable if something is not."""
+        return await self._line.ask(Request("GET", "/health/ready"), shapes.Ready)
+
+    @cached_property
+    def sync(self) -> Blocking:
+        """The same for code that cannot await."""
+        return Blocking(self)
+
+    async def close(self) -> None:
+        """Let go of the connections. The client can be used again."""
+        await self._line.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Blocking(Background):
+    """`client.sync`: `sync.call(client.runs.get, run_id)` is what `await client.runs.get(run_id)` is elsewhere, and
+    `sync.each(client.runs.list, task="encode")` is what `async for` is."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+
+    def close(self) -> None:
+        """Let go of the connections and end the background thread. The next call starts both anew."""
+        self.call(self._client.close)
+        self.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,136 @@
+"""Jobs, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from mainspring.api import shapes
+from mainspring.client.care import Calendars
+from mainspring.client.line import Line, Request, path_of
+from mainspring.client.pages import each
+from mainspring.core.retry import Retry
+from mainspring.core.triggers import Trigger
+from mainspring.options import JobWords, read_policy, read_words
+from mainspring.wording import body_of, trigger_body, word_values
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+
+_COMPANIONS = ("timezone", "dialect", "anchor", "when", "on_failure")
+"""What belongs to a trigger, and goes with it."""
+
+
+class Jobs:
+    """`client.jobs`. A job is named by its name or its id."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._calendars = Calendars(line)
+
+    async def create(
+        self,
+        name: str,
+        trigger: Trigger,
+        *,
+        task: str,
+        args: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+        **words: Unpack[JobWords],
+    ) -> shapes.Job:
+        """Store a new job: see `Mainspring.add_job`. Conflict if there is one of that name."""
+        values = read_words(words, JobWords, "a job")
+        read_policy(values)
+        body = {"name": name, "task": task, "args": args or {}, **trigger_body(trigger), **word_values(values)}
+        return await self._line.ask(Request("POST", path_of("jobs"), body=body, key=idempotency_key), shapes.Job)
+
+    async def get(self, job: str) -> shapes.JobStory:
+        """A job, and what keeps it from firing."""
+        return await self._line.ask(Request("GET", path_of("jobs", job)), shapes.JobStory)
+
+    def list(
+        self,
+        *,
+        app: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        state: Literal["active", "paused"] | None = None,
+        last: bool = False,
+        limit: int | None = None,
+    ) -> AsyncGenerator[shapes.ListedJob, None]:
+        """Jobs in order of name; with `last`, each with the newest row of its ledger."""
+        query = {"app": app, "task": task, "tag": tag, "state": state, "last": last or None}
+        return each(self._line, path_of("jobs"), query, shapes.ListedJob, limit)
+
+    async def edit(
+        self,
+        job: str,
+        *,
+        trigger: Trigger | None = None,
+        task: str | None = None,
+        args: Mapping[str, object] | None = None,
+        retries: int | None = None,
+        clear: Collection[str] = (),
+        version: int | None = None,
+        **words: Unpack[JobWords],
+    ) -> shapes.Job:
+        """Change what is named: `retries` alone leaves the rest of the retry policy, and `clear` names options to take
+        away. With a `version`, Conflict if the job has been changed since."""
+        change = word_values(read_words(words, JobWords, "a job")) | dict.fromkeys(clear)
+        change |= {} if trigger is None else {**dict.fromkeys(_COMPANIONS), **trigger_body(trigger)}
+        change |= {name: value for name, value in (("task", task), ("args", args)) if value is not None}
+        change |= {} if retries is None else {"retry": {"retries": Retry(retries).retries}}
+        request = Request("PATCH", path_of("jobs", job), body=change, headers=_if_match(version))
+        return await self._line.ask(request, shapes.Job)
+
+    async def replace(self, job: str, body: Mapping[str, object], *, version: int | None = None) -> shapes.Job:
+        """Replace a definition, in the words of the API: what is left out is as if the job were new."""
+        request = Request("PUT", path_of("jobs", job), body=body, headers=_if_match(version))
+        return await self._line.ask(request, shapes.Job)
+
+    async def remove(self, job: str, *, reason: str = "", version: int | None = None) -> None:
+        """Forget a definition. Its unfinished runs go on, and the ledger stays."""
+        query = {"reason": reason or None}
+        await self._line.send(Request("DELETE", path_of("jobs", job), query, headers=_if_match(version)))
+
+    async def pause(self, *jobs: str, reason: str = "") -> Sequence[shapes.Job]:
+        """Let jobs rest, one after the other: what comes due meanwhile is recorded as skipped."""
+        return [await self._act(job, "pause", reason) for job in jobs]
+
+    async def resume(self, *jobs: str, reason: str = "") -> Sequence[shapes.Job]:
+        """Let paused jobs go on with their next instants after now."""
+        return [await self._act(job, "resume", reason) for job in jobs]
+
+    async def _act(self, job: str, verb: str, reason: str) -> shapes.Job:
+        body = {"reason": reason} if reason else {}
+        return await self._line.ask(Request("POST", path_of("jobs", job, verb), body=body), shapes.Job)
+
+    async def trigger(self, job: str, request_id: str | None = None) -> shapes.Firing:
+        """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
+        body = {} if request_id is None else {"request_id": request_id}
+        return await self._line.ask(Request("POST", path_of("jobs", job, "trigger"), body=body), shapes.Firing)
+
+    async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[shapes.FireTime]:
+        """When a job will fire, in its own zone or another."""
+        request = Request("GET", path_of("jobs", job, "next"), {"count": count, "timezone": zone})
+        return (await self._line.ask(request, shapes.FireTimes)).items
+
+    def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Firing, None]:
+        """What became of a job's due instants, newest first."""
+        return each(self._line, path_of("jobs", job, "firings"), {}, shapes.Firing, limit)
+
+    def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Run, None]:
+        """The runs of a job, newest first."""
+        return each(self._line, path_of("jobs", job, "runs"), {}, shapes.Run, limit)
+
+    async def sync(self, app: Mainspring) -> shapes.Synced:
+        """Make the stored calendars and jobs of an app what its code declares. Others of its jobs are only named."""
+        for calendar in app.calendars.values():
+            await self._calendars.save(calendar)
+        declared = app.declared_jobs(self._line.now())
+        body: dict[str, Any] = {"app": app.name, "jobs": [body_of(job) for job in declared]}
+        return await self._line.ask(Request("POST", path_of("jobs:sync"), body=body), shapes.Synced)
+
+
+def _if_match(version: int | None) -> dict[str, str]:
+    return {} if version is None else {"If-Match": f'"{version}"'}

@@ -1,0 +1,183 @@
+"""Runs, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+import msgspec
+
+from mainspring.api import shapes
+from mainspring.client.line import Line, Request, path_of
+from mainspring.client.pages import LARGEST, each
+from mainspring.client.streams import follow
+from mainspring.core.instants import SECOND, format_duration, parse_duration
+from mainspring.core.retry import Length
+from mainspring.core.states import FINAL, SUCCEEDED, State
+from mainspring.errors import InvalidInput, RunFailed, WaitTimeout
+from mainspring.options import RunWords, Values, read_words
+from mainspring.wording import word_values
+
+LONGEST_POLL_S = 20.0
+"""Shorter than what stands between may bear, and than a server that is stopped should wait for us."""
+
+
+class Runs:
+    """`client.runs`."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def submit(
+        self, task: str, args: Mapping[str, object] | None = None, **words: Unpack[RunWords]
+    ) -> shapes.Run:
+        """Submit a run: durable once this returns, and once only, however often the line breaks. For the options see
+        `RunWords`."""
+        values, key = _read(words)
+        body = {"task": task, "args": args or {}, **word_values(values)}
+        return await self._line.ask(Request("POST", path_of("runs"), body=body, key=key), shapes.Run)
+
+    async def submit_many(
+        self,
+        task: str,
+        calls: Iterable[Mapping[str, object]],
+        **words: Unpack[RunWords],
+    ) -> Sequence[str]:
+        """Submit a run for each of these arguments, up to 10000: all are accepted, or none. Their ids."""
+        values, key = _read(words)
+        shared = {"task": task, **word_values(values)}
+        return await self.submit_batch([{**shared, "args": args} for args in calls], idempotency_key=key)
+
+    async def submit_batch(
+        self, runs: Sequence[Mapping[str, object]], *, idempotency_key: str | None = None
+    ) -> Sequence[str]:
+        """The same for runs that differ, in the words of the API."""
+        if not runs:
+            return []
+        request = Request("POST", path_of("runs:batch"), body={"runs": runs}, key=idempotency_key)
+        return (await self._line.ask(request, shapes.Batch)).run_ids
+
+    async def get(self, run_id: str) -> shapes.RunStory:
+        """A run, and what keeps it from running."""
+        return await self._line.ask(Request("GET", path_of("runs", run_id)), shapes.RunStory)
+
+    async def find(self, part: str, limit: int = 2) -> Sequence[shapes.Run]:
+        """Runs whose ids begin or end with a text that somebody typed."""
+        query = {"id": part, "limit": limit}
+        kind: Any = shapes.Page[shapes.Run]
+        page: shapes.Page[shapes.Run] = await self._line.ask(Request("GET", path_of("runs"), query), kind)
+        return page.items
+
+    def list(
+        self,
+        *,
+        states: Sequence[State] = (),
+        job: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[shapes.Run, None]:
+        """Runs, newest first."""
+        query = {"state": list(states), "job": job, "task": task, "tag": tag, **_span(since, until)}
+        return each(self._line, path_of("runs"), query, shapes.Run, limit)
+
+    def dead_letters(
+        self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
+    ) -> AsyncGenerator[shapes.Run, None]:
+        """Runs that failed for good, newest first."""
+        query = {"job": job, "task": task, "tag": tag}
+        return each(self._line, path_of("dead-letters"), query, shapes.Run, limit)
+
+    async def rerun(self, **words: object) -> shapes.Rerun:
+        """Run failed runs again, each at most once: `run_ids`, or all of a `job`, a `task` or a `tag`; `limit`,
+        `dry_run`."""
+        return await self._line.ask(Request("POST", path_of("dead-letters:rerun"), body=words), shapes.Rerun)
+
+    async def cancel(self, run_id: str, reason: str = "") -> State:
+        """Cancel a run that waits, or ask a running one to stop; the state it is then in. Conflict if it has ended."""
+        body = {"reason": reason} if reason else {}
+        request = Request("POST", path_of("runs", run_id, "cancel"), body=body)
+        return (await self._line.ask(request, shapes.Cancelled)).state
+
+    async def retry(self, run_id: str, reason: str = "") -> shapes.Run:
+        """Try once more what has ended without success: the new run of the same work. Conflict otherwise."""
+        body = {"reason": reason} if reason else {}
+        return await self._line.ask(Request("POST", path_of("runs", run_id, "retry"), body=body), shapes.Run)
+
+    async def attempts(self, run_id: str) -> Sequence[shapes.Attempt]:
+        """The attempts that have ended, in order."""
+        return (await self._line.ask(Request("GET", path_of("runs", run_id, "attempts")), shapes.Attempts)).items
+
+    async def poll(self, run_id: str, timeout: Length) -> shapes.Run:
+        """The run once it has ended, or as it is after the timeout."""
+        duration = parse_duration(timeout, "timeout")
+        request = Request(
+            "GET",
+            path_of("runs", run_id, "wait"),
+            {"timeout": format_duration(duration)},
+            patience_s=duration / SECOND,
+        )
+        return await self._line.ask(request, shapes.Run)
+
+    async def wait(self, run_id: str, timeout: Length | None = None) -> shapes.Run:
+        """The run once it has ended; WaitTimeout if that takes too long. The run itself goes on."""
+        until = None if timeout is None else self._line.now() + parse_duration(timeout, "timeout")
+        while True:
+            left = LONGEST_POLL_S if until is None else max((until - self._line.now()) / SECOND, 0.0)
+            run = await self.poll(run_id, min(left, LONGEST_POLL_S))
+            if run.state in FINAL:
+                return run
+            if until is not None and self._line.now() >= until:
+                raise WaitTimeout(
+                    f"run {run_id} is still {run.state} after {timeout}, and goes on. "
+                    f"`mainspring run show {run_id}` says why"
+                )
+
+    async def result(self, run_id: str, timeout: Length | None = None) -> Any:
+        """What the run returned; RunFailed if it ended otherwise, WaitTimeout if it has not ended in time."""
+        run = await self.wait(run_id, timeout)
+        if run.state != SUCCEEDED:
+            raise RunFailed(run_id, run.state, run.reason)
+        return run.result
+
+    async def logs(
+        self, run_id: str, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[shapes.Line, None]:
+        """What a run wrote, all attempts together; with `follow`, as it writes it, until it has ended."""
+        path = path_of("runs", run_id, "logs")
+        if follow:
+            async for line in self._follow(path):
+                yield line
+            return
+        after: int | None = None
+        while True:
+            size = {"tail": tail} if tail is not None else {"after": after, "limit": LARGEST}
+            page = await self._line.ask(Request("GET", path, size), shapes.Lines)
+            for line in page.items:
+                yield line
+            if tail is not None or len(page.items) < LARGEST:
+                return
+            after = page.next
+
+    async def _follow(self, path: str) -> AsyncGenerator[shapes.Line, None]:
+        async for told in follow(self._line, Request("GET", path, {"follow": True}), end="end"):
+            if told.kind == "line":
+                yield msgspec.json.decode(told.data, type=shapes.Line)
+
+
+def _read(words: Mapping[str, object]) -> tuple[Values, str | None]:
+    """The options of a submission, and its idempotency key."""
+    values = read_words(words, RunWords, "a submission")
+    if "connection" in values:
+        remedy = "submit after your own transaction has been committed"
+        raise InvalidInput("connection", values["connection"], "cannot be joined over HTTP", remedy)
+    key: str | None = values.pop("idempotency_key", None)
+    return values, key
+
+
+def _span(since: datetime | None, until: datetime | None) -> dict[str, object]:
+    bounds = {"since": since, "until": until}
+    return {name: moment.isoformat() for name, moment in bounds.items() if moment is not None}
