@@ -42,7 +42,7 @@ async def downstream() -> None:
 
 
 @app.task(retry=Retry(3, delay="100ms"))
-def submitted(number: int) -> int:
+def submitted(number: int, padding: str = "") -> int:
     with ledger.noted():
         if number % 5 == 0 and current_run().attempt == 1:
             raise ValueError("the first time always fails")

@@ -1,5 +1,6 @@
 """What the simulator found, each as small as it can be told."""
 
+import asyncio
 from random import Random
 from typing import cast
 
@@ -9,6 +10,8 @@ from mainspring.core.model import Claim, NewRun, Worker
 from mainspring.core.priority import Ordering
 from mainspring.executor import AttemptContext
 from mainspring.services.claimer import Claimer
+from mainspring.services.crew import prepare
+from mainspring.services.fence import Fence
 from mainspring.services.heart import Heart
 from mainspring.services.held import Held
 from mainspring.settings import Settings
@@ -40,7 +43,7 @@ def store(clock: FixedClock) -> Store:
 
 
 async def test_a_heart_that_need_not_hear_yet_does_not_spin(clock: FixedClock, store: Store) -> None:
-    heart = Heart(store, Worker(id="w"), Held(), lambda *_: None, Settings(), clock, Random(0))
+    heart = Heart(store, Worker(id="w"), Held(), lambda *_: None, lambda *_: None, Settings(), clock, Random(0))
     await heart.turn()
     clock.shown = A_TENTH_LATER
 
@@ -56,8 +59,8 @@ class LateLine:
         self.now = store.now
         self.next_due = store.next_due
 
-    async def claim(self, worker: Worker, limit: int, ttl: int, ordering: Ordering) -> list[Claim]:
-        claims = await self._store.claim(worker, limit, ttl, ordering)
+    async def claim(self, worker: Worker, limit: int, ttl: int, ordering: Ordering, *, ahead: int = 0) -> list[Claim]:
+        claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
         self._clock.advance(ttl)
         return claims
 
@@ -77,3 +80,28 @@ async def test_nothing_begins_under_a_claim_that_ran_out_on_its_way() -> None:
 
     assert (begun, given_back, len(held)) == ([], [("r", 1)], 0)
     assert await store.hand_back(given_back) == 1
+
+
+async def test_a_claim_that_came_late_is_given_up_while_the_heart_waits_for_an_answer() -> None:
+    """Chaos seed 10274: the answer to a claim took five of its six seconds. The heart was between two beats, so work
+    went on for a second after the claim had ended."""
+    clock, held = ManualClock(), Held()
+    stopped: list[tuple[str, str]] = []
+    fence = Fence(held, lambda run_id, kind, _: stopped.append((run_id, kind)), clock, Random(0))
+    turning = asyncio.create_task(fence.run())
+    await _let_others_run()
+
+    claim = Claim("r", 1, "t", "{}", "{}", 0, 0, 5, 0, "default", None, None, 0, 0)
+    held.add([AttemptContext(claim, prepare("{}"))], clock.monotonic() + 0.8)
+    await _let_others_run()
+    clock.advance("800ms")
+    await _let_others_run()
+
+    assert (stopped, len(held)) == ([("r", "fenced")], 0)
+    fence.stop()
+    await turning
+
+
+async def _let_others_run() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)

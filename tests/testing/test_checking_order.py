@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from told import Told, instant
 
-from mainspring.core.instants import MINUTE
+from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Gate
 from mainspring.core.triggers import EveryTrigger
 
@@ -44,6 +44,13 @@ class TestPriorityOrder:
         told = Told().submit("worse", priority=6).submit("better", priority=5, due=2)
 
         assert told.at(1).claim("worse").at(3).claim("better").broken() == []
+
+    def test_nor_one_that_others_may_have_looked_at_meanwhile(self) -> None:
+        told = Told().submit("worse", priority=6).submit("better", priority=5)
+        told = told.at(2).claim("worse").at(4).claim("better")
+
+        assert told.broken(passing_bound=3 * SECOND) == []
+        assert told.broken(passing_bound=SECOND) == [13]
 
     def test_nor_one_that_came_later(self) -> None:
         told = Told().submit("worse", priority=6).at(1).claim("worse").submit("better", priority=5)

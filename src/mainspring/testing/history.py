@@ -7,10 +7,11 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
 | `job` | ok, unknown | `job_id job state data` (the definition as JSON): a job, as an edit or the end found it |
 | `calendar` | ok | `name data` (the definition as JSON): a calendar that jobs obey |
 | `term` | ok | `name term`: a node began a term |
-| `fire` | ok, refused, unknown | `job_id job fire_at term`: a node fired an instant; refused: the term had passed |
+| `fire` | ok, refused, unknown | `job_id job fire_at term name`: a node fired an instant; refused: the term passed |
 | `trigger` | ok, unknown | `job_id job fire_at key`: a client fired a job by hand |
 | `submit` | ok, refused, unknown | `run key data` (the run as JSON): a client submitted; `key` is the idempotency key |
 | `cancel` | ok, refused, unknown | `run`: a client asked for a cancel; ok: acknowledged |
+| `spend` | ok, refused, unknown | `name count data` (the pace as JSON): a client asked for so much of a budget |
 | `claim` | ok, unknown | `run token worker until attempt`: a worker was given a claim until store time `until` |
 | `renew` | ok, unknown | `run token worker until`: a claim was prolonged, at least until then |
 | `start`, `end` | ok | `run token attempt worker`: the side-effect ledger: the work really began, really ended |

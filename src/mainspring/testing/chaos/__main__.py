@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -12,7 +13,9 @@ from random import SystemRandom
 
 import click
 
+from mainspring.testing.chaos.directed import DIRECTED
 from mainspring.testing.chaos.driver import Plan, Result, Run, draw_settings
+from mainspring.testing.chaos.planted import BUGS
 from mainspring.testing.simulation.planted import PLANTED
 
 
@@ -24,7 +27,10 @@ from mainspring.testing.simulation.planted import PLANTED
 @click.option("--clients", type=int, default=2, show_default=True, help="How many processes that submit.")
 @click.option("--store", help="The URL of an empty store; a SQLite file of its own if left out.")
 @click.option("--keep", type=click.Path(path_type=Path), help="A new folder for histories and logs, which stays.")
-@click.option("--bug", type=click.Choice(sorted(PLANTED)), help="A bug to plant into every process.")
+@click.option("--postgres", is_flag=True, help="On a PostgreSQL server of its own, which is not spared either.")
+@click.option("--skewed", is_flag=True, help="With wall clocks that are apart by up to an hour, by libfaketime.")
+@click.option("--fault", "faults", multiple=True, type=click.Choice(sorted(DIRECTED)), help="Instead of drawn ones.")
+@click.option("--bug", type=click.Choice(sorted({*PLANTED, *BUGS})), help="A bug to plant into every process.")
 def main(
     seconds: float,
     seed: int | None,
@@ -33,17 +39,25 @@ def main(
     clients: int,
     store: str | None,
     keep: Path | None,
+    postgres: bool,
+    skewed: bool,
+    faults: tuple[str, ...],
     bug: str | None,
 ) -> None:
     """Kill, stop, drain and restart real processes, and judge what they wrote down."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # As Ctrl-C: nobody stays behind.
     seed = SystemRandom().randrange(1_000_000) if seed is None else seed
     if keep is not None:
         keep.mkdir(parents=True)
     folder = (keep or Path(tempfile.mkdtemp(prefix="mainspring-chaos-"))).resolve()
     store = store or f"sqlite:///{folder / 'chaos.db'}"
-    click.echo(f"seed {seed}: {nodes} up, {workers} workers, {clients} clients on {store} for {seconds:g} s")
+    where = "a PostgreSQL server of its own" if postgres else store
+    click.echo(f"seed {seed}: {nodes} up, {workers} workers, {clients} clients on {where} for {seconds:g} s")
     click.echo(" ".join(f"{name}={value}" for name, value in draw_settings(seed).items()))
-    plan = Plan(store, folder, seed, seconds, nodes, workers, clients, bug)
+    plan = Plan(
+        store, folder, seed, seconds, nodes, workers, clients, bug, postgres, None, skewed, faults or None,
+        bug is not None,
+    )  # fmt: skip
     result = asyncio.run(Run(plan, click.echo).play())
     _report(result)
     if result.ok and keep is None:

@@ -12,7 +12,7 @@ import msgspec
 
 from mainspring import Retry, every
 from mainspring.errors import Conflict, InvalidInput, NotFound, StoreFull, StoreUnavailable
-from mainspring.testing.chaos.work import BY_HAND, PAUSABLE, app, orders
+from mainspring.testing.chaos.work import BY_HAND, HARSH, PAUSABLE, app, orders
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Client:
 
     def _drawn(self) -> tuple[str, dict[str, Any]]:
         random = self._random
-        task = random.choice(TASKS)
+        task = random.choice([task for task in TASKS if not (orders.gentle and task in HARSH)])
         options: dict[str, Any] = {
             "priority": random.randint(1, 10),
             "key": random.choice((*(None for _ in KEYS), *KEYS)),
@@ -105,7 +105,8 @@ class Client:
             run_id: str | None = self._random.choice(self._submitted[-12:])
         else:
             _, options = self._drawn()
-            run_id = await self._send(self._random.choice(("steady", "slow", "stubborn", "flaky")), options)
+            endless = "slow" if orders.gentle else "stubborn"
+            run_id = await self._send(self._random.choice(("steady", "slow", endless, "flaky")), options)
             await asyncio.sleep(self._random.uniform(0.0, 1.0))
         if run_id is not None:
             await self._insist(lambda: app.cancel(run_id, "a client asked"))
@@ -122,9 +123,10 @@ class Client:
 
     async def _edit(self) -> None:
         """A job of its own: those that the program declares, the next start would make what they were."""
-        store, name = await app.open(), f"{orders.actor}-job"
+        name = f"{orders.actor}-job"
         if await self._insist(lambda: app.add_job(name, every("2s"), task="quick")) is not None:
             return
+        store = await app.open()
         job = await self._insist(lambda: store.get_job(app.settings.namespace, name))
         if job is not None:
             changed = msgspec.structs.replace(job, priority=self._random.randint(1, 10))

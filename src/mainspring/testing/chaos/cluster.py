@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mainspring.testing.chaos.backing import SERVER_FAULTS, Backing
 from mainspring.testing.chaos.faults import Fault
-from mainspring.testing.chaos.processes import Place
+from mainspring.testing.chaos.processes import START_S, Place
 from mainspring.testing.chaos.recording import SUFFIX
 from mainspring.testing.checking.stories import PAUSE
-from mainspring.testing.history import load
+from mainspring.testing.history import Record, load
 
 LOOK_S: Final = 0.2
 ELECTION_S: Final = 10.0
@@ -31,9 +32,10 @@ Note = Callable[..., None]
 class Cluster:
     """`note` writes a fault into the history, `tell` into the eye of whoever watches."""
 
-    def __init__(self, folder: Path, places: Sequence[Place], note: Note, tell: Tell) -> None:
+    def __init__(self, folder: Path, places: Sequence[Place], backing: Backing, note: Note, tell: Tell) -> None:
         self._folder = folder
         self.places = places
+        self._backing = backing
         self._note = note
         self._tell = tell
         self.happened: Counter[str] = Counter()
@@ -42,6 +44,7 @@ class Cluster:
         self.version = 1
         self._under_way: set[asyncio.Task[None]] = set()
         self._calm = False
+        self._at_the_store = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -57,11 +60,15 @@ class Cluster:
             for place in self.places:
                 if place.busy or place.alive or (place.role == "client" and self._calm):
                     continue
-                if (wrong := place.own_end()) is not None:
+                if (wrong := place.own_end()) is not None and not self._may_give_up(place):
                     self.troubles.append(wrong)
                 self.happened[f"{place.role} ended itself"] += 1
                 self._tell(f"{place.actor} ended by itself")
                 place.start()
+
+    def _may_give_up(self, place: Place) -> bool:
+        """Whoever finds no store when it starts says so and ends."""
+        return place.began > self._backing.troubled_until - START_S and self._backing.troubled_until > place.began
 
     @property
     def hopeless(self) -> bool:
@@ -70,7 +77,10 @@ class Cluster:
 
     def strike(self, fault: Fault) -> None:
         """Do it; it goes on while others are done."""
-        if fault.kind == "roll":
+        if fault.kind in SERVER_FAULTS:
+            self.note(fault)
+            self._spawn(self._trouble(fault))
+        elif fault.kind == "roll":
             self._spawn(self._roll(fault))
         elif fault.kind == "power cut":
             self._spawn(self._cut_power(fault))
@@ -79,12 +89,16 @@ class Cluster:
         else:
             free = [place for place in self._free() if fault.kind != "drain" or place.role != "client"]
             if free:
-                self._spawn(self._do(fault, free[fault.target % len(free)]))
+                self._spawn(self.do(fault, free[fault.target % len(free)]))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+
+    async def _trouble(self, fault: Fault) -> None:
+        async with self._at_the_store:  # One thing at a time: what mends one would mend the other.
+            await self._backing.suffer(fault.kind, fault.length_s)
 
     def _free(self) -> list[Place]:
         return [place for place in self.places if not place.busy and place.alive]
@@ -92,28 +106,42 @@ class Cluster:
     async def _strike_leader(self, fault: Fault) -> None:
         """Whoever leads; if just now nobody does whom one could strike, whoever does so soon."""
         for _ in range(round(ELECTION_S / LOOK_S)):
-            leader = self.leader()
+            _, leader = self.newest_term() or (0, "")
             for place in self._free():
                 if place.actor == leader:
-                    await self._do(fault, place)
+                    await self.do(fault, place)
                     return
             await asyncio.sleep(LOOK_S)
 
-    def leader(self) -> str:
-        """Who began the newest term, as the histories have it."""
-        terms = [
-            record
-            for path in self._folder.glob(f"up-*{SUFFIX}")
-            for record in load(line for line in path.read_bytes().splitlines(keepends=True) if b'"term"' in line)
-            if record.what == "term"
-        ]
-        return max(terms, key=lambda record: record.term or 0).actor if terms else ""
+    def newest_term(self) -> tuple[int, str] | None:
+        """The newest term and who began it, as the histories have it."""
+        terms = [(record.term or 0, record.actor) for record in self._told("up-", "term")]
+        return max(terms, default=None)
 
-    async def _do(self, fault: Fault, place: Place) -> None:
-        self._happens(fault, place)
+    def who_began(self, run_id: str) -> Place | None:
+        """Where a run is being executed, or was last."""
+        starts = [record for record in self._told("", "start") if record.run == run_id]
+        return self.place_of(max(starts, key=lambda record: record.store).actor) if starts else None
+
+    def acknowledged(self) -> int:
+        """How many submissions of clients were, so far."""
+        return sum(record.outcome == "ok" for record in self._told("client-", "submit"))
+
+    def _told(self, who: str, what: str) -> Iterator[Record]:
+        mark = f'"what":"{what}"'.encode()
+        for path in self._folder.glob(f"{who}*{SUFFIX}"):
+            yield from load(line for line in path.read_bytes().splitlines(keepends=True) if mark in line)
+
+    def place_of(self, actor: str) -> Place:
+        """Where somebody lives, or has lived."""
+        return next(place for place in self.places if place.name == actor.partition(".")[0])
+
+    async def do(self, fault: Fault, place: Place) -> None:
+        """Do it to one process, and put another in its place if it ended."""
+        self.note(fault, place)
         place.busy = True
         match fault.kind:
-            case "kill" | "kill leader":
+            case "kill" | "kill leader" | "kill worker":
                 place.kill()
                 await asyncio.sleep(fault.length_s)
             case "stop" | "stop leader":
@@ -132,7 +160,7 @@ class Cluster:
 
     async def _roll(self, fault: Fault) -> None:
         """One after the other is replaced by the next version of the program."""
-        self._happens(fault)
+        self.note(fault)
         self.version += 1
         for place in self.places:
             if place.busy or place.role == "client":
@@ -145,7 +173,7 @@ class Cluster:
             await asyncio.sleep(APART_S)
 
     async def _cut_power(self, fault: Fault) -> None:
-        self._happens(fault)
+        self.note(fault)
         struck = [place for place in self.places if not place.busy]
         for place in struck:
             place.busy = True
@@ -157,10 +185,11 @@ class Cluster:
             place.start()
             place.busy = False
 
-    def _happens(self, fault: Fault, place: Place | None = None) -> None:
+    def note(self, fault: Fault, place: Place | None = None) -> None:
+        """Count it, and write it down."""
         self.happened[fault.kind] += 1
         self._note(PAUSE if fault.kind.startswith("stop") else fault.kind, "" if place is None else place.actor)
-        whom = "everybody" if place is None else f"{place.actor} (pid {place.pid})"
+        whom = "all" if place is None else f"{place.actor} (pid {place.pid})"
         self._tell(f"{fault.kind:<12} {whom}, {fault.length_s:.1f} s")
 
     async def heal(self) -> None:

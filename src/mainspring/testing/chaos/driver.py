@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -11,16 +12,20 @@ from typing import Final
 
 import msgspec
 
-from mainspring.app import Mainspring
-from mainspring.clock import SystemClock
+from mainspring.clock import Clock, SystemClock
 from mainspring.core.instants import SECOND, Duration
-from mainspring.core.states import FINAL
+from mainspring.core.states import FINAL, PENDING, RUNNING
 from mainspring.errors import MainspringError
+from mainspring.store import RunFilter
+from mainspring.testing.chaos.backing import Backing, OwnServer
 from mainspring.testing.chaos.cluster import Cluster, Tell
-from mainspring.testing.chaos.faults import plan_faults
+from mainspring.testing.chaos.directed import Director
+from mainspring.testing.chaos.faults import RATES, SERVER_RATES, plan_faults
 from mainspring.testing.chaos.orders import Orders, reach
+from mainspring.testing.chaos.postgres import Postgres
 from mainspring.testing.chaos.processes import Place, Role
-from mainspring.testing.chaos.recording import Journal, gather
+from mainspring.testing.chaos.recording import Journal, RecordedApp, gather
+from mainspring.testing.chaos.timing import StoreTime, skewed
 from mainspring.testing.checking import Verdict, check
 from mainspring.testing.history import Record
 from mainspring.testing.simulation.ending import record_end
@@ -40,10 +45,21 @@ LATENESS: Final[Duration] = 15 * SECOND
 OVERRUN: Final[Duration] = 10 * SECOND
 FENCED: Final[Duration] = 5 * SECOND
 """How long after its claim has run out work may go on: some ignores its cancellation twice."""
+PASSING: Final[Duration] = 5 * SECOND
+"""How long claimers of PostgreSQL may pass over a run: while others hold its lock, which ends with their transaction,
+and that, if they stand still, after 3 s; or while they look on from where they were, since looks are slow."""
 CALM: Final = 0.2
 """The part of the time, at its end, in which nothing goes wrong any more."""
+AWAKE_S: Final = 1.0
+"""So long may a run that could be claimed wait, where enough workers look after a fault."""
+LONGEST_HEALING_S: Final = 45.0
+SKEWS_S: Final = (0, 1800, -1800)
+"""How far the wall clocks of processes are ahead, one after the other: an hour lies between some of them."""
 LONGEST_START_S: Final = 60.0
 LONGEST_DRAIN_S: Final = 90.0
+HASTY_DRAIN_S: Final = 5.0
+HASTY_LATENESS: Final[Duration] = 3 * SECOND
+_MANY: Final = 10_000
 QUIET_S: Final = 2.0
 """Firings that follow the last ends are due at once: let them come."""
 
@@ -69,6 +85,16 @@ class Plan(msgspec.Struct, frozen=True):
     workers: int = 3
     clients: int = 2
     bug: str | None = None
+    postgres: bool = False
+    """Whether the store is a PostgreSQL server of our own, instead of `store`."""
+    database: str | None = None
+    """The name of the database there; its own if left out."""
+    skewed: bool = False
+    """Whether the processes' wall clocks are apart; only where the store has a clock of its own."""
+    script: tuple[str, ...] | None = None
+    """Steered faults, one after the other, instead of drawn ones: see `directed`."""
+    hasty: bool = False
+    """Whether to look for a known bug only: nobody waits for what it keeps from happening."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -82,6 +108,8 @@ class Result(msgspec.Struct, frozen=True):
     """How many were started."""
     counts: Counter[str]
     """What the history has, by kind."""
+    healed_s: dict[str, float]
+    """After each steered fault, until nothing that could be claimed was left waiting."""
 
     @property
     def ok(self) -> bool:
@@ -92,15 +120,16 @@ class Result(msgspec.Struct, frozen=True):
 class Run:
     """`play` is all of it."""
 
-    def __init__(self, plan: Plan, tell: Tell) -> None:
+    def __init__(self, plan: Plan, tell: Tell, server: Postgres | None = None) -> None:
         self._plan = plan
-        self._clock = SystemClock()
-        self._scribe = Scribe(Journal(plan.folder, "driver"), self._clock, Counter())
+        self._clock: Clock = SystemClock()
         self._began = self._clock.monotonic()
         self._show = tell
-        self._app = Mainspring(plan.store)
-        places = [self._place(role, number) for role, number in self._roles()]
-        self._cluster = Cluster(plan.folder, places, self._note, self._tell)
+        owned = plan.postgres or server is not None
+        self._backing = OwnServer(Random(f"{plan.seed}:wire"), server, plan.database) if owned else Backing(plan.store)
+        self._places = [self._place(role, number) for role, number in self._roles()]
+        self._cluster = Cluster(plan.folder, self._places, self._backing, self._note, self._tell)
+        self._healed_s: dict[str, float] = {}
 
     def _roles(self) -> list[tuple[Role, int]]:
         counts: list[tuple[Role, int]] = [
@@ -115,9 +144,17 @@ class Run:
         return Place(role, number, self._plan.folder, longest_s, self._environment)
 
     def _environment(self, actor: str) -> dict[str, str]:
-        plan, version = self._plan, self._cluster.version
-        orders = Orders(str(plan.folder), actor, plan.seed, version, plan.bug)
-        return {**draw_settings(plan.seed), "MAINSPRING_STORE": plan.store, **orders.environment()}
+        plan, backing = self._plan, self._backing
+        gentle = plan.script is not None
+        orders = Orders(str(plan.folder), actor, plan.seed, self._cluster.version, plan.bug, gentle, backing.epoch)
+        names = [place.name for place in self._places]
+        number = names.index(actor.partition(".")[0])
+        clock = skewed(SKEWS_S[number % len(SKEWS_S)]) if plan.skewed and backing.shareable else {}
+        return {**self._settings(), "MAINSPRING_STORE": backing.url, **orders.environment(), **clock}
+
+    def _settings(self) -> dict[str, str]:
+        drawn = draw_settings(self._plan.seed)
+        return drawn if self._plan.script is None else {**drawn, "MAINSPRING_COORDINATION": "leader"}
 
     def _tell(self, text: str) -> None:
         self._show(f"{self._clock.monotonic() - self._began:6.1f}  {text}")
@@ -127,21 +164,67 @@ class Run:
 
     async def play(self) -> Result:
         """Every process that was started has ended when this returns."""
-        suffering_s = self._plan.seconds * (1 - CALM)
         try:
-            self._cluster.start()
-            await self._wait_for_all()
-            await self._suffer(suffering_s)
-            await self._heal()
-            await asyncio.sleep(self._plan.seconds - suffering_s)
-            await self._finish()
-            await self._drain()
-            await self._cluster.end()
-            await record_end(await self._app.open(), self._scribe, self._clock)
+            await self._prepare()
+            try:
+                await self._live()
+            finally:
+                self._cluster.kill_all()
+                await self._app.close()
         finally:
-            self._cluster.kill_all()
-            await self._app.close()
+            self._backing.close()
         return await asyncio.to_thread(self._judge)
+
+    async def _prepare(self) -> None:
+        folder = self._plan.folder
+        await self._backing.start()
+        if self._backing.epoch is not None:
+            self._clock = StoreTime(self._backing.epoch)
+        self._scribe = Scribe(Journal(folder, "driver"), self._clock, Counter())
+        self._app = RecordedApp(folder, "watcher", true=self._clock, store=self._backing.direct)
+        store = await self._app.open()
+        if await store.count_runs(NAMESPACE) or await store.list_jobs(NAMESPACE, limit=1):
+            raise MainspringError(f"{self._backing.direct} is in use: chaos needs an empty store")
+        self._director = Director(self._cluster, self._backing, folder, self._app)
+
+    async def _live(self) -> None:
+        suffering_s = self._plan.seconds * (1 - CALM)
+        self._cluster.start()
+        await self._wait_for_all()
+        if self._plan.script is None:
+            await self._suffer(suffering_s)
+        elif self._plan.script:
+            await self._follow(self._plan.script)
+        else:
+            await asyncio.sleep(suffering_s)
+        await self._heal()
+        await asyncio.sleep(self._plan.seconds - suffering_s)
+        await self._finish()
+        await self._drain()
+        if self._plan.hasty:
+            self._cluster.kill_all()
+        await self._cluster.end()
+        await record_end(await self._app.open(), self._scribe, self._clock)
+
+    async def _follow(self, script: Sequence[str]) -> None:
+        for kind in script:
+            await self._director.act(kind)
+            if not self._plan.hasty:
+                self._healed_s[kind] = await self._until_healed(kind)
+
+    async def _until_healed(self, kind: str) -> float:
+        """How long it took until no run was left that could be claimed, and had been able to be for a while."""
+        store, began = await self._app.open(), self._clock.monotonic()
+        while (took_s := self._clock.monotonic() - began) < LONGEST_HEALING_S:
+            since = self._clock.now() - round(AWAKE_S * SECOND)
+            left = await store.list_runs(RunFilter(NAMESPACE, states=(PENDING, RUNNING), limit=_MANY))
+            waiting = [run.id for run in left if (run.claimed_until or run.due_at) < since]
+            if not waiting:
+                self._tell(f"healed after {took_s:.1f} s")
+                return took_s
+            await asyncio.sleep(0.05)
+        self._cluster.troubles.append(f"{LONGEST_HEALING_S:g} s after {kind} nobody had claimed {', '.join(waiting)}")
+        return took_s
 
     async def _wait_for_all(self) -> None:
         """What is killed sooner has not begun to live."""
@@ -156,7 +239,8 @@ class Run:
 
     async def _suffer(self, seconds: float) -> None:
         began = self._clock.monotonic()
-        for fault in plan_faults(self._plan.seed, seconds):
+        rates = {**RATES, **SERVER_RATES} if isinstance(self._backing, OwnServer) else RATES
+        for fault in plan_faults(self._plan.seed, seconds, rates):
             await asyncio.sleep(max(began + fault.at_s - self._clock.monotonic(), 0.0))
             self._cluster.strike(fault)
         await asyncio.sleep(max(began + seconds - self._clock.monotonic(), 0.0))
@@ -181,14 +265,15 @@ class Run:
 
     async def _drain(self) -> None:
         """Wait until nothing is left to do; what is not done by then never will be, and the checker says so."""
-        store, deadline = await self._app.open(), self._clock.monotonic() + LONGEST_DRAIN_S
+        longest_s = HASTY_DRAIN_S if self._plan.hasty else LONGEST_DRAIN_S
+        store, deadline = await self._app.open(), self._clock.monotonic() + longest_s
         quiet_since = None
         while self._clock.monotonic() < deadline and not self._cluster.hopeless:
             counts = await store.count_runs(NAMESPACE)
             left = sum(counts.values()) - sum(counts.get(state, 0) for state in FINAL)
             now = self._clock.monotonic()
             quiet_since = None if left else quiet_since or now
-            if quiet_since is not None and now >= quiet_since + QUIET_S:
+            if quiet_since is not None and now >= quiet_since + (0.0 if self._plan.hasty else QUIET_S):
                 break
             await asyncio.sleep(0.2)
         self._note("drained")
@@ -196,11 +281,19 @@ class Run:
 
     def _judge(self) -> Result:
         records = gather(self._plan.folder)
-        verdict = check(records, lateness_bound=LATENESS, deadline_bound=OVERRUN, fence_bound=FENCED)
+        lateness = HASTY_LATENESS if self._plan.hasty else LATENESS
+        passing = PASSING if self._backing.shareable else 0
+        verdict = check(
+            records,
+            lateness_bound=lateness,
+            deadline_bound=OVERRUN,
+            fence_bound=FENCED,
+            passing_bound=passing,
+        )
         places = self._cluster.places
         troubles = [*self._cluster.troubles, *(trouble for place in places for trouble in _errors(place.log))]
         processes = sum(place.generation for place in places)
-        return Result(verdict, troubles, self._cluster.happened, processes, _count(records))
+        return Result(verdict, troubles, self._cluster.happened, processes, _count(records), self._healed_s)
 
 
 def _errors(log: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from types import MappingProxyType
 from typing import Final
@@ -33,11 +34,25 @@ RATES: Final = MappingProxyType(
 )
 """How often in a minute; and how long, at least and at most. Claims last two seconds, leases one and a half."""
 
+SERVER_RATES: Final = MappingProxyType(
+    {
+        "kill server": (1.0, 0.0, 2.0),
+        "restart server": (0.7, 0.0, 1.0),
+        "kill backend": (1.0, 0.0, 0.1),
+        "cut wire": (2.0, 0.0, 0.1),
+        "lose commits": (2.0, 1.0, 3.0),
+        "slow wire": (1.0, 1.0, 4.0),
+        "block wire": (1.0, 0.5, 4.0),
+        "replace wire": (0.7, 0.5, 3.0),
+    }
+)
+"""The same for what is done to a PostgreSQL server of our own, and to the wire before it."""
 
-def plan_faults(seed: int, seconds: float) -> list[Fault]:
+
+def plan_faults(seed: int, seconds: float, rates: Mapping[str, tuple[float, float, float]] = RATES) -> list[Fault]:
     """All of them in order. Each kind is drawn by itself; even in a short time each comes at least once."""
     faults = []
-    for kind, (rate, shortest_s, longest_s) in RATES.items():
+    for kind, (rate, shortest_s, longest_s) in rates.items():
         random = Random(f"{seed}:{kind}")
         count = max(1, round(rate * seconds / 60))
         for _ in range(count):

@@ -15,7 +15,7 @@ from mainspring.testing.chaos.recording import Recorder
 
 
 class Ledger:
-    """Of one process. On the host's clock, which must be the store's: all of it on one machine."""
+    """Of one process; on the clock of its recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -15,6 +15,8 @@ from mainspring.services.worker import EXIT_UNSTOPPABLE
 
 Role = Literal["up", "worker", "client"]
 _APP: Final = "mainspring.testing.chaos.work"
+_NO_API: Final[dict[Role, tuple[str, ...]]] = {"up": ("--no-api",), "worker": (), "client": ()}
+"""Nobody asks it, and it takes as long to load as all the rest."""
 START_S: Final = 15.0
 """A process so young may not have got round to listening to signals, on a machine that is busy."""
 STOP_S: Final = 30.0
@@ -27,7 +29,7 @@ def command(role: Role, longest_s: float) -> list[str]:
     """What is executed: it ends by itself some day, even if nobody is left to end it."""
     if role == "client":
         return [sys.executable, "-m", "mainspring.testing.chaos.client"]
-    return [sys.executable, "-m", "mainspring", role, _APP, "--quiet", "--for", f"{longest_s:.0f}s"]
+    return [sys.executable, "-m", "mainspring", role, _APP, "--quiet", "--for", f"{longest_s:.0f}s", *_NO_API[role]]
 
 
 class Place:
@@ -66,6 +68,11 @@ class Place:
     def pid(self) -> int:
         """Of the newest process."""
         return 0 if self._process is None else self._process.pid
+
+    @property
+    def began(self) -> float:
+        """When the newest process was started, by monotonic time."""
+        return self._started_at
 
     @property
     def log(self) -> Path:

@@ -23,6 +23,8 @@ from mainspring.core.model import Worker
 from mainspring.core.planning import Plan
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound, TermPassed
 from mainspring.store import Renewal, Store
+from mainspring.testing.chaos.halts import Halts
+from mainspring.testing.checking.stories import PAUSE
 from mainspring.testing.history import History, Record, load_files
 from mainspring.testing.simulation.scribe import Call, Scribe, as_json
 
@@ -72,26 +74,29 @@ class Journal(History):
 
 
 class Recorder(Scribe):
-    """The scribe of one process. `actor` names it, and the worker in it, in every record."""
+    """The scribe of one process. `actor` names it, and the worker in it, in every record. `true` is the store's time,
+    where the host's clock, or what the process sees of it, is another."""
 
-    def __init__(self, journal: Journal, actor: str, clock: Clock) -> None:
-        super().__init__(journal, clock, Counter())
+    def __init__(self, journal: Journal, actor: str, clock: Clock, true: Clock | None = None) -> None:
+        super().__init__(journal, true or clock, Counter())
         self.actor = actor
         self._clock = clock
+        self._halts = Halts(journal.path.parent)
         self._asking = threading.Lock()
         self._last_sent: Instant = 0
 
     async def call(self, store: Store, name: str, *args: Any, **options: Any) -> Any:
         """Ask the store: what is asked is written down before, and the answer before anybody gets it."""
-        asked = self._call(store, self._next_sent(store.now()), args, options, told=False)
+        self._halts.obey(name, _abouts(name, args), self.actor, self._stand_still)
+        asked = self._call(self._next_sent(self._true.now()), args, options, told=False)
         await self._expect(store, name, asked)
         try:
             answer = await getattr(store, name)(*args, **options)
         except REFUSALS:
             if name in self._on_refusal:
-                self._on_refusal[name](self._call(store, asked.stamp["sent"], args, options, told=True))
+                self._on_refusal[name](self._call(asked.stamp["sent"], args, options, told=True))
             raise
-        await self._hear(store, name, self._call(store, asked.stamp["sent"], args, options, told=True), answer)
+        await self._hear(store, name, self._call(asked.stamp["sent"], args, options, told=True), answer)
         return answer
 
     def _next_sent(self, now: Instant) -> Instant:
@@ -100,8 +105,11 @@ class Recorder(Scribe):
             self._last_sent = max(now, self._last_sent + 1)
             return self._last_sent
 
-    def _call(self, store: Store, sent: Instant, args: Any, options: Any, *, told: bool) -> Call:
-        stamp = self.stamp(self._clock) | {"sent": sent, "store": store.now()}
+    def _stand_still(self) -> None:
+        self.write("fault", self.actor, self._clock, name=PAUSE)
+
+    def _call(self, sent: Instant, args: Any, options: Any, *, told: bool) -> Call:
+        stamp = self.stamp(self._clock) | {"sent": sent}
         return Call(self.actor, stamp, args, options, told)
 
     async def _expect(self, store: Store, name: str, call: Call) -> None:
@@ -169,17 +177,33 @@ class _Recorded:
 class RecordedApp(Mainspring):
     """An app that writes its process's history: everything in a process gets its store from the app's `open`."""
 
-    def __init__(self, folder: Path, actor: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, actor: str, *, true: Clock | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.recorder = Recorder(Journal(folder, actor), actor, self.clock)
+        self.recorder = Recorder(Journal(folder, actor), actor, self.clock, true)
         self._recorded: _Recorded | None = None
+
+    @property
+    def opened(self) -> Store | None:
+        """The store, through the recorder, if it is open."""
+        store = super().opened
+        return None if store is None else self._through(store)
 
     async def open(self) -> Store:
         """The store, through the recorder."""
-        store, recorded = await super().open(), self._recorded
+        return self._through(await super().open())
+
+    def _through(self, store: Store) -> Store:
+        recorded = self._recorded
+        if isinstance(store, _Recorded):
+            return store
         if recorded is None or recorded.bare is not store:
             recorded = self._recorded = _Recorded(store, self.recorder)
         return cast(Store, recorded)
+
+
+def _abouts(name: str, args: Sequence[Any]) -> list[str]:
+    """The runs that a call is about, of those calls that are stopped on account of a run."""
+    return [report.run_id for report in args[0]] if name == "report" else []
 
 
 def gather(folder: Path) -> list[Record]:

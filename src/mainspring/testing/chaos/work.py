@@ -19,22 +19,29 @@ from mainspring.core.ids import fraction_of
 from mainspring.core.triggers import Trigger
 from mainspring.testing.chaos.ledger import Ledger
 from mainspring.testing.chaos.orders import Orders
+from mainspring.testing.chaos.planted import planted_in
 from mainspring.testing.chaos.recording import RecordedApp
-from mainspring.testing.simulation.planted import planted
+from mainspring.testing.chaos.timing import StoreTime, live_skewed
 from mainspring.testing.simulation.tasks import TASKS, Traits
 from mainspring.testing.simulation.workload import LIMIT
 
 PACE: Final = 0.25
 """Real time is dear: work is so much shorter than in the simulation."""
 
+live_skewed()
+HARSH: Final = ("poison", "blocking", "apart", "stubborn")
+"""Tasks that kill their process, or that it cannot stop but by ending itself."""
+
 orders = Orders.received()
-_bug = planted(orders.bug)
+_bug = planted_in(os.environ["MAINSPRING_STORE"], orders.bug)
 _bug.__enter__()  # For as long as the process lives: what is not kept would be undone with the last look at it.
-app = RecordedApp(orders.place, orders.actor, name="chaos")
+app = RecordedApp(
+    orders.place, orders.actor, true=None if orders.epoch is None else StoreTime(orders.epoch), name="chaos"
+)
 ledger = Ledger(app.recorder)
 BY_HAND: Final = ("by-hand", "by-hand-alone")
 """Jobs that clients fire."""
-PAUSABLE: Final = ("tick", "interval", "flaky", "in-line")
+PAUSABLE: Final = ("tick", "even", "flaky", "in-line") if orders.gentle else ("tick", "interval", "flaky", "in-line")
 """Jobs that clients pause and resume."""
 
 
@@ -100,6 +107,8 @@ odd = app.calendar(Calendar("odd", (CronRule("1/2 * * * * *"),)))
 
 
 def _job(task: str, trigger: Trigger, name: str, **words: Any) -> None:
+    if orders.gentle and task in HARSH:
+        return
     app.job(trigger, name=name, **words)(app.tasks[task])
 
 

@@ -14,6 +14,7 @@ from mainspring.testing.checking import (
     lateness,
     limits,
     order,
+    paces,
     relations,
     results,
     terms,
@@ -52,7 +53,7 @@ INVARIANTS = (
     Invariant(17, "terms fence", terms.terms_grow_and_fence, ("term",)),
     Invariant(18, "acknowledged cancels hold", acceptance.acknowledged_cancels_hold, ("cancel",)),
     Invariant(19, "nothing eligible is left", acceptance.nothing_eligible_is_left, ("run", "fault")),
+    Invariant(20, "rate limits", paces.spending_stays_within_its_pace, ("spend",)),
     Invariant(21, "daylight saving", causes.fire_times_follow_the_clocks, ("job",)),
     Invariant(22, "key order", keys.runs_of_one_key_go_in_order, ("claim",)),
 )
-"""20, rate limits, is not among them: nothing limits rates so far."""

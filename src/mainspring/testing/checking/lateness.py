@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.core.instants import Instant, format_duration, format_instant
+from mainspring.core.pacing import CLAIM_AHEAD
 from mainspring.testing.checking.origins import accepted_by, due_of, origin, waits_for_nothing
 from mainspring.testing.checking.reading import earliest
 from mainspring.testing.checking.runs import RunStory
@@ -14,8 +15,8 @@ from mainspring.testing.history import Record
 
 
 def nothing_begins_early_or_late(stories: Stories) -> Iterator[Finding]:
-    """(11) No run is claimed or begins before it is due; nor later than `lateness_bound` after, if that is given and
-    nothing had gone wrong since well before, nor was there anything for the run to wait for.
+    """(11) No run begins before it is due, or is claimed long before; nor later than `lateness_bound` after, if that is
+    given and nothing had gone wrong since well before, nor was there anything for the run to wait for.
 
     Not seen: whether retries begin early, which is in (9); whether there was a worker with room, so the bound must
     allow for the load.
@@ -25,8 +26,11 @@ def nothing_begins_early_or_late(stories: Stories) -> Iterator[Finding]:
         claimed = story.claimed
         if due is None or not claimed:
             continue
-        for record in (claimed[0].claims[0], *claimed[0].starts[:1]):
-            if record.store < due:
+        for record, earliest_at in [
+            (claimed[0].claims[0], due - CLAIM_AHEAD),
+            *[(start, due) for start in claimed[0].starts[:1]],
+        ]:
+            if record.store < earliest_at:
                 message = (
                     f"run {story.id} was due at {format_instant(due)}, and its {record.what} with token "
                     f"{record.token} came {format_duration(due - record.store)} early"

@@ -47,7 +47,7 @@ def the_best_run_goes_first(stories: Stories) -> Iterator[Finding]:
     Better by both orderings, strict and ageing, so that it does not matter which one is set; under ageing this is also
     why nobody starves. Not seen: that better runs were left which had to wait for anything, or had been claimed before;
     or that are of a task, queue or region of which the worker claimed nothing, as it may not serve them; claims whose
-    order to others is not known.
+    order to others is not known; or, if claimers pass over what others look at, for how long (`passing_bound`).
     """
     claims = [claimed for story in stories.runs.values() for claimed in _claims(story)]
     claims.sort(key=lambda each: (each.claim.store, each.claim.seq))
@@ -101,7 +101,7 @@ class _Waiting:
         for claimed in claims:
             accepted = accepted_by(stories, claimed.story)
             if claimed.claim.token == 1 and accepted is not None and waits_for_nothing(stories, claimed.story):
-                since = max(accepted.store, claimed.due)
+                since = max(accepted.store, claimed.due) + stories.bounds.passing
                 self._coming.append(_Arrival(claimed.due, claimed.claim.seq, since, claimed))
         self._coming.sort(key=lambda arrival: arrival.since, reverse=True)
         self._heaps: dict[tuple[Line, int], list[_Arrival]] = defaultdict(list)

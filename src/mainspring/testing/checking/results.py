@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.core.instants import Duration, format_duration
 from mainspring.core.model import Report, RunOptions
+from mainspring.core.pacing import CLAIM_AHEAD
 from mainspring.core.retry import Again, decide
 from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SUCCEEDED, TRANSITIONS
 from mainspring.testing.checking.reading import carried, earliest, surely_before
@@ -108,13 +109,15 @@ def _too_soon(story: RunStory, options: RunOptions) -> Iterator[Finding]:
             continue
         wait = _wait(story, turn, retry, options)
         told = min(earliest(report) for report in turn.reports if report.outcome != "refused")
-        again = following.claims[0]
-        if again.store < told + wait:
-            message = (
-                f"run {story.id} was to be retried after {format_duration(wait)}, and was claimed with token "
-                f"{following.token} {format_duration(again.store - told)} after its failure with token {turn.token}"
-            )
-            yield found(message, story.source, *story.attempts, turn.claims[0], retry, again)
+        for again, ahead in ((following.claims[0], CLAIM_AHEAD), *((start, 0) for start in following.starts[:1])):
+            if again.store < told + wait - ahead:
+                message = (
+                    f"run {story.id} was to be retried after {format_duration(wait)}, and its {again.what} with token "
+                    f"{following.token} came {format_duration(again.store - told)} after its failure with token "
+                    f"{turn.token}"
+                )
+                yield found(message, story.source, *story.attempts, turn.claims[0], retry, *following.claims[:1], again)
+                break
 
 
 def _wait(story: RunStory, turn: Turn, retry: Record, options: RunOptions) -> Duration:

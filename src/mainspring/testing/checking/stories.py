@@ -35,6 +35,8 @@ class Bounds(msgspec.Struct, frozen=True):
     """How long after its timeout work may go on."""
     fence: Duration | None = None
     """How long after its claim has run out work may go on; None: as long as it likes."""
+    passing: Duration = 0
+    """How long a run may be passed over: another claimer looks at it, or claimers look on from where they were."""
 
     @property
     def planning(self) -> Duration:
@@ -50,6 +52,7 @@ class Stories:
         self.runs: dict[str, RunStory] = {}
         self.jobs: dict[str, JobStory] = {}
         self.terms: list[Record] = []
+        self.spends: list[Record] = []
         self.calendars: dict[str, Calendar] = {}
         self._changed_calendars: set[str] = set()
         self.kinds: dict[str, Record] = {}
@@ -82,6 +85,7 @@ class Stories:
             "job": self._job,
             "calendar": self._calendar,
             "term": self.terms.append,
+            "spend": self.spends.append,
             "fire": self._fire,
             "trigger": self._trigger,
             "submit": self._submit,

@@ -26,8 +26,7 @@ def terms_grow_and_fence(stories: Stories) -> Iterator[Finding]:
     for name, terms in by_name.items():
         terms.sort(key=_order)
         yield from _not_growing(name, terms)
-    if len(by_name) == 1:
-        yield from _under_old_terms(stories, next(iter(by_name.values())))
+        yield from _under_old_terms(stories, terms, None if len(by_name) == 1 else name)
 
 
 def _order(record: Record) -> tuple[int, int]:
@@ -49,14 +48,15 @@ def _not_growing(name: str | None, terms: list[Record]) -> Iterator[Finding]:
             yield found(f"term {other.term} of {name} began after term {one.term}", one, other)
 
 
-def _under_old_terms(stories: Stories, terms: list[Record]) -> Iterator[Finding]:
+def _under_old_terms(stories: Stories, terms: list[Record], name: str | None) -> Iterator[Finding]:
+    """`name` is that of the terms, where there are others."""
     newest: list[Record] = []
     for record in terms:
         newest.append(record if not newest or _number(record) > _number(newest[-1]) else newest[-1])
     begun = [record.store for record in terms]
     for job in stories.jobs.values():
         for fire in job.fires:
-            if fire.outcome != "ok" or fire.term is None:
+            if fire.outcome != "ok" or fire.term is None or (name is not None and fire.name != name):
                 continue
             position = bisect_left(begun, earliest(fire))
             if position and _number(newest[position - 1]) > fire.term:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import TypeVar
 
 import msgspec
 
 from mainspring.core.instants import SECOND
+from mainspring.core.limits import Pace
 from mainspring.core.model import Gate, Job, NewRun
 from mainspring.core.planning import make_runs
 from mainspring.errors import Conflict, InvalidInput, NotFound, StoreFull, StoreUnavailable
@@ -25,6 +27,8 @@ T = TypeVar("T")
 
 ACTION_S = 9.0
 """The mean pause between two actions of a client."""
+PACE = Pace(12, 60 * SECOND)
+"""Tight, so that it is reached."""
 
 
 class Client:
@@ -44,7 +48,7 @@ class Client:
         """One action after the other, not waiting for the answers, until it is `until_s` on the loop's clock."""
         loop = asyncio.get_running_loop()
         actions = (self._submit, self._submit, self._submit_many, self._cancel, self._cancel, self._repeat, self._chain)
-        rare = (self._trigger, self._pause, self._edit, self._burst)
+        rare = (self._trigger, self._pause, self._edit, self._burst, self._spend)
         while True:
             await asyncio.sleep(self._random.expovariate(1 / ACTION_S))
             if loop.time() >= until_s:
@@ -125,6 +129,14 @@ class Client:
 
     async def _burst(self, _name: str) -> None:
         await self._send(*(self._draw(task="quick", key=None, lines=(), gates=()) for _ in range(25)))
+
+    async def _spend(self, _name: str) -> None:
+        """Submissions as the API takes them: within a budget that all clients share."""
+        for _ in range(self._random.randint(2, 8)):
+            cost = self._random.randint(1, 4)
+            allowance = await self.insist(partial(self.store.spend, "submit:clients", cost, PACE))
+            if allowance is not None and allowance.granted:
+                await self._send(*(self._draw() for _ in range(cost)))
 
     async def _cancel(self) -> None:
         """Something that was sent long ago, or something that may have started just now."""

@@ -33,6 +33,8 @@ def draw_settings(random: Random, seen: Counter[str]) -> Settings:
     cluster, ageing = random.random() < 0.3, random.random() < 0.4
     queues = _QUEUES if random.random() < 0.4 else _QUEUES[:1]
     regions = _REGIONS if random.random() < 0.25 else _REGIONS[:1]
+    shards = 2 if not cluster and len(queues) > 1 else 1  # Not drawn: worlds that were found keep their seeds.
+    seen["leaders that share the jobs"] += shards > 1
     seen["coordination by cluster"] += cluster
     seen["coordination by a leader"] += not cluster
     seen["order by age"] += ageing
@@ -41,7 +43,7 @@ def draw_settings(random: Random, seen: Counter[str]) -> Settings:
     seen["several regions"] += len(regions) > 1
     return msgspec.structs.replace(
         _SETTINGS, coordination="cluster" if cluster else "leader", ordering="ageing" if ageing else "strict",
-        queues=queues, regions=regions,
+        queues=queues, regions=regions, shards=shards,
     )  # fmt: skip
 
 

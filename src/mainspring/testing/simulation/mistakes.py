@@ -31,8 +31,10 @@ def claim_in_two_steps(_right: Right) -> Right:
     """Look in one transaction, take in another."""
     work = import_module("mainspring.stores.sqlite.work")
 
-    async def claim(store: Any, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
-        found = await store._db.read(lambda tx: work._candidates(tx, worker, limit, ordering))
+    async def claim(
+        store: Any, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        found = await store._db.read(lambda tx: work._candidates(tx, worker, limit, ordering, ahead))
         await asyncio.sleep(0.005)
         chosen = [seq for _, seq, _ in found]
 

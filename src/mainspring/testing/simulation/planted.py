@@ -110,14 +110,14 @@ PLANTED: Final = MappingProxyType(
         "lost claims are renewed": Planted(
             [
                 InCode(f"{_STORE}.work:Work.renew", mistakes.renew_for_anyone),
-                InCode(f"{_SERVICES}.heart:Heart._fence", mistakes.nothing),
+                InCode(f"{_SERVICES}.fence:Fence.lower", mistakes.nothing),
             ],
             7,
             "time",
             13,
         ),
         "a worker does not fence itself": Planted(
-            [InCode(f"{_SERVICES}.heart:Heart._fence", mistakes.nothing)], 7, "network", 14, 4.0
+            [InCode(f"{_SERVICES}.fence:Fence.lower", mistakes.nothing)], 7, "network", 14, 4.0
         ),
         "work begins under a claim that has run out": Planted(
             [InCode(f"{_SERVICES}.claimer:Claimer._take", mistakes.take_late)], 7, "network", 0, 6.0
@@ -178,6 +178,7 @@ PLANTED: Final = MappingProxyType(
         "an hour that comes twice fires twice": Planted(
             [InCode("mainspring.core.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)], 21, "calm", 1, 6.5
         ),
+        "a budget is not paid from": Planted([InQuery("api", "pay", "excluded.paid_at", "paid_at")], 20, "calm"),
         "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:_report", mistakes.run_again)], 8, "calm"),
     }
 )

@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
+from mainspring.core.limits import Allowance
 from mainspring.core.model import Claim, Job, NewRun, Report, Term, Worker
 from mainspring.core.planning import Plan
 from mainspring.core.states import RUNNING
@@ -59,6 +60,7 @@ class Scribe:
             "fire": self._fire,
             "trigger": self._trigger,
             "submit": self._submit,
+            "spend": self._spend,
             "request_cancel": self._cancel,
             "claim": self._claim,
             "renew": self._renew,
@@ -145,8 +147,8 @@ class Scribe:
 
     def _fired(self, call: Call, job: Job, fire_at: int | None, outcome: Outcome | None = None) -> None:
         term: Term | None = call.args[1]
-        number = None if term is None else term.number
-        self._add("fire", call, outcome, job_id=job.id, job=job.name, fire_at=fire_at, term=number)
+        number, name = (None, None) if term is None else (term.number, term.name)
+        self._add("fire", call, outcome, job_id=job.id, job=job.name, fire_at=fire_at, term=number, name=name)
 
     def _fire_refused(self, call: Call) -> None:
         for plan in call.args[0]:
@@ -167,6 +169,13 @@ class Scribe:
     def _submit_refused(self, call: Call) -> None:
         for run in call.args[0]:
             self._add("submit", call, "refused", run=run.id, key=run.idempotency_key, data=as_json(run))
+
+    def _spend(self, call: Call, allowance: Allowance) -> None:
+        name, cost, pace = call.args
+        if not allowance.granted:
+            self._seen["rate limit reached"] += 1
+        outcome: Outcome | None = None if allowance.granted else "refused"
+        self._add("spend", call, outcome, name=name, count=cost, data=as_json(pace))
 
     def _cancel(self, call: Call, state: str) -> None:
         self._seen[f"cancel while {'running' if state == RUNNING else 'waiting'}"] += 1

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from mainspring.core.instants import Instant
 from mainspring.errors import MainspringError, StoreFull, StoreUnavailable
 from mainspring.store import Store
-from mainspring.testing.simulation.clock import ProcessClock
+from mainspring.testing.simulation.clock import LARGEST_ERROR, ProcessClock
 from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.hosts import Host
 from mainspring.testing.simulation.scribe import Scribe
@@ -82,6 +82,10 @@ class Wire:
     def now(self) -> Instant:
         """See the store port: here it is off by a little."""
         return self._clock.store_now()
+
+    def surely_now(self) -> Instant:
+        """See the store port."""
+        return self._clock.store_now() - LARGEST_ERROR
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See the store port: hints come late, or not at all, or for nothing."""

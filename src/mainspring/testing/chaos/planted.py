@@ -1,0 +1,112 @@
+"""Bugs that are planted into real processes: those of the simulation where the store is SQLite, and their like for
+PostgreSQL; each with the fault that brings it to light within seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from mainspring.core.model import Report
+from mainspring.testing.simulation import mistakes
+from mainspring.testing.simulation.planted import PLANTED, InCode, planted
+
+_STORE: Final = "mainspring.stores.postgres"
+
+
+class InStatement(NamedTuple):
+    """A wrong word in a query of PostgreSQL's."""
+
+    topic: str
+    query: str
+    right: str
+    wrong: str
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """While this lasts, the query is wrong."""
+        queries: dict[str, str] = import_module("mainspring.stores.sql").load_queries("postgres", self.topic)
+        text = queries[self.query]
+        if self.right not in text:
+            raise LookupError(f"{self.topic}.{self.query} does not say {self.right!r}: plant this bug elsewhere")
+        queries[self.query] = text.replace(self.right, self.wrong)
+        try:
+            yield
+        finally:
+            queries[self.query] = text
+
+
+class Bug(NamedTuple):
+    """Where it is, which invariant it breaks, and the faults that show it."""
+
+    mistakes: Sequence[InStatement | InCode]
+    breaks: int
+    faults: tuple[str, ...] = ()
+    nodes: int = 2
+    """How many it takes."""
+
+
+def _accept_any_token(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A report counts for whoever runs the run now."""
+    reports_of = import_module(f"{_STORE}.reports")
+
+    async def report(tx: Any, reports: Sequence[Report]) -> Any:
+        held = await reports_of.load_held(tx, [each.run_id for each in reports])
+        tokens = {run_id: run.token for run_id, run in held.items()}
+        told = [msgspec.structs.replace(each, token=tokens.get(each.run_id, each.token)) for each in reports]
+        return await right(tx, told)
+
+    return report
+
+
+BUGS: Final = MappingProxyType(
+    {
+        "the term is not checked": Bug([InCode(f"{_STORE}.plans:check_term", mistakes.nothing)], 17, ("stop leader",)),
+        "a stale report is accepted": Bug(
+            [InCode(f"{_STORE}.reports:_report", _accept_any_token)], 6, ("stop worker",)
+        ),
+        "commits are not synced": Bug(
+            [InCode(f"{_STORE}.connection:_SETUP", lambda right: f"{right}; SET synchronous_commit = off")],
+            3,
+            ("kill server",),
+        ),
+        "a claim is not atomic": Bug([InStatement("work", "candidates", " FOR UPDATE SKIP LOCKED", "")], 4),
+        "claims are taken away early": Bug(
+            [
+                InStatement("care", query, "claimed_until <", "claimed_until - 60000000 <")
+                for query in ("anything", "expired", "lock_expired")
+            ],
+            5,
+        ),
+        "lost work is not recovered": Bug(
+            [InStatement("care", "expired", "state = 'running'", "false")], 19, ("kill worker",)
+        ),
+        "retries have no end": Bug([InCode("mainspring.core.retry:_refusal", lambda _: lambda *_: "")], 9, nodes=1),
+        "an instant is passed over": Bug(
+            [InCode("mainspring.services.planner:plan", mistakes.pass_over_some)], 1, nodes=1
+        ),
+    }
+)
+"""By name, for PostgreSQL."""
+
+
+def names_of(postgres: bool) -> list[str]:
+    """Which bugs there are for a kind of store."""
+    return sorted(BUGS if postgres else PLANTED)
+
+
+@contextmanager
+def planted_in(store: str, name: str | None) -> Iterator[None]:
+    """While this lasts, the program on that store has that bug."""
+    if name is None or not store.startswith("postgres"):
+        with planted(name):
+            yield
+        return
+    with ExitStack() as stack:
+        for mistake in BUGS[name].mistakes:
+            stack.enter_context(mistake.in_place())
+        yield
