@@ -33,8 +33,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Embedded, then on servers that it starts and stops itself; `python -m bench --help` for parts of it.
 bench: $(STAMP)
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench --store postgres
 
 simulate: $(STAMP)
 	$(BIN)/mainspring simulate --seeds 200 --profile chaos

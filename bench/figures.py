@@ -26,6 +26,10 @@ class Series:
         rounds = self.rounds(value)
         return statistics.median(rounds) if rounds else None
 
+    def mapped(self, change: Callable[[Answer], Answer]) -> Series:
+        """The same rounds, seen otherwise."""
+        return Series([change(answer) for answer in self.answers], self.trouble)
+
     @property
     def void(self) -> str:
         """Why there is no figure, in a few words; nothing if there is one."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +46,12 @@ APS_MEMORY = Contestant("APScheduler memory", _PEER_PYTHON, "bench.peers.with_ap
 RIVALS = (HUEY, APS_SQLITE, APS_MEMORY)
 
 
+def keep_results(name: str, results: Mapping[str, object]) -> None:
+    """Every figure of every round, for those who want to see the noise."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+
+
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
     """A folder that goes away. On the disk that is asked for: /tmp is often memory, where a sync costs nothing."""
@@ -57,11 +63,14 @@ def scratch_folder(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def start(command: list[str], stdin: int | None = None) -> subprocess.Popen[str]:
+def start(
+    command: list[str], stdin: int | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """A program in a group of its own, so that whatever it starts ends with it."""
     return subprocess.Popen(
         command,
         cwd=ROOT,
+        env=environment,
         start_new_session=True,
         text=True,
         stdout=subprocess.PIPE,
@@ -77,9 +86,9 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def run(contestant: Contestant, measure: str, folder: Path, limit_s: int, params: Params) -> Answer:
-    """What the program answers; Failed if it does not within the limit."""
-    process = start(contestant.command(measure, params | {"folder": str(folder), "limit_s": limit_s}))
+def answer_of(command: list[str], limit_s: int, environment: Mapping[str, str] | None = None) -> Answer:
+    """What a program answers as its last line; Failed if it does not within the limit."""
+    process = start(command, environment=environment)
     try:
         output, trouble = process.communicate(timeout=limit_s + 2)
     except subprocess.TimeoutExpired:
@@ -93,6 +102,11 @@ def run(contestant: Contestant, measure: str, folder: Path, limit_s: int, params
         raise Failed((trouble.strip().splitlines() or [ended])[-1])
     answer: Answer = json.loads(output.splitlines()[-1])
     return answer
+
+
+def run(contestant: Contestant, measure: str, folder: Path, limit_s: int, params: Params) -> Answer:
+    """What a contestant answers, on this folder."""
+    return answer_of(contestant.command(measure, params | {"folder": str(folder), "limit_s": limit_s}), limit_s)
 
 
 def run_afresh(contestant: Contestant, measure: str, parent: Path, limit_s: int, params: Params) -> Answer:

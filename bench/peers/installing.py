@@ -1,4 +1,4 @@
-"""The peers' virtualenv, made on first use and again when the pinned versions change."""
+"""The peers' virtualenvs, each made on first use and again when its pinned versions change."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.running import PEERS
+from bench.running import PEERS, Failed
 
-REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-STAMP = PEERS / ".installed"
+HERE = Path(__file__).parent
+REQUIREMENTS = HERE / "requirements"
+"""What each of the peers on servers needs, by name; the embedded ones share a file and an environment."""
 LIMIT_S = 300
 
 
-def install() -> None:
-    """Make sure that the peers are there, in the versions that are pinned."""
-    wanted = REQUIREMENTS.read_text()
-    if STAMP.exists() and STAMP.read_text() == wanted:
+def install(environment: Path = PEERS, requirements: Path = HERE / "requirements.txt") -> None:
+    """Make sure that an environment has the versions that are pinned; Failed with the reason where it cannot."""
+    stamp, wanted = environment / ".installed", requirements.read_text()
+    if stamp.exists() and stamp.read_text() == wanted:
         return
-    print(f"installing the peers into {PEERS.name} ...", file=sys.stderr)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", PEERS], check=True, timeout=LIMIT_S)
-    pip = [str(PEERS / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True, timeout=LIMIT_S)
-    STAMP.write_text(wanted)
+    print(f"installing {environment.name} ...", file=sys.stderr)
+    _run([sys.executable, "-m", "venv", "--clear", str(environment)])
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, "--requirement", str(requirements)])
+    stamp.write_text(wanted)
+
+
+def _run(command: list[str]) -> None:
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not installed within {LIMIT_S} s") from None
+    if ended.returncode:
+        raise Failed("not installed: " + (ended.stderr.strip().splitlines() or ["no reason given"])[-1])

@@ -1,0 +1,247 @@
+"""`python -m bench.executors [--quick] [--only NAME ...]`: what executing costs, by kind and isolation, beside bare
+processes, Celery's prefork pool and RQ, in the same minutes.
+
+Redis is that of `scripts/services start`. Each program runs alone, in a fresh process; the figure is the median of the
+rounds, which take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from bench.figures import Row, Series, at, rate, show
+from bench.machine import facts
+from bench.peers.installing import REQUIREMENTS, install
+from bench.running import RESULTS, ROOT, Contestant, Failed, keep_results, run_afresh
+from bench.script import Params
+
+if TYPE_CHECKING:
+    from bench.cluster.arena import Arena
+
+DATABASE = "bench_executors"
+CORES = os.cpu_count() or 1
+OURS = Contestant("Mainspring", Path(sys.executable), "bench.executing.ours", {})
+BASELINES = Contestant("bare", Path(sys.executable), "bench.executing.baselines", {})
+TASKS = {"on the loop": "noop_async", "in a thread": "noop_thread", "in a process": "noop_process"}
+FRESH = {"in a fresh process, limits": "noop_limits", "in a fresh process, sandbox": "noop_sandbox"}
+LEVELS = {"none": "none", "limits": "limits", "limits, groups": "limits,memory=1GB,processes=50", "sandbox": "sandbox"}
+
+
+class Size(NamedTuple):
+    """How much of everything."""
+
+    rounds: int = 3
+    functions: int = 20_000
+    programs: int = 200
+    celery: int = 3_000
+    rq: int = 300
+    deaths: int = 10
+    runs: int = 100_000
+
+
+QUICK = Size(1, 4_000, 30, 500, 50, 3, 10_000)
+
+
+def _rounds(contestant: Contestant, measure: str, size: Size, params: Params, limit_s: int = 120) -> Series:
+    series = Series()
+    for _ in range(size.rounds):
+        try:
+            series.answers.append(run_afresh(contestant, measure, RESULTS, limit_s, params))
+        except Failed as failure:
+            series.trouble = str(failure)
+            break
+    return series
+
+
+def _row(name: str, series: Series, *, unit: str = "ms", **more: object) -> Row:
+    cells = {"p50": series.void, "per second": ""}
+    if not series.trouble:
+        samples = "samples_ms" in series.answers[0]
+        cells["p50"] = show(series.figure(at(0.5)), unit) if samples else ""
+        cells["per second"] = show(series.figure(rate)) if "rates" in series.answers[0] else ""
+    return Row(name, cells, rounds={name: series.rounds(rate)} if cells["per second"] else {}, **more)  # type: ignore[arg-type]
+
+
+def _judged(row: Row, value: float | None, against: float | None, target: str, good: Callable[[float], bool]) -> Row:
+    """The row with its verdict; `value` beside `against` where there is one."""
+    row.target = target
+    if value is not None and against != 0:
+        ratio = value if against is None else value / against
+        row.met = good(ratio)
+        row.ratio = "" if against is None else f"{ratio:.2f} ×"
+    return row
+
+
+def measure_functions(size: Size) -> list[Row]:
+    """Executors alone, beside what the standard library does."""
+    bare = {"count": size.functions, "processes": CORES, "concurrency": 100}
+    rows = [
+        _row("run_in_executor, threads", _rounds(BASELINES, "threads", size, bare)),
+        _row("run_in_executor, processes", _rounds(BASELINES, "processes", size, {**bare, "concurrency": 2 * CORES})),
+    ]
+    for label, task in TASKS.items():
+        series = _rounds(OURS, "alone", size, {"task": task, "count": size.functions, "concurrency": 100})
+        row = _row(f"function {label}", series)
+        if task == "noop_thread":
+            _judged(row, series.figure(rate), None, "10,000 a second", lambda value: value >= 10_000)
+        rows.append(row)
+    for label, task in FRESH.items():
+        params = {"task": task, "count": max(size.programs // 5, 5), "concurrency": CORES}
+        rows.append(_row(f"function {label}", _rounds(OURS, "alone", size, params)))
+    return rows
+
+
+def measure_commands(size: Size) -> list[Row]:
+    """A program that does nothing, at every level, beside `subprocess.run` of the same."""
+    params: Params = {"count": size.programs, "processes": CORES}
+    plain = _rounds(BASELINES, "subprocess", size, params)
+    rows = [
+        _row("subprocess.run", plain),
+        _row("subprocess.run of bwrap", _rounds(BASELINES, "bubblewrap", size, params)),
+    ]
+    for label, isolation in LEVELS.items():
+        wanted = {"isolation": isolation, "count": size.programs, "concurrency": CORES}
+        series = _rounds(OURS, "alone", size, wanted)
+        row = _row(f"command, {label}", series)
+        took, floor = series.figure(at(0.5)), plain.figure(at(0.5))
+        if took is not None and floor is not None:
+            row.ratio = f"{took - floor:+.1f} ms"
+            if label == "sandbox":
+                _judged(row, took - floor, None, "< 10 ms over subprocess.run", lambda value: value < 10)
+        rows.append(row)
+    return rows
+
+
+def measure_drain(size: Size) -> list[Row]:
+    """The whole path: taken from a store or a broker, executed, recorded."""
+    os.environ["BENCH_REDIS"] = (_service("MAINSPRING_TEST_REDIS") or "redis://127.0.0.1:6379") + "/5"
+    celery = _peer("celery", "Celery prefork, Redis", size, size.celery)
+    rows = [_row(celery[0], celery[1]), _row(*_peer("rq", "RQ, Redis", size, size.rq))]
+    for label, task in TASKS.items():
+        count = size.functions if task != "noop_process" else max(size.functions // 2, 1)
+        series = _rounds(OURS, "drain", size, {"task": task, "count": count, "concurrency": 100})
+        row = _row(f"Mainspring {label}, SQLite", series)
+        if task == "noop_process":
+            against = celery[1].figure(rate)
+            _judged(row, series.figure(rate), against or 0, "4 × Celery", lambda value: value >= 4)
+        rows.append(row)
+    return rows
+
+
+def _peer(name: str, label: str, size: Size, count: int) -> tuple[str, Series]:
+    environment = ROOT / "bench" / f".venv-{name}"
+    contestant = Contestant(label, environment / "bin" / "python", f"bench.executing.with_{name}", {})
+    try:
+        install(environment, REQUIREMENTS / f"{name}.txt")
+    except Failed as failure:
+        return label, Series(trouble=str(failure))
+    return label, _rounds(contestant, "drain", size, {"count": count, "processes": CORES})
+
+
+def _service(name: str) -> str:
+    """Where `scripts/services` wrote that a server is; nothing if it runs none."""
+    urls = Path(os.environ.get("MAINSPRING_SERVICES", ROOT / ".services")) / "urls"
+    for line in urls.read_text().splitlines() if urls.exists() else ():
+        if line.startswith(f"{name}="):
+            return line.partition("=")[2].strip("'\"")
+    return ""
+
+
+def measure_deaths(size: Size) -> list[Row]:
+    """From a deadline to a dead tree, of which that is known."""
+    rows = []
+    for polite in (True, False):
+        for level in ("none", "limits", "sandbox"):
+            count = size.deaths if polite else max(size.deaths // 3, 1)
+            params = {"polite": polite, "isolation": level, "count": count}
+            kind = "that listens" if polite else "that is deaf, less its grace"
+            rows.append(_row(f"deadline to dead tree {kind}, {level}", _rounds(OURS, "deadline", size, params)))
+    return rows
+
+
+def measure_memory(size: Size) -> list[Row]:
+    """Of a worker after so many runs of all kinds. On PostgreSQL it is all its own; in SQLite's there are page caches,
+    which fill up."""
+    rows = [_memory_row("SQLite", None, size)]
+    if server := _service("MAINSPRING_TEST_POSTGRES"):
+        with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+            rows.append(_memory_row("PostgreSQL", f"{server}/{DATABASE}", size))
+            connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+    return rows
+
+
+def _memory_row(where: str, store: str | None, size: Size) -> Row:
+    name = f"memory of a worker after {size.runs:,} runs, {where}"
+    once = size._replace(rounds=1)
+    series = _rounds(OURS, "memory", once, {"count": size.runs, "concurrency": 100, "store": store}, limit_s=280)
+    if series.trouble:
+        return Row(name, {"p50": series.void})
+    answer = series.answers[0]
+    early, late = answer["early_mb"], answer["late_mb"]
+    row = Row(name, {"p50": f"{late:.0f} MB"}, rounds={"held_mb": answer["held_mb"]})
+    row.ratio = f"{late - early:+.1f} MB since {size.runs // 10:,}"
+    if store is not None:
+        row.target, row.met = "no growth", late < 1.05 * early
+    return row
+
+
+MEASURES: Mapping[str, Callable[[Size], list[Row]]] = {
+    "functions": measure_functions,
+    "commands": measure_commands,
+    "drain": measure_drain,
+    "deaths": measure_deaths,
+    "memory": measure_memory,
+}
+
+
+def measure(arena: Arena) -> list[Row]:
+    """All of it, as part of the whole."""
+    size = QUICK if arena.quick else Size()
+    return [row for part in MEASURES.values() for row in part(size)]
+
+
+def _print(rows: Sequence[Row], known: Mapping[str, str]) -> None:
+    console = Console(width=max(Console().width, 150))
+    for name, fact in known.items():
+        console.print(f"[dim]{name}:[/] {fact}", highlight=False)
+    table = Table(header_style="bold")
+    for name in ("measure", "p50", "per second", "beside", "target", ""):
+        table.add_column(name, justify="right" if name in ("p50", "per second") else "left")
+    verdicts = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
+    for row in rows:
+        cells = (row.cells.get("p50", ""), row.cells.get("per second", ""))
+        table.add_row(row.measure, *cells, row.ratio, row.target, verdicts[row.met])
+    console.print(table, highlight=False)
+
+
+def main() -> int:
+    """What was asked for; 1 if a figure of ours is void."""
+    parser = argparse.ArgumentParser(prog="python -m bench.executors", description="What it costs to execute.")
+    parser.add_argument("--quick", action="store_true", help="a look, too small to quote")
+    parser.add_argument("--only", nargs="+", choices=MEASURES, metavar="NAME", help=f"of {', '.join(MEASURES)}")
+    arguments = parser.parse_args()
+    size = QUICK if arguments.quick else Size()
+    known = facts(RESULTS)
+    rows: list[Row] = []
+    for name in arguments.only or MEASURES:
+        print(f"{name} ...", file=sys.stderr)
+        rows += MEASURES[name](size)
+    _print(rows, known)
+    keep_results("executors", {"facts": known, "size": size._asdict(), "rows": [asdict(row) for row in rows]})
+    return int(any("void" in row.cells.get("p50", "") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""`python -m bench.failover --store postgresql://user@host [--times 20]`: how long nobody leads after the leader was
+killed (-9) or stopped properly, and until all runs of a killed worker run elsewhere; at the default settings.
+
+Real processes: three `mainspring up` with a job every 100 ms; and for the workers one `up` that serves nothing, one
+worker that is killed and one that is left. Times are the server's: from the signal to the first firing of the next
+leader, or to the last claim of the other worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from bench.figures import Row, percentile, show
+from bench.running import Failed
+from mainspring import Mainspring
+
+if TYPE_CHECKING:
+    from bench.cluster.arena import Arena
+
+DATABASE = "bench_failover"
+NODES = 3
+RUNS = 20
+PATIENCE_S = 60.0
+OURS = "Mainspring"
+APP = """
+import asyncio
+
+from mainspring import Mainspring, every
+
+app = Mainspring(name="failover")
+
+
+@app.job(every("100ms"), misfire="skip")
+async def tick() -> None: ...
+
+
+@app.task
+async def long() -> None:
+    await asyncio.sleep(600)
+"""
+_NOW = "SELECT mainspring.store_now(NULL)"
+_TERM = "SELECT number, began_at, owner FROM mainspring.terms WHERE name = 'scheduler'"
+_FIRST = "SELECT min(created_at) FROM mainspring.firings WHERE created_at >= %s AND outcome <> 'missed'"
+_WORKERS = "SELECT count(*) FROM mainspring.workers WHERE state = 'active'"
+_HELD = "SELECT count(*) FROM mainspring.runs WHERE task = 'long' AND state = 'running' AND worker LIKE %s"
+
+
+class Stage:
+    """A database of its own, and the processes on it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url = url
+        self._folder = folder
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        (folder / "app.py").write_text(APP)
+        self._connection = psycopg.connect(url, autocommit=True)
+
+    def ask(self, query: str, *args: object) -> Any:
+        """The first row of an answer."""
+        return self._connection.execute(query.encode(), args).fetchone()
+
+    def start(self, *command: str) -> int:
+        """One more process; its id."""
+        argv = [sys.executable, "-m", "mainspring", *command]
+        with (self._folder / "log").open("ab") as log:
+            environment = os.environ | {"MAINSPRING_STORE": self._url}
+            process = subprocess.Popen(argv, cwd=self._folder, env=environment, stdout=log, stderr=log)
+        self.processes[process.pid] = process
+        return process.pid
+
+    def end(self, pid: int, how: signal.Signals) -> None:
+        """Send a signal. Who is to end by itself is waited for later."""
+        os.kill(pid, how)
+
+    async def submit(self) -> None:
+        """Runs that last."""
+        app = Mainspring(self._url)
+        for _ in range(RUNS):
+            await app.submit("long")
+        await app.close()
+
+    def forget(self, pid: int) -> None:
+        """It has been told to end: wait for that."""
+        self.processes.pop(pid).wait(PATIENCE_S)
+
+    def until(self, look: Callable[[], Any], what: str) -> Any:
+        """What comes of looking again and again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if found := look():
+                return found
+            time.sleep(0.005)
+        raise Failed(f"not within {PATIENCE_S:g} s: {what}")
+
+    def close(self) -> None:
+        """End all."""
+        self._connection.close()
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+def lead_times(stage: Stage, times: int, how: signal.Signals, random: Random) -> list[float]:
+    """Seconds from the end of each leader to the first firing of the next."""
+    samples = []
+    for _ in range(times):
+        while len(stage.processes) < NODES:
+            stage.start("up", "app.py", "--quiet", "--no-api")
+        stage.until(lambda: stage.ask(_WORKERS)[0] >= len(stage.processes), "all nodes")
+        number, began_at, owner = stage.until(lambda: stage.ask(_TERM), "a leader")
+        stage.until(lambda at=began_at: stage.ask(_FIRST, at)[0], "firings")
+        time.sleep(1.0 + random.random())  # Not always at the same point of its renewals.
+        leader = int(owner.split(":")[1])
+        ended_at = stage.ask(_NOW)[0]
+        stage.end(leader, how)
+        _, begun_at, _ = stage.until(lambda n=number: (row := stage.ask(_TERM)) and row[0] > n and row, "a new term")
+        first_at = stage.until(lambda at=begun_at: stage.ask(_FIRST, at)[0], "a firing of the new leader")
+        samples.append((first_at - ended_at) / 1e6)
+        stage.forget(leader)
+        stage.until(lambda: stage.ask(_WORKERS)[0] <= NODES, "the dead to be buried")
+    return samples
+
+
+def move_times(stage: Stage, times: int) -> list[float]:
+    """Seconds from the death of a worker until all of its runs are held by another."""
+    samples = []
+    stage.start("up", "app.py", "--quiet", "--no-api", "--queue", "nothing")
+    for _ in range(times):
+        first = stage.start("worker", "app.py", "--quiet", "--concurrency", str(2 * RUNS))
+        asyncio.run(stage.submit())
+        stage.until(lambda pid=first: stage.ask(_HELD, f"%:{pid}:%")[0] >= RUNS, "the runs to start")
+        second = stage.start("worker", "app.py", "--quiet", "--concurrency", str(2 * RUNS))
+        stage.until(lambda: stage.ask(_WORKERS)[0] >= len(stage.processes), "the other worker")
+        ended_at = stage.ask(_NOW)[0]
+        stage.end(first, signal.SIGKILL)
+        stage.until(lambda pid=second: stage.ask(_HELD, f"%:{pid}:%")[0] >= RUNS, "the runs to start elsewhere")
+        samples.append((stage.ask(_NOW)[0] - ended_at) / 1e6)
+        stage.forget(first)
+        stage.ask("DELETE FROM mainspring.runs WHERE task = 'long' RETURNING id")
+        stage.end(second, signal.SIGKILL)
+        stage.forget(second)
+    return samples
+
+
+@contextmanager
+def staged(server: str) -> Iterator[Stage]:
+    """On a new database, which goes away."""
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)".encode())
+        connection.execute(f"CREATE DATABASE {DATABASE}".encode())
+        with tempfile.TemporaryDirectory(prefix="failover-") as folder:
+            asyncio.run(_migrate(f"{server}/{DATABASE}"))
+            stage = Stage(f"{server}/{DATABASE}", Path(folder))
+            try:
+                yield stage
+            finally:
+                stage.close()
+                connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)".encode())
+
+
+async def _migrate(url: str) -> None:
+    app = Mainspring(url)
+    await app.open()
+    await app.close()
+
+
+def _row(measure: str, samples: Sequence[float], target: str, bound: float) -> Row:
+    shown = [f"{name} {show(percentile(samples, share) * 1e3, 'ms')}" for name, share in (("p50", 0.5), ("p99", 0.99))]
+    text = f"{', '.join(shown)}, max {show(max(samples) * 1e3, 'ms')} of {len(samples)}"
+    return Row(measure, {OURS: text}, target=target, met=percentile(samples, 0.99) < bound, rounds={OURS: [*samples]})
+
+
+def measure_on(server: str, times: int) -> list[Row]:
+    """All three, on a server's own database."""
+    random = Random(1)
+    with staged(server) as stage:
+        killed = lead_times(stage, times, signal.SIGKILL, random)
+        stopped = lead_times(stage, times, signal.SIGTERM, random)
+    with staged(server) as stage:
+        moved = move_times(stage, max(times // 5, 1))
+    return [
+        _row("leader killed: next firing", killed, "p99 under 2 s", 2.0),
+        _row("leader stopped: next firing", stopped, "p99 under 200 ms", 0.2),
+        _row("worker killed: all its runs elsewhere", moved, "within 15 s", 15.0),
+    ]
+
+
+def measure(arena: Arena) -> list[Row]:
+    """As one of the measures on servers."""
+    return measure_on(arena.servers.postgres, arena.size(30, 3))
+
+
+def main() -> int:
+    """By itself."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", required=True, help="the URL of a server, without a database")
+    parser.add_argument("--times", type=int, default=20, help="how often")
+    options = parser.parse_args()
+    rows = measure_on(options.store.rstrip("/"), options.times)
+    for row in rows:
+        print(f"{row.measure}: {row.cells[OURS]}; {row.target}: {'met' if row.met else 'missed'}")
+        print("  " + " ".join(f"{sample * 1e3:.0f}" for sample in sorted(row.rounds[OURS])) + " ms")
+    return int(not all(row.met for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

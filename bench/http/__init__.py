@@ -1,0 +1,1 @@
+"""Servers and clients that `bench.api` measures with."""
