@@ -96,19 +96,28 @@ class TestAttemptsWithinLimits:
         assert [violation.number for violation in told.check().violations] == [9]
 
     def test_a_retry_waits_as_long_as_the_report_says(self) -> None:
-        early = Told().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5).at(5.9).claim("a", 2)
-        timely = Told().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5).at(6).claim("a", 2)
+        def retried(claimed: float, started: float) -> Told:
+            told = Told().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5)
+            return told.at(claimed).claim("a", 2).at(started).start("a", 2)
 
-        assert early.found(9).message == (
-            "run a was to be retried after 5s, and was claimed with token 2 4s900ms after its failure with token 1"
+        assert retried(5.9, 5.9).found(9).message == (
+            "run a was to be retried after 5s, and its start with token 2 came 4s900ms after its failure with token 1"
         )
-        assert early.shown(9) == ["submit", "claim", "report", "claim"]
-        assert timely.broken() == []
+        assert retried(5.9, 5.9).shown(9) == ["submit", "claim", "report", "claim", "start"]
+        assert retried(5.9, 6).broken() == []
+
+    def test_it_may_be_claimed_shortly_before_its_time_but_not_long(self) -> None:
+        def retried(claimed: float) -> Told:
+            told = Told().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5)
+            return told.at(claimed).claim("a", 2)
+
+        assert "its claim with token 2 came 4s400ms after" in retried(5.4).found(9).message
+        assert retried(5.5).broken() == []
 
     def test_without_that_it_waits_as_long_as_the_policy_says_less_the_jitter(self) -> None:
         def retried_after(seconds: float) -> Told:
             told = Told().claim("a", 1).at(1).report("a", 1, "pending").at(1 + seconds).claim("a", 2)
-            told.at(60).submit("a").ended(
+            told.start("a", 2).at(60).submit("a").ended(
                 "a", "failed", "failed", "failed", options=RunOptions(retry=Retry(1, delay=10))
             )
             return told

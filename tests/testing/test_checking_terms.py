@@ -59,3 +59,17 @@ def test_a_term_belongs_to_one() -> None:
 
 def test_who_asks_again_is_told_the_same() -> None:
     assert Told().term(1, "n1").at(5).term(1, "n1").broken() == []
+
+
+def test_of_several_leaders_each_has_terms_of_its_own() -> None:
+    told = Told().term(1, "n1").add("term", name="other", term=7, actor="n2").at(5)
+    told.add("fire", job="j", job_id="j", fire_at=told.records[0].store, term=1, actor="n1", name="scheduler")
+
+    assert told.broken() == []
+
+
+def test_a_stale_one_of_several_leaders_is_found_too() -> None:
+    told = Told().term(1, "n1").add("term", name="other", term=7, actor="n2").at(5).term(2, "n3").at(6)
+    told.add("fire", job="j", job_id="j", fire_at=told.records[0].store, term=1, actor="n1", name="scheduler")
+
+    assert "under term 1, after term 2 had begun" in told.found(17).message

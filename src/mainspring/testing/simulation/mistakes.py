@@ -74,8 +74,8 @@ def renew_for_anyone(right: Right) -> Right:
 def take_late(right: Right) -> Right:
     """However long the answer took, what was claimed is begun."""
 
-    def take(claimer: Any, claims: Sequence[Claim], _until: float) -> None:
-        right(claimer, claims, math.inf)
+    def take(claimer: Any, claims: Sequence[Claim], _until: float, *, early: bool) -> None:
+        right(claimer, claims, math.inf, early=early)
 
     return take
 

@@ -126,7 +126,7 @@ PLANTED: Final = MappingProxyType(
             [InQuery("endings", "back_to_pending", "losses = losses + ?4", "losses = losses")], 9, "crash", 1
         ),
         "a retry does not wait": Planted(
-            [InQuery("endings", "back_to_pending", "due_at = ?2", "due_at = min(due_at, ?2)")], 9, "calm"
+            [InQuery("endings", "back_to_pending", "due_at = max(due_at, ?2)", "due_at = due_at")], 9, "calm"
         ),
         "retries have no end": Planted([InCode("mainspring.core.retry:_refusal", lambda _: lambda *_: "")], 9, "calm"),
         "lost work is not recovered": Planted(
