@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import socket
 import statistics
@@ -15,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
-from bench.figures import percentile
+from bench.cluster.arena import OURS, Arena
+from bench.figures import Row, percentile
 from bench.http.client import Outcome, connect, post, storm, stream
 from bench.http.ours import app_on
 from mainspring.api.tokens import issue, load_keys
@@ -28,6 +31,7 @@ from mainspring.core.instants import HOUR
 from mainspring.runtime import new_loop
 
 HOST = "127.0.0.1"
+EMPTY = "an empty Litestar handler"
 CLIENTS = 32
 BATCH = 1_000
 START_S = 30.0
@@ -81,11 +85,11 @@ def a_store(url: str | None) -> Iterator[str]:
     name = f"bench_api_{uuid4().hex[:8]}"
     base = url.rstrip("/")
     with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        connection.execute(f"CREATE DATABASE {name}")
         try:
             yield f"{base}/{name}"
         finally:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def new_token() -> str:
@@ -93,8 +97,8 @@ def new_token() -> str:
     app = app_on("sqlite:///unused.db", 0)
     keys = load_keys(app.settings)
     assert keys is not None
-    words = {"subject": "bench", "lifetime": HOUR, "now": app.clock.now()}
-    return issue(keys, app.settings, roles={"default": ["submitter"]}, **words)[0]  # type: ignore[arg-type]
+    roles = {"default": ["submitter"]}
+    return issue(keys, app.settings, subject="bench", roles=roles, lifetime=HOUR, now=app.clock.now())[0]
 
 
 def requests_of(path: str, body: object, token: str | None) -> Callable[[], bytes]:
@@ -114,18 +118,11 @@ def many(token: str) -> Callable[[], bytes]:
     return requests_of("/v1/runs:batch", {"runs": runs}, token)
 
 
-def show(what: str, outcome: Outcome, per_answer: int = 1, beside: float | None = None) -> float:
-    """One line; the rate."""
-    rate = outcome.rate * per_answer
-    times = outcome.latencies_ms
-    share = "" if beside is None else f"  {rate / beside:6.1%} of the empty handler"
+def line(what: str, outcome: Outcome, per_answer: int = 1) -> str:
+    """One measure."""
     bad = {status: count for status, count in outcome.statuses.items() if status != 201}
-    print(
-        f"{what:34} {rate:9,.0f}/s  p50 {statistics.median(times):6.1f} ms  p99 {percentile(times, 0.99):6.1f} ms"
-        f"{share}{f'  NOT 201: {bad}' if bad else ''}",
-        flush=True,
-    )
-    return rate
+    wrong = f"  NOT 201: {bad}" if bad else ""
+    return f"{what:34} {outcome.rate * per_answer:9,.0f}/s  {both(outcome.latencies_ms)}{wrong}"
 
 
 async def journey(port: int, token: str, count: int) -> list[float]:
@@ -143,30 +140,74 @@ async def journey(port: int, token: str, count: int) -> list[float]:
     return times
 
 
-async def measure(url: str | None, seconds: float, rounds: int) -> None:
+@dataclass
+class Taken:
+    """What was measured."""
+
+    empty: list[Outcome] = field(default_factory=list)
+    single: list[Outcome] = field(default_factory=list)
+    batches: list[Outcome] = field(default_factory=list)
+    steady: list[Outcome] = field(default_factory=list)
+    journeys_ms: list[float] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """Of the empty handler's rate: the median of the rounds."""
+        return statistics.median(ours.rate / none.rate for ours, none in zip(self.single, self.empty, strict=True))
+
+
+async def take(url: str | None, seconds: float, rounds: int, say: Callable[[str], None]) -> Taken:
     """All of it. The empty handler and ours take turns, so that a slow minute hits both."""
-    token = new_token()
-    ceilings, singles = [], []
+    token, taken = new_token(), Taken()
     with a_store(url) as store, served("bench.http.empty") as empty, served("bench.http.ours", store) as ours:
         for port, request in ((empty, single(None)), (ours, single(token))):
             await storm(HOST, port, request, clients=CLIENTS, seconds=1)
         for _ in range(rounds):
-            outcome = await storm(HOST, empty, single(None), clients=CLIENTS, seconds=seconds)
-            ceilings.append(show("empty Litestar handler", outcome))
-            outcome = await storm(HOST, ours, single(token), clients=CLIENTS, seconds=seconds)
-            singles.append(show("submissions, one by one", outcome, beside=ceilings[-1]))
-        ratio = statistics.median(one / other for one, other in zip(singles, ceilings, strict=True))
-        print(f"{'':34} {ratio:.1%} of the empty handler (median of {rounds}; to reach: 40%)")
-        for clients in (4, 2, 1):
-            outcome = await storm(HOST, ours, many(token), clients=clients, seconds=seconds)
-            show(f"in batches of {BATCH}, {clients} clients", outcome, BATCH)
-        outcome = await stream(HOST, ours, single(token), per_second=500, seconds=2 * seconds)
-        show("500 a second", outcome)
+            none = await storm(HOST, empty, single(None), clients=CLIENTS, seconds=seconds)
+            one = await storm(HOST, ours, single(token), clients=CLIENTS, seconds=seconds)
+            taken.empty.append(none)
+            taken.single.append(one)
+            say(line("empty Litestar handler", none))
+            say(f"{line('submissions, one by one', one)}  {one.rate / none.rate:.1%}")
+        for _ in range(rounds):
+            taken.batches.append(await storm(HOST, ours, many(token), clients=2, seconds=seconds))
+            say(line(f"in batches of {BATCH}, 2 clients", taken.batches[-1], BATCH))
+        taken.steady.append(await stream(HOST, ours, single(token), per_second=500, seconds=2 * seconds))
+        say(line("500 a second", taken.steady[-1]))
     with a_store(url) as store, served("bench.http.ours", store, "whole") as whole:
         await journey(whole, token, 50)
-        times = await journey(whole, token, 500)
-    print(f"{'submit, persist, take, complete':34} {'':11}  p50 {statistics.median(times):6.1f} ms  "
-          f"p99 {percentile(times, 0.99):6.1f} ms  (to reach: 95 ms)")  # fmt: skip
+        taken.journeys_ms = await journey(whole, token, 500)
+    return taken
+
+
+def measure(arena: Arena) -> list[Row]:
+    """For the table of `python -m bench --store postgres`."""
+    seconds, rounds = (2.0, 2) if arena.quick else (5.0, 3)
+    say = functools.partial(print, file=sys.stderr)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        taken = runner.run(take(arena.servers.postgres, seconds, rounds, say))
+    rates = {OURS: [each.rate for each in taken.single], EMPTY: [each.rate for each in taken.empty]}
+    batches = [each.rate * BATCH for each in taken.batches]
+    steady, journeys = taken.steady[0].latencies_ms, taken.journeys_ms
+    return [
+        Row("API: submissions, 32 clients", {name: shown(each, "/s") for name, each in rates.items()},
+            f"{taken.share:.0%} of {EMPTY}", "≥ 40 %", taken.share >= 0.4, rates),
+        Row(f"API: in batches of {BATCH}", {OURS: shown(batches, "/s")}, "", "≥ 40,000/s",
+            statistics.median(batches) >= 40_000, {OURS: batches}),
+        Row("API: at 500 a second, p50 / p99", {OURS: both(steady)}, "", "p99 < 50 ms", percentile(steady, 0.99) < 50),
+        Row("API: submit, persist, take, complete, p50 / p99", {OURS: both(journeys)}, "", "p99 < 95 ms",
+            percentile(journeys, 0.99) < 95),
+    ]  # fmt: skip
+
+
+def shown(rates: Sequence[float], unit: str) -> str:
+    """The median."""
+    return f"{statistics.median(rates):,.0f}{unit}"
+
+
+def both(times_ms: Sequence[float]) -> str:
+    """Median and 99th percentile."""
+    return f"{statistics.median(times_ms):.1f} / {percentile(times_ms, 0.99):.1f} ms"
 
 
 def main() -> None:
@@ -177,7 +218,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     words = parser.parse_args()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(measure(words.store, words.seconds, words.rounds))
+        taken = runner.run(take(words.store, words.seconds, words.rounds, functools.partial(print, flush=True)))
+    print(f"{'of the empty handler, median':34} {taken.share:9.1%}    (to reach: 40 %)")
+    print(f"{'submit, persist, take, complete':34} {'':11}  {both(taken.journeys_ms)}  (to reach: p99 under 95 ms)")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from bench.figures import Row
 from bench.running import Failed
 from bench.script import Answer
 
-NOTICE_S = 8
+NOTICE_S = 20
 """For storing the jobs and starting the processes."""
 PER_SECOND = 150
 """How many jobs APScheduler stores in a second, at the least."""

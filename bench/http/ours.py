@@ -50,7 +50,7 @@ if __name__ == "__main__":
             """The API's own thread."""
             if self.name == "mainspring-api":
                 profiler.runcall(run, self)
-                profiler.dump_stats(profile)
+                profiler.dump_stats(str(profile))
             else:
                 run(self)
 

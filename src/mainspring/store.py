@@ -206,7 +206,7 @@ class WorkStore(Protocol):
     ) -> list[Claim]:
         """Take due runs of the worker's namespace, queues, regions and tasks, best first. Each claim raises the run's
         token, and no other worker has it until `claimed_until`. A run whose gate is full becomes blocked instead. A
-        run that was lost before is given alone.
+        run that may be what its workers die of (`core.outcome.is_suspect`) is given alone.
 
         With `ahead`, also those that will be due within that time, unless they need a gate, may expire or were lost
         before; the worker must not start them earlier."""

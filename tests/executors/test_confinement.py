@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from scene import Attempt, Scene, scene_of, until
 
 from mainspring.core.isolation import Isolation
 from mainspring.errors import InvalidInput
-from mainspring.executors.host import Host, look_around
+from mainspring.executors.host import Host, Lookout, look_around
 
 HOST: Host = look_around("nobody", None)
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
@@ -233,6 +234,18 @@ class TestRefusals:
             outcome, attempt = await script(scene, "limits", MEMORY_BOMB, memory="100MB")
         assert outcome.kind == "failed"
         assert attempt.said("stderr")[-1] == "MemoryError"
+
+    @needs_groups
+    async def test_those_who_look_at_the_host_at_once_see_the_same(self) -> None:
+        """What one of them tries must not look to another like something that the host cannot do."""
+        with ThreadPoolExecutor(8) as pool:
+            hosts = list(pool.map(lambda _: look_around("nobody", None), range(24)))
+        assert all(host == HOST for host in hosts)
+        lookout = Lookout("nobody", None)
+        first, second = [asyncio.create_task(lookout.host()) for _ in range(2)]
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == await lookout.host() == HOST
 
     def test_what_the_host_cannot_do_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -43,6 +43,13 @@ def overrun(file: str) -> None:
 async def break_down() -> None:
     raise ValueError("broken")
 
+@app.task(timeout="60s")
+def talk(gate: str) -> None:
+    print("first", flush=True)
+    while not Path(gate).exists():
+        time.sleep(0.02)
+    print("second")
+
 @app.task
 async def tell(failure: dict[str, object]) -> None:
     with open("told", "a") as told:

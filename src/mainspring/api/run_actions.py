@@ -24,6 +24,8 @@ from mainspring.views import View, attempt_view, log_view, run_view
 
 LONGEST_WAIT_S = 300.0
 LOOK_S = 0.2
+FIRST_LOOK_S = 0.005
+"""Most runs that somebody waits for end soon: who waits looks often at first, and less and less often."""
 PAGE = 1_000
 RERUN_PAGE = 500
 
@@ -143,9 +145,10 @@ async def wait_run(call: Call) -> Answer:
     run = await _run(call)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    waking = call.desk.waking
+    waking, pause = call.desk.waking, FIRST_LOOK_S
     while run.state not in FINAL and loop.time() < deadline and not waking.closing:
-        await waking.wait(min(LOOK_S, deadline - loop.time()))
+        await waking.wait(min(pause, deadline - loop.time()))
+        pause = min(pause * 2, LOOK_S)
         run = await call.desk.store.get_run(call.namespace, run.id)
     return Answer(200, run_view(run))
 

@@ -215,16 +215,35 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
         fourth = await take_one(store)
         assert 0 < first.token < second.token < third.token < fourth.token
 
-    async def test_a_run_that_was_lost_before_is_given_alone(self, store: Store, clock: ManualClock) -> None:
-        poison = a_run(clock, priority=5)
-        await submit(store, poison)
-        await take_one(store, a_worker("worker-1"))
+    async def test_runs_that_were_lost_with_their_worker_are_given_together(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        runs = [a_run(clock) for _ in range(5)]
+        await store.submit(runs)
+        await take(store, a_worker("worker-1"))
         clock.advance(TTL + 1)
         await store.recover(HOUR, 100)
+        claims = await take(store, a_worker("worker-2"))
+        assert sorted(ids(claims)) == sorted(run.id for run in runs)
+        assert {claim.losses for claim in claims} == {1}
+
+    async def test_a_run_that_was_lost_twice_is_given_alone(self, store: Store, clock: ManualClock) -> None:
+        await self._is_given_alone(store, clock, max_losses=3, losses=2)
+
+    async def test_a_run_that_must_not_be_lost_again_is_given_alone(self, store: Store, clock: ManualClock) -> None:
+        await self._is_given_alone(store, clock, max_losses=1, losses=1)
+
+    async def _is_given_alone(self, store: Store, clock: ManualClock, *, max_losses: int, losses: int) -> None:
+        poison = a_run(clock, priority=5, options=options(max_losses=max_losses))
+        await submit(store, poison)
+        for _ in range(losses):
+            await take_one(store, a_worker("worker-1"))
+            clock.advance(TTL + 1)
+            await store.recover(HOUR, 100)
         neighbours = [a_run(clock, priority=priority) for priority in (1, 5, 5, 10)]
         await store.submit(neighbours)
         answers = [await take(store, a_worker("worker-2")) for _ in range(6)]
-        assert [claim.losses for claims in answers for claim in claims if claim.run_id == poison.id] == [1]
+        assert [claim.losses for claims in answers for claim in claims if claim.run_id == poison.id] == [losses]
         assert all(len(claims) == 1 for claims in answers if poison.id in ids(claims))
         assert sorted(claim.run_id for claims in answers for claim in claims) == sorted(
             run.id for run in (poison, *neighbours)

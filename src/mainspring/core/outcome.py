@@ -51,6 +51,13 @@ def after_loss(losses: int, options: RunOptions, worker: str, cancel_reason: str
     return Next(PENDING, f"worker {worker} was lost; loss {losses} of at most {options.max_losses}")
 
 
+def is_suspect(losses: int, options: RunOptions) -> bool:
+    """Whether a run may be what its workers die of, so that it has to be alone at the next: it was lost twice, or this
+    is its last chance. Once is nothing: all runs of a worker that is killed were lost, and would wait for each other.
+    """
+    return losses >= max(1, min(2, options.max_losses))
+
+
 def too_late(expires_at: Instant) -> Next:
     """Nobody started the run before its starting deadline."""
     return Next(SKIPPED, f"not started by {format_instant(expires_at)}")

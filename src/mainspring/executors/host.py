@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -98,10 +99,8 @@ def _mounts() -> dict[str, str]:
 
 
 def _can_make_groups(folder: str) -> bool:
-    probe = Path(folder) / f"mainspring-probe-{os.getpid()}"
     try:
-        probe.mkdir()
-        probe.rmdir()
+        os.rmdir(tempfile.mkdtemp(prefix="mainspring-probe-", dir=folder))
     except OSError:
         return False
     return True
@@ -144,10 +143,11 @@ class Lookout:
     def __init__(self, user: str, cgroup: str | None) -> None:
         self._user = user
         self._cgroup = cgroup
-        self._host: Host | None = None
+        self._looking: asyncio.Task[Host] | None = None
 
     async def host(self) -> Host:
-        """What can be done here."""
-        if self._host is None:
-            self._host = await asyncio.to_thread(look_around, self._user, self._cgroup)
-        return self._host
+        """What can be done here. Whoever asks meanwhile waits for the same answer; who gives up leaves it to others."""
+        if self._looking is None:
+            looking = asyncio.to_thread(look_around, self._user, self._cgroup)
+            self._looking = asyncio.get_running_loop().create_task(looking)
+        return await asyncio.shield(self._looking)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Report
+from mainspring.core.outcome import is_suspect
 from mainspring.core.pacing import typical
 from mainspring.executor import AttemptContext
 
@@ -27,7 +28,7 @@ class Held:
 
     @property
     def solitary(self) -> bool:
-        """Whether a run that was lost before is among them: it must not take others down with it."""
+        """Whether a run that may be what workers die of is among them: it must not take others down with it."""
         return self._solitary > 0
 
     def token_of(self, run_id: str) -> int | None:
@@ -39,7 +40,7 @@ class Held:
         """Claims that were just given."""
         for attempt in attempts:
             self._attempts[attempt.claim.run_id] = (attempt, trusted_until)
-            self._solitary += attempt.claim.losses > 0
+            self._solitary += _is_suspect(attempt)
         self.on_doubt(trusted_until)
 
     def remove(self, claims: Iterable[tuple[str, int]]) -> None:
@@ -48,7 +49,7 @@ class Held:
             held = self._attempts.get(run_id)
             if held is not None and held[0].claim.token == token:
                 del self._attempts[run_id]
-                self._solitary -= held[0].claim.losses > 0
+                self._solitary -= _is_suspect(held[0])
 
     def note(self, reports: Sequence[Report]) -> None:
         """Learn from runs that ended how long runs are."""
@@ -73,3 +74,7 @@ class Held:
     def earliest_doubt(self) -> float | None:
         """When the first claim can no longer be trusted."""
         return min((until for _, until in self._attempts.values()), default=None)
+
+
+def _is_suspect(attempt: AttemptContext) -> bool:
+    return attempt.claim.losses > 0 and is_suspect(attempt.claim.losses, attempt.options)

@@ -33,6 +33,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def outlive_parent() -> None:
+    """Take that back."""
+    _prctl(_SET_DEATH_SIGNAL, 0)
+
+
 def gain_no_privileges() -> None:
     """From now on no program that is executed can gain any."""
     _prctl(_SET_NO_NEW_PRIVILEGES, 1)

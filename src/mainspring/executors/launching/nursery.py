@@ -1,4 +1,8 @@
-"""Where keepers come from: a process so small that forking it costs little, and without threads, so that it is safe."""
+"""Where keepers come from: a process so small that forking it costs little, and without threads, so that it is safe.
+
+Two keepers are always there already and wait for an order, which they take from the line themselves: a program does not
+have to wait for a fork of its keeper.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,22 @@ import os
 import select
 import signal
 import socket
+import struct
 import traceback
 from contextlib import suppress
+from typing import NoReturn
 
 from mainspring.executors.launching import family
 from mainspring.executors.launching.keeper import Keeper
-from mainspring.executors.launching.kernel import adopt_orphans, watch_process
+from mainspring.executors.launching.kernel import adopt_orphans, die_with_parent, outlive_parent, watch_process
 
 _MOST_FILES = 16
+_SPARES = 2
+_PID = struct.Struct("=i")
 
 
 def main(line: int, worker: int) -> None:
-    """Fork a keeper for each message on the line, with the files that come with it, until the worker is gone."""
+    """Have keepers ready for each message on the line, with the files that come with it, until the worker is gone."""
     parent = socket.socket(fileno=line)
     watched = watch_process(worker)
     if os.getppid() != worker:
@@ -32,64 +40,89 @@ def main(line: int, worker: int) -> None:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     gc.freeze()
-    poll = select.poll()
-    for file in (line, woken, watched):
-        if file is not None:
-            poll.register(file, select.POLLIN)
-    keepers: set[int] = set()
-    while True:
-        ready = [file for file, _ in poll.poll()]
+    Nursery(parent, watched, woken).work()
+
+
+class Nursery:
+    """`line` brings messages, `watched` becomes readable if the worker dies, `woken` if a keeper ends."""
+
+    def __init__(self, line: socket.socket, watched: int | None, woken: int) -> None:
+        self._line = line
+        self._watched = watched
+        self._woken = woken
+        self._taken, self._take = os.pipe()
+        """A keeper that has taken a message tells its pid."""
+        os.set_blocking(self._taken, False)
+        self._keepers: set[int] = set()
+        self._spares: set[int] = set()
+
+    def work(self) -> None:
+        """Until the worker is gone, or has hung up."""
+        poll = select.poll()
+        poll.register(self._line.fileno(), 0)  # Messages are for the keepers; that it is closed is told all the same.
+        for file in (self._woken, self._taken, self._watched):
+            if file is not None:
+                poll.register(file, select.POLLIN)
+        while self._fill():
+            ready = [file for file, _ in poll.poll()]
+            with suppress(BlockingIOError):
+                os.read(self._woken, 4096)
+            self._note_taken()
+            self._look_after()
+            if self._watched in ready or self._line.fileno() in ready:
+                return
+
+    def _fill(self) -> bool:
+        """Have enough keepers waiting; False if there is not even one, since then nobody could be served."""
+        with suppress(OSError):
+            while len(self._spares) < _SPARES:
+                this = os.getpid()
+                pid = os.fork()
+                if pid == 0:
+                    self._wait_and_keep(this)
+                self._keepers.add(pid)
+                self._spares.add(pid)
+        return bool(self._spares)
+
+    def _note_taken(self) -> None:
         with suppress(BlockingIOError):
-            os.read(woken, 4096)
-        _look_after(keepers)
-        if watched in ready:
-            return
-        if line in ready and not _serve(parent, watched, keepers):
-            return
+            for (pid,) in _PID.iter_unpack(os.read(self._taken, 1024 * _PID.size)):
+                self._spares.discard(pid)
 
+    def _wait_and_keep(self, nursery: int) -> NoReturn:
+        """The whole life of a keeper. Without a nursery nobody would take care of one that waits."""
+        code = 1
+        try:
+            os.setsid()
+            die_with_parent(nursery)
+            message, files, _, _ = socket.recv_fds(self._line, 1, _MOST_FILES)
+            if message:
+                outlive_parent()
+                os.write(self._take, _PID.pack(os.getpid()))
+                for file in files:
+                    os.set_inheritable(file, False)
+                self._line.close()
+                control, *rest = files
+                Keeper(socket.socket(fileno=control), rest, self._watched).keep()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
 
-def _serve(parent: socket.socket, watched: int | None, keepers: set[int]) -> bool:
-    message, files, _, _ = socket.recv_fds(parent, 1, _MOST_FILES)
-    if not message:
-        return False
-    for file in files:
-        os.set_inheritable(file, False)
-    pid = os.fork()
-    if pid == 0:
-        _keep(parent, files, watched)
-    keepers.add(pid)
-    for file in files:
-        os.close(file)
-    return True
+    def _look_after(self) -> None:
+        """A keeper that was killed leaves its program to this process, which ends it."""
+        deserted = False
 
+        def note(pid: int, status: int) -> None:
+            nonlocal deserted
+            self._keepers.discard(pid)
+            self._spares.discard(pid)
+            deserted = deserted or status != 0
 
-def _keep(parent: socket.socket, files: list[int], watched: int | None) -> None:
-    code = 1
-    try:
-        os.setsid()
-        parent.close()
-        control, *rest = files
-        Keeper(socket.socket(fileno=control), rest, watched).keep()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+        family.reap(note)
+        if deserted:
+            family.kill_all(note, self._with_families)
 
-
-def _look_after(keepers: set[int]) -> None:
-    """A keeper that was killed leaves its program to this process, which ends it."""
-    deserted = False
-
-    def note(pid: int, status: int) -> None:
-        nonlocal deserted
-        keepers.discard(pid)
-        deserted = deserted or status != 0
-
-    family.reap(note)
-    if deserted:
-        family.kill_all(note, lambda: _with_families(keepers))
-
-
-def _with_families(keepers: set[int]) -> set[int]:
-    return keepers.union(*(family.descendants(pid) for pid in keepers)) if keepers else set()
+    def _with_families(self) -> set[int]:
+        return self._keepers.union(*(family.descendants(pid) for pid in self._keepers))

@@ -10,8 +10,11 @@ from collections.abc import Container, Sequence
 from itertools import product
 from typing import NamedTuple
 
+import msgspec
+
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
-from mainspring.core.model import Claim, Event, Worker
+from mainspring.core.model import Claim, Event, RunOptions, Worker
+from mainspring.core.outcome import is_suspect
 from mainspring.core.priority import HIGHEST, LOWEST, Ordering, rank
 from mainspring.errors import StoreError
 from mainspring.stores.postgres.database import Database, Record, Transaction
@@ -19,6 +22,7 @@ from mainspring.stores.postgres.gates import Room
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "work")
+_options = msgspec.json.Decoder(RunOptions)
 _PRIORITIES = range(HIGHEST, LOWEST + 1)
 _ROUNDS = 50
 _WINDOW = 500
@@ -225,7 +229,7 @@ async def _judge(tx: Transaction, namespace: str, found: Sequence[Record], wante
         if not needs_care:
             chosen.append(row)
             continue
-        alone = bool(losses)
+        alone = losses > 0 and is_suspect(losses, _options.decode(row[4]))
         if alone and (chosen or not first):
             break
         if gates is None or room.enter(row[0], gates):

@@ -9,8 +9,8 @@ from itertools import product
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Claim, Event, LogLine, Progress, Worker
-from mainspring.core.outcome import too_late
+from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, Worker
+from mainspring.core.outcome import is_suspect, too_late
 from mainspring.core.priority import Ordering, rank
 from mainspring.store import Renewal
 from mainspring.stores.sql import load_queries
@@ -22,6 +22,7 @@ from mainspring.stores.text import clean
 _Q = load_queries("sqlite", "work")
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...])
+_options = msgspec.json.Decoder(RunOptions)
 _read_claims = msgspec.json.Decoder(list[Claim]).decode
 _read_names = msgspec.json.Decoder(list[str | None]).decode
 _read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
@@ -167,15 +168,16 @@ def _look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, fi
         if not care:
             chosen.append(seq)
             continue
-        run_id, namespace, gates, losses, expires_at = tx.execute(_Q["look_closer"], (seq,)).fetchone()
+        run_id, namespace, gates, losses, options, expires_at = tx.execute(_Q["look_closer"], (seq,)).fetchone()
         if expires_at is not None and expires_at < tx.now:
             end_unstarted(tx, [(run_id, too_late(expires_at))])
             continue
-        if losses and (chosen or not first):
+        alone = losses > 0 and is_suspect(losses, _options.decode(options))
+        if alone and (chosen or not first):
             return chosen, True
         if gates is None or _enter_gates(tx, namespace, _names.decode(gates), seq):
             chosen.append(seq)
-            if losses:
+            if alone:
                 return chosen, True
     return chosen, False
 

@@ -20,7 +20,7 @@ WITH held AS MATERIALIZED (
        AS plan (id, version, fire_at, next_fire_at, run_id, due_at, expires_at, region)
   CROSS JOIN LATERAL (
     SELECT ctid AS place FROM mainspring.jobs
-    WHERE id = plan.id AND version = plan.version AND next_fire_at = plan.fire_at AND paused_at IS NULL FOR UPDATE) AS j
+    WHERE id = plan.id AND version = plan.version AND next_fire_at IS NOT DISTINCT FROM plan.fire_at AND paused_at IS NULL FOR UPDATE) AS j
   WHERE NOT EXISTS (SELECT FROM mainspring.firings AS f WHERE f.job_id = plan.id AND f.fire_at = plan.fire_at OFFSET 0)),
 moved AS (
   UPDATE mainspring.jobs AS j

@@ -15,7 +15,7 @@ SELECT min(due_at) FROM (
   FROM json_each(?1));
 
 -- look_closer: what a claim must know of a run that needs care
-SELECT id, namespace, gates, losses, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;
+SELECT id, namespace, gates, losses, options, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;
 
 -- take: claim runs
 UPDATE runs SET state = 'running', token = token + 1, worker = ?1, claimed_until = ?2, started_at = max(?3, due_at), reason = ''
