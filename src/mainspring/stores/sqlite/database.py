@@ -44,6 +44,8 @@ WATCH_S = 0.02
 BUSY_WATCH_S = 0.1
 """How often a busy one looks."""
 GROUP_LIMIT = 256
+TURN_S = 0.001
+"""For how long one caller may keep its loop's turn."""
 SLOW_S = 0.002
 """Where a synced commit takes longer than this, no caller's loop is made to wait for one."""
 
@@ -77,7 +79,8 @@ class Database:
             raise
         self._closed = False
         self._writing, self._reading = threading.Lock(), threading.Lock()
-        self._served: set[asyncio.AbstractEventLoop] = set()
+        self._served: dict[asyncio.AbstractEventLoop, tuple[asyncio.Task[Any] | None, float]] = {}
+        """Who was served on the calling thread in this turn of a loop, and since when."""
         self._accepted = 0
         """How many rows this process has put into the inbox since it last took them in."""
         self._threads: list[threading.Thread] = []
@@ -160,7 +163,9 @@ class Database:
             await self._log.ask()
             return
         self._sync(promised)
-        await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
+        _, since = self._served.get(asyncio.get_running_loop(), (None, 0.0))
+        if time.perf_counter() - since > TURN_S:
+            await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
 
     def _sync(self, promised: bool = True) -> None:
         if promised and self._log is not None:
@@ -218,7 +223,10 @@ class Database:
         To wake the writer thread and be woken by it takes as long as a commit on a fast disk. But only one of the
         callers of a loop's turn is served like this: the others meet in the thread, and share a commit.
         """
-        if loop in self._served or (promised and self._log is not None and self._log.took_s > SLOW_S):
+        served = self._served.get(loop)
+        if served is not None and served[0] is not asyncio.current_task(loop):
+            return False
+        if promised and self._log is not None and self._log.took_s > SLOW_S:
             return False
         if not self._writing.acquire(blocking=False):
             return False
@@ -229,8 +237,9 @@ class Database:
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         self._writing.release()
-        self._served.add(loop)
-        loop.call_soon(self._served.discard, loop)
+        if loop not in self._served:
+            self._served[loop] = (asyncio.current_task(loop), time.perf_counter())
+            loop.call_soon(self._served.pop, loop, None)
 
     def _write_loop(self) -> None:
         version, looked_at = self._data_version(), time.monotonic()
