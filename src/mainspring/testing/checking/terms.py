@@ -26,7 +26,7 @@ def terms_grow_and_fence(stories: Stories) -> Iterator[Finding]:
     for name, terms in by_name.items():
         terms.sort(key=_order)
         yield from _not_growing(name, terms)
-        yield from _under_old_terms(stories, terms, None if len(by_name) == 1 else name)
+        yield from _under_old_terms(stories, terms, {name} if len(by_name) > 1 else {name, None})
 
 
 def _order(record: Record) -> tuple[int, int]:
@@ -48,15 +48,15 @@ def _not_growing(name: str | None, terms: list[Record]) -> Iterator[Finding]:
             yield found(f"term {other.term} of {name} began after term {one.term}", one, other)
 
 
-def _under_old_terms(stories: Stories, terms: list[Record], name: str | None) -> Iterator[Finding]:
-    """`name` is that of the terms, where there are others."""
+def _under_old_terms(stories: Stories, terms: list[Record], names: set[str | None]) -> Iterator[Finding]:
+    """`names` are those by which firings may name these terms."""
     newest: list[Record] = []
     for record in terms:
         newest.append(record if not newest or _number(record) > _number(newest[-1]) else newest[-1])
     begun = [record.store for record in terms]
     for job in stories.jobs.values():
         for fire in job.fires:
-            if fire.outcome != "ok" or fire.term is None or (name is not None and fire.name != name):
+            if fire.outcome != "ok" or fire.term is None or fire.name not in names:
                 continue
             position = bisect_left(begun, earliest(fire))
             if position and _number(newest[position - 1]) > fire.term:

@@ -48,7 +48,7 @@ class Scribe:
         self._history = history
         self._true = true
         self._seen = seen
-        self._terms: set[tuple[int, str]] = set()
+        self._terms: set[Term] = set()
         self._sealed = False
         self.records = 0
         """How many were written."""
@@ -129,8 +129,8 @@ class Scribe:
             self._job(call, await store.get_job(call.args[1], name))
 
     def _term(self, call: Call, term: Term) -> None:
-        if (term.number, term.owner) not in self._terms:  # Asked again after a lost reply, the store repeats itself.
-            self._terms.add((term.number, term.owner))
+        if term not in self._terms:  # Asked again after a lost reply, the store repeats itself.
+            self._terms.add(term)
             self._add("term", call, "ok", name=term.name, term=term.number)
 
     def _fire(self, call: Call, answers: Sequence[Fired]) -> None:
