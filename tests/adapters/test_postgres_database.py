@@ -222,8 +222,24 @@ class TestConnections:
         assert await database.write(lambda tx: tx.fetchval(limit)) == "3s"
         await database.close()
 
+    @pytest.mark.parametrize("pooled", [False, True])
+    async def test_never_plan_to_read_a_table_whole(self, pooled: bool, postgres_url: str, pooled_url: str) -> None:
+        database = await Database.open(pooled_url if pooled else postgres_url, CLOCK)
+        asked = "SELECT current_setting('enable_seqscan') || ' ' || current_setting('jit')"
+        assert await database.write(lambda tx: tx.fetchval(asked)) == "off off"
+        assert await database.read(lambda tx: tx.fetchval(asked)) == "off off"
+        assert await database.read(lambda tx: tx.fetchval(asked), consistent=True) == "off off"
+        await database.close()
+
 
 class TestTheClock:
+    def test_says_what_time_it_surely_is_also_when_the_host_is_faster(self) -> None:
+        host = ManualClock()
+        clock = ServerClock(host)
+        clock.learn(1_000 * SECOND, host.monotonic())
+        host.advance(10 * SECOND)
+        assert 1_009 * SECOND < clock.surely_now() < clock.now()
+
     async def test_is_the_servers_whatever_the_host_says(self, postgres_url: str) -> None:
         class WrongClock(SystemClock):
             def now(self) -> int:

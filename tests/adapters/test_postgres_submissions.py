@@ -12,6 +12,7 @@ import pytest
 from mainspring.app import Mainspring
 from mainspring.conformance.store_samples import (
     a_run,
+    a_worker,
     gated,
     in_line,
     new_id,
@@ -22,7 +23,8 @@ from mainspring.conformance.store_samples import (
     take_one,
     told,
 )
-from mainspring.errors import Conflict, InvalidInput, NotFound
+from mainspring.core.instants import HOUR
+from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.clock import ManualClock
 
@@ -46,6 +48,34 @@ async def numbered(postgres: PostgresStore) -> list[object]:
     while await postgres.number_events(1_000):
         pass
     return list(await postgres.events_since(0, 1_000))
+
+
+class TestMany:
+    """A large submission is written as if all of it were new, and once more with care if it is not."""
+
+    async def test_one_that_is_repeated_with_more_adds_only_what_is_new(
+        self, postgres: PostgresStore, clock: ManualClock
+    ) -> None:
+        runs = [a_run(clock) for _ in range(1_500)]
+        first, ended = runs[:1_200], runs[0]
+        assert await postgres.submit(first) == [run.id for run in first]
+        claims = await postgres.claim(a_worker(), 1, HOUR, "strict")
+        assert await postgres.report([success(claim) for claim in claims]) == ["accepted"]
+        assert await postgres.submit(runs) == [run.id for run in runs]
+        assert await postgres.count_runs("default") == {"pending": 1_499, "succeeded": 1}
+        assert (await seen(postgres, ended)).state == "succeeded"
+        while await postgres.number_events(1_000):
+            pass
+        events = [event for batch in await postgres.events_since(0, 1_000) for event in batch.events]
+        told_of = [event.run_id for event in events if event.kind == "run.submitted"]
+        assert sorted(told_of) == sorted(run.id for run in runs), "each of them once"
+
+    async def test_an_error_leaves_nothing_of_it(self, postgres: PostgresStore, clock: ManualClock) -> None:
+        runs = [a_run(clock) for _ in range(1_100)]
+        runs[-1] = a_run(clock, args="\0")
+        with pytest.raises(MainspringError):
+            await postgres.submit(runs)
+        assert await postgres.count_runs("default") == {}
 
 
 class TestGathered:
@@ -163,15 +193,56 @@ class TestInACallersTransaction:
         assert await states(postgres, kept) == ["pending"]
         assert await postgres.count_runs("default") == {"pending": 1}
 
+    async def test_a_connection_that_blocks_is_joined_too(
+        self, postgres: PostgresStore, postgres_url: str, clock: ManualClock, theirs: asyncpg.Connection
+    ) -> None:
+        kept, gone = [a_run(clock), in_line(clock, "key:a"), gated(clock, "g")], a_run(clock)
+        refused = [a_run(clock), a_run(clock, after=(new_id(clock),))]
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("INSERT INTO orders VALUES (1)")
+            await postgres.submit_within(connection, kept)
+            with pytest.raises(InvalidInput):
+                await postgres.submit_within(connection, refused)
+            assert await postgres.count_runs("default") == {}
+            connection.commit()
+            await postgres.submit_within(connection, [gone])
+            connection.rollback()
+        assert await theirs.fetchval("SELECT count(*) FROM orders") == 1
+        assert await states(postgres, *kept) == ["pending"] * 3
+        assert await postgres.count_runs("default") == {"pending": 3}
+
+    async def test_code_without_a_loop_joins_through_app_sync(
+        self, postgres: PostgresStore, postgres_url: str, theirs: asyncpg.Connection
+    ) -> None:
+        app = Mainspring(postgres_url)
+
+        @app.task
+        def bill(order: int) -> None: ...
+
+        def order() -> str:
+            with psycopg.connect(postgres_url) as connection:
+                connection.execute("INSERT INTO orders VALUES (1)")
+                run = app.sync.submit(bill.options(connection=connection), 1)
+                connection.commit()
+                app.sync.submit(bill.options(connection=connection), 2)
+                connection.rollback()
+            app.sync.close()
+            return run.id
+
+        run_id = await asyncio.to_thread(order)
+        assert (await postgres.get_run("default", run_id)).args == '{"order":1}'
+        assert await postgres.count_runs("default") == {"pending": 1}
+
     async def test_what_cannot_be_joined_is_refused(
         self, postgres: PostgresStore, postgres_url: str, clock: ManualClock, theirs: asyncpg.Connection
     ) -> None:
         run = a_run(clock)
-        with psycopg.connect(postgres_url) as blocking:
-            for connection in (theirs, object(), blocking):
-                with pytest.raises(InvalidInput) as refusal:
-                    await postgres.submit_within(connection, [run])
-                assert refusal.value.field == "connection"
+        for connection in (theirs, object()):
+            with pytest.raises(InvalidInput) as refusal:
+                await postgres.submit_within(connection, [run])
+            assert refusal.value.field == "connection"
+        with psycopg.connect(postgres_url, autocommit=True) as blocking, pytest.raises(InvalidInput):
+            await postgres.submit_within(blocking, [run])
         async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as idle:
             with pytest.raises(InvalidInput):
                 await postgres.submit_within(idle, [run])

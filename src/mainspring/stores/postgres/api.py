@@ -20,6 +20,8 @@ T = TypeVar("T")
 class _Attesting:
     """A database whose writes leave a trail."""
 
+    leaves_trail = True
+
     def __init__(self, db: Database, tell: Callable[[Any], Sequence[Change]]) -> None:
         self._db = db
         self._tell = tell

@@ -174,7 +174,7 @@ class Claims:
             self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
         return claims, judgement.alone or not judgement.blocked or len(look.rows) < window
 
-    async def _look(self, tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration) -> Look:
+    async def _look(self, tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration = 0) -> Look:
         places = _places(worker)
         began = self._db.clock.now()
         marks = self.marks.of(places, began)

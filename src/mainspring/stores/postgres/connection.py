@@ -22,7 +22,7 @@ IDLE_TIMEOUT = "3s"
 """A process that stands still in the middle of a transaction would keep its locks, and all others waiting for them."""
 LOCK = 0x4D535052
 """Whoever migrates holds the advisory lock of this number: "MSPR"."""
-_SETUP = f"SET idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'; SET jit = off; SET enable_seqscan = off"
+SETTINGS = (f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'", "jit = off", "enable_seqscan = off")
 """Compiling a plan takes longer than any of our statements. And a plan that was made while a table was small would
 read it whole also when it has a million rows: a claim would take seconds."""
 
@@ -58,7 +58,7 @@ async def connect(server: Server) -> Connection:
     connection = await _connect(server.url, cached=not server.pooled)
     if not server.pooled:
         try:
-            await connection.execute(_SETUP)
+            await connection.execute("; ".join(f"SET {setting}" for setting in SETTINGS))
         except BaseException:
             connection.terminate()
             raise

@@ -21,7 +21,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Event
 from mainspring.errors import MainspringError, StoreError, StoreUnavailable
 from mainspring.stores.postgres.clock import GivenClock, ServerClock, StoreClock
-from mainspring.stores.postgres.connection import IDLE_TIMEOUT, Connection, Server, connect, prepare
+from mainspring.stores.postgres.connection import SETTINGS, Connection, Server, connect, prepare
 from mainspring.stores.postgres.listener import Listener
 from mainspring.stores.postgres.pool import Pool, Waiting
 from mainspring.stores.postgres.trouble import explain
@@ -94,6 +94,9 @@ class Transaction:
 class Database:
     """The server. `write` and `read` run work in a transaction each; writes are durable when they return."""
 
+    leaves_trail = False
+    """Whether a transaction also tells of its answer, which must then be the whole of it."""
+
     def __init__(self, server: Server, clock: Clock, *, pool_size: int, listen: str | None, given_time: bool) -> None:
         self.server = server
         self.clock: StoreClock = GivenClock(clock) if given_time else ServerClock(clock)
@@ -105,8 +108,9 @@ class Database:
         direct = listen or (None if server.pooled else server.url)
         self._listener = Listener(direct)
         # Behind a pooler no session keeps our settings.
-        local = f"; SET LOCAL idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'" if server.pooled else ""
-        self._begin = "BEGIN" + local
+        local = "".join(f"; SET LOCAL {setting}" for setting in SETTINGS) if server.pooled else ""
+        self._begin, self._begin_reading = "BEGIN" + local, "BEGIN READ ONLY" + local
+        self._begin_snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + local
         self._begin_unsynced = f"BEGIN{local}; SET LOCAL synchronous_commit = off"
 
     @classmethod
@@ -139,8 +143,8 @@ class Database:
         """Run work that only looks. If it asks more than one question whose answers must fit together, `consistent`
         gives it one snapshot for all."""
         if consistent:
-            return await self._try(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", looks=True)
-        return await self._try(work, "BEGIN READ ONLY" if self.server.pooled else "", looks=True)
+            return await self._try(work, self._begin_snapshot, looks=True)
+        return await self._try(work, self._begin_reading if self.server.pooled else "", looks=True)
 
     async def alone(self, query: str, *args: object) -> list[Record]:
         """Execute one statement that is a transaction by itself: two journeys fewer. Whatever there is to tell is part

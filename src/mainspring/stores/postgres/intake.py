@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
 import msgspec
 
 from mainspring.core.dependency import End, Free, after_upstream
-from mainspring.core.model import NewRun
+from mainspring.core.model import Event, NewRun
 from mainspring.core.outcome import Next
 from mainspring.core.states import BLOCKED, FINAL, PENDING, State
 from mainspring.errors import InvalidInput
@@ -24,6 +25,10 @@ _Q = load_queries("postgres", "runs")
 _encode = msgspec.json.Encoder().encode
 _FEW = 20
 """Fewer runs than this are not worth a statement of their own."""
+_MANY = 1_000
+_SLICE = 500
+"""After so many events, a fraction of a millisecond, the connection gets its turn."""
+_NOT_UNIQUE = "23505"
 _CHUNK = 10_000
 """So many runs at most go into one statement: a message has a size limit, and more gain nothing."""
 _ONE_SOURCE = 18
@@ -35,10 +40,29 @@ async def insert_runs(tx: Transaction, runs: Iterable[NewRun]) -> None:
     fresh: dict[str, NewRun] = {}
     for run in runs:
         fresh.setdefault(run.id, run)
-    if all(map(is_plain, fresh.values())):
+    if not all(map(is_plain, fresh.values())):
+        await _insert_waiting(tx, fresh)
+    elif len(fresh) < _MANY:
         _tell(tx, fresh, await _insert_plain(tx, list(fresh.values())))
     else:
-        await _insert_waiting(tx, fresh)
+        await _insert_many(tx, fresh)
+
+
+async def _insert_many(tx: Transaction, runs: dict[str, NewRun]) -> None:
+    """What is to be told of them is put together while the server writes them."""
+    inserting = asyncio.ensure_future(_insert_plain(tx, list(runs.values())))
+    try:
+        events: list[Event] = []
+        for run in runs.values():
+            if len(events) % _SLICE == 0:
+                await asyncio.sleep(0)
+            events.append(submitted(run))
+        accepted = await inserting
+    finally:
+        inserting.cancel()
+        await asyncio.wait([inserting])
+    tx.events += events if len(accepted) == len(runs) else [it for it in events if it.run_id in accepted]
+    tx.changed = tx.changed or bool(accepted)
 
 
 def _tell(tx: Transaction, runs: dict[str, NewRun], accepted: Collection[str]) -> None:
@@ -69,10 +93,26 @@ async def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
         various = []
         for start in range(0, len(group), _CHUNK):
             chunk = group[start : start + _CHUNK]
-            ids, texts = [run.id for run in chunk], [run.args for run in chunk]
-            accepted.update([row[0] for row in await tx.fetch(_Q["insert_alike"], ids, texts, *common)])
+            accepted.update(await _insert_alike(tx, chunk, common))
     accepted.update(await _insert_various(tx, various))
     return accepted - await _withdraw_ended(tx, accepted)
+
+
+async def _insert_alike(tx: Transaction, runs: Sequence[NewRun], common: Sequence[object]) -> Iterable[str]:
+    """Many are tried as if all were new, as they are unless a submission is repeated: to look each one up costs as much
+    again as to write it."""
+    ids, texts = [run.id for run in runs], [run.args for run in runs]
+    if len(runs) >= _MANY:
+        await tx.run("SAVEPOINT unless_known")
+        try:
+            await tx.run(_Q["insert_new"], ids, texts, *common)
+        except Exception as error:
+            if getattr(error, "sqlstate", "") != _NOT_UNIQUE:
+                raise
+            await tx.run("ROLLBACK TO SAVEPOINT unless_known")
+        else:
+            return ids
+    return [row[0] for row in await tx.fetch(_Q["insert_alike"], ids, texts, *common)]
 
 
 async def _insert_various(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:

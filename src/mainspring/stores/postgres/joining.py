@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -27,7 +30,7 @@ async def join(db: Database, connection: Any, work: Callable[[Transaction], Awai
     joined = _adapt(connection)
     try:
         await joined.check()
-        async with connection.transaction():  # Within the caller's: a savepoint.
+        async with joined.transaction():  # Within the caller's: a savepoint.
             tx = Transaction(joined, db.clock.now(), db.clock.given())
             answer = await work(tx)
             await tx.append_events()
@@ -44,10 +47,10 @@ def _adapt(connection: Any) -> _Asyncpg | _Psycopg:
     package, name = type(connection).__module__.partition(".")[0], type(connection).__name__
     if package == "asyncpg":
         return _Asyncpg(connection)
-    if package == "psycopg" and name == "AsyncConnection":
-        return _Psycopg(connection)
+    if package == "psycopg" and name in ("AsyncConnection", "Connection"):
+        return (_AsyncPsycopg if name == "AsyncConnection" else _BlockingPsycopg)(connection)
     problem = "is not a connection that a submission can join"
-    remedy = "give an asyncpg connection or a psycopg.AsyncConnection, with a transaction open"
+    remedy = "give a connection of asyncpg or of psycopg (3), with a transaction open"
     raise InvalidInput("connection", f"{package}.{name}", problem, remedy)
 
 
@@ -62,7 +65,7 @@ class _Asyncpg:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self.fetch, self.fetchrow, self.fetchval = connection.fetch, connection.fetchrow, connection.fetchval
-        self.execute = connection.execute
+        self.execute, self.transaction = connection.execute, connection.transaction
 
     async def check(self) -> None:
         """InvalidInput unless there is a transaction."""
@@ -75,12 +78,19 @@ class _Asyncpg:
         return explain(error, url)
 
 
-class _Psycopg:
+class _Psycopg(ABC):
     """A caller's psycopg connection, spoken to as if it were asyncpg's."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._cursor_of = import_module("psycopg").AsyncRawCursor
+
+    @abstractmethod
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """A part of the caller's transaction that may be undone alone."""
+
+    @abstractmethod
+    async def _ask(self, query: str, args: list[object], *, rows: bool) -> Any:
+        """All rows of a statement's answer, or its status."""
 
     async def check(self) -> None:
         """InvalidInput unless there is a transaction. A connection that is not in autocommit begins one by itself with
@@ -88,7 +98,7 @@ class _Psycopg:
         if self._connection.info.transaction_status == _IDLE:
             if self._connection.autocommit:
                 raise _no_transaction()
-            await self._connection.execute("SELECT 1")
+            await self.execute("SELECT 1")
 
     @staticmethod
     def explain(error: Exception, url: str) -> MainspringError | None:
@@ -97,15 +107,11 @@ class _Psycopg:
 
     async def execute(self, query: str, *args: object) -> str:
         """The status of a statement."""
-        async with self._cursor_of(self._connection) as cursor:
-            await cursor.execute(query, _lists(args))
-            return str(cursor.statusmessage)
+        return str(await self._ask(query, _lists(args), rows=False))
 
     async def fetch(self, query: str, *args: object) -> list[Any]:
         """All rows, as tuples."""
-        async with self._cursor_of(self._connection) as cursor:
-            await cursor.execute(query, _lists(args))
-            return list(await cursor.fetchall())
+        return list(await self._ask(query, _lists(args), rows=True))
 
     async def fetchrow(self, query: str, *args: object) -> Any:
         """The first row."""
@@ -116,6 +122,40 @@ class _Psycopg:
         """The first value of the first row."""
         row = await self.fetchrow(query, *args)
         return None if row is None else row[0]
+
+
+class _AsyncPsycopg(_Psycopg):
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        context: AbstractAsyncContextManager[object] = self._connection.transaction()
+        return context
+
+    async def _ask(self, query: str, args: list[object], *, rows: bool) -> Any:
+        async with import_module("psycopg").AsyncRawCursor(self._connection) as cursor:
+            await cursor.execute(query, args)
+            return await cursor.fetchall() if rows else cursor.statusmessage
+
+
+class _BlockingPsycopg(_Psycopg):
+    """One that blocks, as code without a loop has it: on a thread, so that it holds nobody up. psycopg allows that."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        part = self._connection.transaction()
+        await asyncio.to_thread(part.__enter__)
+        try:
+            yield
+        except BaseException as error:
+            await asyncio.to_thread(part.__exit__, type(error), error, error.__traceback__)
+            raise
+        await asyncio.to_thread(part.__exit__, None, None, None)
+
+    async def _ask(self, query: str, args: list[object], *, rows: bool) -> Any:
+        return await asyncio.to_thread(self._ask_here, query, args, rows)
+
+    def _ask_here(self, query: str, args: list[object], rows: bool) -> Any:
+        with import_module("psycopg").RawCursor(self._connection) as cursor:
+            cursor.execute(query, args)
+            return cursor.fetchall() if rows else cursor.statusmessage
 
 
 def _lists(args: tuple[object, ...]) -> list[object]:

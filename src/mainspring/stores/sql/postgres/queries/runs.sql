@@ -43,6 +43,12 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
 ON CONFLICT (id) DO NOTHING
 RETURNING id, seq;
 
+-- insert_new: accept runs that differ only in id and arguments, and of which none is there yet
+INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
+                             fire_at, idx, key, retry_of, created_at)
+SELECT 'pending', id, args, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
+FROM unnest($1::text[], $2::text[]) AS new (id, args);
+
 -- insert_alike: accept runs that differ only in id and arguments, except those that are there already
 INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
                              fire_at, idx, key, retry_of, created_at)
