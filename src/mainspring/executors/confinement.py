@@ -20,12 +20,9 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 _NEUTRAL = ("LANG", "LC_ALL", "TZ")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_FACTS = (
-    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "nsswitch.conf", "passwd", "group"),
-    *("ssl", "ca-certificates", "pki", "python3", "mime.types", "services", "protocols"),
-)
-"""What of /etc a sandbox shows: nothing that is secret or tells of this host."""
-_NETWORK_FACTS = ("resolv.conf", "hosts", "gai.conf")
+_FACTS = ("alternatives", "ld.so.cache", "localtime", "nsswitch.conf", "passwd", "group", "python3")
+"""What of /etc a sandbox shows: nothing that is secret, and no more than programs need, for each costs a mount."""
+_NETWORK_FACTS = ("resolv.conf", "hosts", "gai.conf", "ssl", "ca-certificates", "pki", "services", "protocols")
 _DISK = 256 * 2**20
 """The size of the private folder of a sandbox unless told otherwise. It is memory."""
 

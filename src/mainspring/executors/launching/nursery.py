@@ -33,7 +33,8 @@ def main(line: int, worker: int) -> None:
         return
     adopt_orphans()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # A terminal sends them to all; the worker decides.
+        # A terminal sends them to all; the worker decides. Not ignored, for programs would go on ignoring them.
+        signal.signal(number, lambda *_: None)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
