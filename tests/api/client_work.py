@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import NamedTuple
 
 
@@ -34,6 +37,20 @@ def lose_reply(proxy: Flaky, client: socket.socket, request: bytes) -> None:
     with proxy.reach(request) as server:
         while server.recv(65_536):
             pass
+
+
+def date_by(seconds: int) -> Deed:
+    """Pass on, but let the server's clock be fast by so much."""
+
+    def pump(proxy: Flaky, client: socket.socket, request: bytes) -> None:
+        data = b""
+        with proxy.reach(request) as server:
+            while chunk := server.recv(65_536):
+                data += chunk
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+        client.sendall(re.sub(rb"(?im)^date: [^\r]*", f"date: {date}".encode(), data, count=1))
+
+    return pump
 
 
 def hang_up(proxy: Flaky, client: socket.socket, request: bytes) -> None:

@@ -63,6 +63,16 @@ class TestJobs:
         assert (await client.jobs.get(job.job_id)).name == name
         assert len(await client.jobs.next(name, 5)) == 5
 
+    @pytest.mark.parametrize("odd", ["team/report", "..", "a?b#c%20&d", "größe", "./x/", "a:b"])
+    async def test_any_name_will_do(self, client: Client, odd: str) -> None:
+        job = await client.jobs.create(odd, manual(), task="t")
+        assert (await client.jobs.get(odd)).job_id == job.job_id
+        assert (await client.jobs.edit(odd, priority=1)).priority == 1
+        assert [firing async for firing in client.jobs.firings(odd)] == []
+        await client.jobs.remove(odd)
+        with pytest.raises(NotFound, match="there is no job"):
+            await client.jobs.get(odd)
+
     async def test_what_is_wrong_is_known_before_anything_is_sent(self, client: Client, name: str) -> None:
         with pytest.raises(InvalidInput, match="priority: 11 is not a priority"):
             await client.jobs.create(name, manual(), task="t", priority=11)
@@ -102,6 +112,18 @@ class TestJobs:
         (listed,) = [job async for job in client.jobs.list(last=True) if job.name == name]
         assert listed.last
         assert listed.last.run_id == first.run_id
+
+    async def test_a_past_interval_is_run_after_all(self, client: Client, name: str) -> None:
+        await client.jobs.create(name, cron("0 * * * *"), task=name)
+        now = datetime.now(UTC)
+        interval = now - timedelta(hours=5), now - timedelta(minutes=1)
+        looked = await client.jobs.backfill(name, *interval, dry_run=True)
+        assert [run async for run in client.runs.list(task=name)] == []
+        filled = await client.jobs.backfill(name, *interval, reason="it was off")
+        ids = {run_id for item in filled.items for run_id in item.run_ids}
+        assert {run.run_id async for run in client.runs.list(task=name)} == ids
+        assert (filled.count, len(ids)) == (looked.count, looked.count)
+        assert (await client.jobs.backfill(name, *interval)).count == 0
 
     async def test_what_an_app_declares_is_stored_whole_and_found_unchanged(self, client: Client, name: str) -> None:
         app = Mainspring(name="declared")

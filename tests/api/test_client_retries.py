@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from client_work import Flaky, cut_after, hang_up, lose_reply, refuse
+from client_work import Flaky, cut_after, date_by, hang_up, lose_reply, refuse
 from door import Door
 
 from mainspring import Client, Retry, manual
+from mainspring.clock import SystemClock
 from mainspring.conformance.store_samples import a_worker, success
-from mainspring.core.instants import MINUTE
+from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import LogLine
 from mainspring.errors import Conflict, ServerUnavailable
 
@@ -133,6 +134,15 @@ class TestAgain:
         with pytest.raises(Exception, match="forbidden"):
             await client.runs.submit(name)
         assert len(flaky.seen) == 1
+
+
+async def test_the_clock_that_counts_is_the_servers(flaky: Flaky, client: Client) -> None:
+    here = SystemClock().now
+    flaky.will(date_by(3600), date_by(1))
+    await client.workers.list()
+    assert abs(client.now() - here() - HOUR) < 10 * SECOND
+    await client.workers.list()
+    assert abs(client.now() - here()) < 10 * SECOND
 
 
 class TestStreams:

@@ -303,6 +303,7 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
 class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which jobs to list."""
 
+    name: Annotated[str, Meta(max_length=LONGEST_NAME, description="the one of this name")] | UnsetType = UNSET
     app: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     tag: Name | UnsetType = UNSET

@@ -64,11 +64,11 @@ async def get_job(call: Call) -> Answer:
 
 async def list_jobs(call: Call) -> Answer:
     """Jobs in order of name."""
-    store, limit, wanted = call.desk.store, limit_of(call.query), call.query
+    limit, wanted = limit_of(call.query), call.query
     found: list[Job] = []
     after, scanned, ended = read_cursor(wanted), 0, False
     while len(found) <= limit and scanned < MOST_SCANNED and not ended:
-        some = await store.list_jobs(call.namespace, app=wanted.get("app"), after=after, limit=SCAN)
+        some = await _some_jobs(call, after)
         found += [job for job in some if _fits(job, wanted)]
         scanned += len(some)
         ended = len(some) < SCAN
@@ -82,10 +82,22 @@ async def list_jobs(call: Call) -> Answer:
     return page(views, following)
 
 
+async def _some_jobs(call: Call, after: str | None) -> list[Job]:
+    """The next jobs to look at; the only one, if it was named."""
+    if "name" not in call.query:
+        return await call.desk.store.list_jobs(call.namespace, app=call.query.get("app"), after=after, limit=SCAN)
+    try:
+        return [await call.desk.store.get_job(call.namespace, call.query["name"])]
+    except NotFound:
+        return []
+
+
 def _fits(job: Job, wanted: Given) -> bool:
     state = "active" if job.paused_at is None else "paused"
     return (
-        wanted.get("task", job.task) == job.task
+        wanted.get("name", job.name) == job.name
+        and wanted.get("app", job.app) == job.app
+        and wanted.get("task", job.task) == job.task
         and wanted.get("state", state) == state
         and ("tag" not in wanted or wanted["tag"] in job.options.tags)
     )

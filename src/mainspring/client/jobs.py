@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import msgspec
 
 from mainspring.api import shapes
 from mainspring.client.care import Calendars
@@ -11,6 +14,7 @@ from mainspring.client.line import Line, Request, path_of
 from mainspring.client.pages import each
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import Trigger
+from mainspring.errors import NotFound
 from mainspring.options import JobWords, read_policy, read_words
 from mainspring.wording import body_of, trigger_body, word_values
 
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
 
 _COMPANIONS = ("timezone", "dialect", "anchor", "when", "on_failure")
 """What belongs to a trigger, and goes with it."""
+
+
+class _Found(msgspec.Struct):
+    items: list[shapes.Job]
 
 
 class Jobs:
@@ -46,7 +54,7 @@ class Jobs:
 
     async def get(self, job: str) -> shapes.JobStory:
         """A job, and what keeps it from firing."""
-        return await self._line.ask(Request("GET", path_of("jobs", job)), shapes.JobStory)
+        return await self._line.ask(Request("GET", await self._path(job)), shapes.JobStory)
 
     def list(
         self,
@@ -80,18 +88,18 @@ class Jobs:
         change |= {} if trigger is None else {**dict.fromkeys(_COMPANIONS), **trigger_body(trigger)}
         change |= {name: value for name, value in (("task", task), ("args", args)) if value is not None}
         change |= {} if retries is None else {"retry": {"retries": Retry(retries).retries}}
-        request = Request("PATCH", path_of("jobs", job), body=change, headers=_if_match(version))
+        request = Request("PATCH", await self._path(job), body=change, headers=_if_match(version))
         return await self._line.ask(request, shapes.Job)
 
     async def replace(self, job: str, body: Mapping[str, object], *, version: int | None = None) -> shapes.Job:
         """Replace a definition, in the words of the API: what is left out is as if the job were new."""
-        request = Request("PUT", path_of("jobs", job), body=body, headers=_if_match(version))
+        request = Request("PUT", await self._path(job), body=body, headers=_if_match(version))
         return await self._line.ask(request, shapes.Job)
 
     async def remove(self, job: str, *, reason: str = "", version: int | None = None) -> None:
         """Forget a definition. Its unfinished runs go on, and the ledger stays."""
         query = {"reason": reason or None}
-        await self._line.send(Request("DELETE", path_of("jobs", job), query, headers=_if_match(version)))
+        await self._line.send(Request("DELETE", await self._path(job), query, headers=_if_match(version)))
 
     async def pause(self, *jobs: str, reason: str = "") -> Sequence[shapes.Job]:
         """Let jobs rest, one after the other: what comes due meanwhile is recorded as skipped."""
@@ -101,27 +109,48 @@ class Jobs:
         """Let paused jobs go on with their next instants after now."""
         return [await self._act(job, "resume", reason) for job in jobs]
 
+    async def _path(self, job: str, *more: str) -> str:
+        """Where a job is. A name that no path can hold is looked up first."""
+        if "/" in job or job in (".", ".."):
+            found = await self._line.ask(Request("GET", path_of("jobs"), {"name": job}), _Found)
+            if not found.items:
+                raise NotFound(f"there is no job {job!r}: `mainspring job list` shows those that exist")
+            job = found.items[0].job_id
+        return path_of("jobs", job, *more)
+
     async def _act(self, job: str, verb: str, reason: str) -> shapes.Job:
         body = {"reason": reason} if reason else {}
-        return await self._line.ask(Request("POST", path_of("jobs", job, verb), body=body), shapes.Job)
+        return await self._line.ask(Request("POST", await self._path(job, verb), body=body), shapes.Job)
 
     async def trigger(self, job: str, request_id: str | None = None) -> shapes.Firing:
         """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
         body = {} if request_id is None else {"request_id": request_id}
-        return await self._line.ask(Request("POST", path_of("jobs", job, "trigger"), body=body), shapes.Firing)
+        return await self._line.ask(Request("POST", await self._path(job, "trigger"), body=body), shapes.Firing)
+
+    async def backfill(
+        self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
+    ) -> shapes.Backfill:
+        """Fire the instants of a past interval that never ran, at most `limit`; `next` in the answer tells where to go
+        on."""
+        interval = {"from": since.isoformat(), "to": until.isoformat()}
+        words = {"limit": limit, "dry_run": dry_run, **({"reason": reason} if reason else {})}
+        request = Request("POST", await self._path(job, "backfill"), body={**interval, **words})
+        return await self._line.ask(request, shapes.Backfill)
 
     async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[shapes.FireTime]:
         """When a job will fire, in its own zone or another."""
-        request = Request("GET", path_of("jobs", job, "next"), {"count": count, "timezone": zone})
+        request = Request("GET", await self._path(job, "next"), {"count": count, "timezone": zone})
         return (await self._line.ask(request, shapes.FireTimes)).items
 
-    def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Firing, None]:
+    async def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Firing, None]:
         """What became of a job's due instants, newest first."""
-        return each(self._line, path_of("jobs", job, "firings"), {}, shapes.Firing, limit)
+        async for firing in each(self._line, await self._path(job, "firings"), {}, shapes.Firing, limit):
+            yield firing
 
-    def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Run, None]:
+    async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Run, None]:
         """The runs of a job, newest first."""
-        return each(self._line, path_of("jobs", job, "runs"), {}, shapes.Run, limit)
+        async for run in each(self._line, await self._path(job, "runs"), {}, shapes.Run, limit):
+            yield run
 
     async def sync(self, app: Mainspring) -> shapes.Synced:
         """Make the stored calendars and jobs of an app what its code declares. Others of its jobs are only named."""

@@ -219,7 +219,7 @@ class Line:
     def _note_time(self, answer: httpx.Response) -> None:
         try:
             told = from_datetime(parsedate_to_datetime(answer.headers["date"]))
-        except (LookupError, ValueError):
+        except (LookupError, ValueError, InvalidInput):
             return
         skew = told - self._clock.now()
         self._skew = skew if abs(skew) > SKEW else 0

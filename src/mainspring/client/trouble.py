@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
@@ -148,9 +149,8 @@ def unreached(url: str, error: httpx.HTTPError) -> ServerError:
         return _untrusted(url, fault)
     match error:
         case httpx.ConnectError() | httpx.ConnectTimeout():
-            reason = "it did not accept a connection in time" if isinstance(error, httpx.ConnectTimeout) else f"{error}"
             return ServerUnavailable(
-                f"there is no server at {url} ({reason}): check the URL, and that it runs: `mainspring server`"
+                f"there is no server at {url} ({_reason(error)}): check the URL, and that it runs: `mainspring server`"
             )
         case httpx.RemoteProtocolError() if "illegal" in str(error):
             return ServerMismatch(f"what answers at {url} does not speak HTTP ({error}): check its port, or try https")
@@ -169,9 +169,28 @@ def _untrusted(url: str, fault: ssl.SSLError) -> ServerError:
     return ServerMismatch(f"what answers at {url} does not speak TLS ({why}): did you mean {plain}?")
 
 
+def _reason(error: httpx.TransportError) -> str:
+    """Why there is no connection, as the system puts it."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return "it did not accept a connection in time"
+    cause = _find(error, OSError)
+    if not isinstance(cause, OSError):
+        return str(error)
+    known = cause.errno is not None and cause.errno > 0
+    return (os.strerror(cause.errno or 0) if known else cause.strerror or str(cause)).lower()
+
+
 def tls_fault(error: BaseException) -> ssl.SSLError | None:
     """The failure to agree on who one talks to that is behind an error: it would come again."""
+    found = _find(error, ssl.SSLError)
+    return found if isinstance(found, ssl.SSLError) else None
+
+
+def _find(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    """The last error of a kind among those that led to one."""
+    found: BaseException | None = None
     seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, ssl.SSLError):
+    while seen is not None:
+        found = seen if isinstance(seen, kind) else found
         seen = seen.__cause__ or seen.__context__
-    return seen
+    return found
