@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mainspring.clock import SystemClock
@@ -70,6 +71,40 @@ async def test_the_order_of_acceptance_is_kept_whichever_way_runs_come(store: Sq
         await store.submit(group)
     claims = await store.claim(WORKER, 10, MINUTE, "strict")
     assert [claim.run_id for claim in claims] == [run.id for run in runs]
+
+
+async def test_the_best_of_what_was_accepted_goes_first(store: SqliteStore) -> None:
+    runs = [a_run(priority=priority) for priority in (7, 2, 5)]
+    for run in runs:
+        await store.submit([run])
+    claims = await store.claim(WORKER, 10, MINUTE, "strict")
+    assert [claim.priority for claim in claims] == [2, 5, 7]
+    assert {(claim.token, claim.attempt) for claim in claims} == {(1, 0)}
+
+
+async def test_no_more_is_claimed_than_asked_for_and_the_best_of_all(store: SqliteStore) -> None:
+    runs = [a_run(priority=priority) for priority in (7, 2, 5)]
+    for run in runs:
+        await store.submit([run])
+    assert [claim.priority for claim in await store.claim(WORKER, 2, MINUTE, "strict")] == [2, 5]
+    await store.submit([a_run(priority=9)])
+    assert [claim.priority for claim in await store.claim(WORKER, 10, MINUTE, "strict")] == [7, 9]
+
+
+@pytest.mark.parametrize("other", [{"task": "unknown"}, {"queue": "mail"}, {"region": "eu"}, {"namespace": "n"}])
+async def test_what_is_not_for_this_worker_stays_for_others(store: SqliteStore, other: dict[str, str]) -> None:
+    mine, theirs = a_run(), msgspec.structs.replace(a_run(), **other)
+    await store.submit([theirs])
+    await store.submit([mine])
+    assert [claim.run_id for claim in await store.claim(WORKER, 10, MINUTE, "strict")] == [mine.id]
+    assert (await store.get_run(theirs.namespace, theirs.id)).state == "pending"
+
+
+async def test_what_is_not_due_yet_waits(store: SqliteStore) -> None:
+    later = msgspec.structs.replace(a_run(), due_at=CLOCK.now() + MINUTE)
+    await store.submit([later])
+    assert await store.claim(WORKER, 10, MINUTE, "strict") == []
+    assert await store.next_due(WORKER) == later.due_at
 
 
 async def test_a_submission_repeated_because_its_answer_was_lost_changes_nothing(store: SqliteStore) -> None:

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from mainspring.core.model import Claim, NewRun, Worker
+from mainspring.core.model import Claim, NewRun, Report, Worker
 from mainspring.core.priority import Ordering
 from mainspring.executor import AttemptContext
 from mainspring.services.claimer import Claimer
@@ -100,6 +100,21 @@ async def test_a_claim_that_came_late_is_given_up_while_the_heart_waits_for_an_a
     assert (stopped, len(held)) == ([("r", "fenced")], 0)
     fence.stop()
     await turning
+
+
+async def test_what_has_ended_need_not_be_stopped_if_its_claim_is_gone() -> None:
+    """A beat between the commit of a report and its answer finds no claim: that was said to have passed to another."""
+    held = Held()
+    stopped: list[str] = []
+    fence = Fence(held, lambda run_id, *_: stopped.append(run_id), ManualClock(), Random(0))
+    for name in ("ended", "at work"):
+        claim = Claim(name, 1, "t", "{}", "{}", 0, 0, 5, 0, "default", None, None, 0, 0)
+        held.add([AttemptContext(claim, prepare("{}"))], 1e9)
+    held.note([Report("ended", 1, "succeeded", "succeeded")])
+
+    fence.lower([("ended", 1), ("at work", 1)], "its claim has passed to another")
+
+    assert (stopped, len(held)) == (["at work"], 0)
 
 
 async def _let_others_run() -> None:

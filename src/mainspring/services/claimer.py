@@ -118,7 +118,9 @@ class Claimer(Loop):
 
     async def _claim_early(self) -> int:
         """A part at a time, so that whatever comes due meanwhile is among the next."""
-        wanted = room(self._worker.concurrency, self._early_now(), self._held.run_s, MOST_EARLY)
+        places, run_s, early = self._worker.concurrency, self._held.run_s, self._early_now()
+        # Some of it may be due by then: no more of that than otherwise.
+        wanted = min(room(places, early, run_s, MOST_EARLY), room(places, len(self._held) - early, run_s))
         if wanted <= 0 or self._held.solitary:
             return 0
         return await self._claim(min(wanted, EARLY_BATCH), CLAIM_AHEAD)

@@ -46,7 +46,9 @@ class Fence(Loop):
         """Stop what runs under these claims. Those that were reported meanwhile are no longer held, and not meant."""
         still_held = set(self._held.claims())
         lost = [claim for claim in claims if claim in still_held]
-        for run_id, _ in lost:
+        for run_id, token in lost:
+            if self._held.has_ended((run_id, token)):
+                continue  # It was reported, and the answer is on its way.
             log.warning("run %s is stopped here: %s", run_id, why)
             self._stop_run(run_id, "fenced", why)
         self._held.remove(lost)

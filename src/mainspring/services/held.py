@@ -17,6 +17,7 @@ class Held:
 
     def __init__(self) -> None:
         self._attempts: dict[str, tuple[AttemptContext, float]] = {}
+        self._ended: set[tuple[str, int]] = set()
         self._solitary = 0
         self.run_s: float | None = None
         """How long runs are lately; None before the first has ended."""
@@ -46,13 +47,19 @@ class Held:
     def remove(self, claims: Iterable[tuple[str, int]]) -> None:
         """Claims that have ended."""
         for run_id, token in claims:
+            self._ended.discard((run_id, token))
             held = self._attempts.get(run_id)
             if held is not None and held[0].claim.token == token:
                 del self._attempts[run_id]
                 self._solitary -= _is_suspect(held[0])
 
+    def has_ended(self, claim: tuple[str, int]) -> bool:
+        """Whether its work is over, and only the store's word is awaited."""
+        return claim in self._ended
+
     def note(self, reports: Sequence[Report]) -> None:
-        """Learn from runs that ended how long runs are."""
+        """These have ended, and are about to be reported. Learn from them how long runs are."""
+        self._ended.update([(report.run_id, report.token) for report in reports])
         lengths = [it.finished_at - it.started_at for it in reports if it.started_at and it.finished_at]
         self.run_s = typical(self.run_s, sum(lengths) / SECOND, len(lengths))
 

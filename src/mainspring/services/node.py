@@ -65,6 +65,7 @@ class Scheduler:
             self.alerter = Alerter(store, self.leads, settings.alert, clock, random, wanted=alerts)
             self.electors[0].on_elected.append(self.alerter.wake)
         self.electors[0].on_elected.append(self.relay.wake)
+        self.electors[0].on_elected.append(self.cleaner.wake)  # It also makes ready for the day.
         for elector, planner in zip(self.electors, self.planners, strict=True):
             elector.on_elected.append(planner.wake)
             planner.on_overtaken.append(elector.begin_anew)

@@ -30,13 +30,13 @@ BATCH = 1_000
 LOAD_LIMIT = 50_000
 LONGEST_WAIT_S = 1.0
 """Edits are told by a hint that may be lost, so look for them at least this often."""
-AHEAD = 4 * SECOND
+AHEAD = 8 * SECOND
 """What comes due so soon is planned before it is due."""
 AHEAD_LIMIT = 20_000
 AHEAD_SLICE = 50
 """After so many plans, a millisecond of work, others get their turn."""
 LEAD = 20 * MILLISECOND
-LONGEST_LEAD = 2 * SECOND
+LONGEST_LEAD = 5 * SECOND
 """How long before its instant a lone job is written, and very many are: an edit in that time is for the next one."""
 LEAD_SHARE = 1.5
 """The time to write many is taken for so much longer than it was lately."""

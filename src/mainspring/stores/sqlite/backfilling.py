@@ -22,6 +22,7 @@ def backfill(tx: Transaction, job: Job, firings: Sequence[PlannedFiring]) -> lis
     check_editable(found, job, job.version)
     instants = [(job.id, firing.fire_at) for firing in firings]
     tx.executemany(_Q["recede"], instants)
+    tx.executemany(_Q["make_room"], instants)
     fresh: list[NewRun] = []
     for firing in firings:
         written = [run for run in firing.runs if _record(tx, run)]

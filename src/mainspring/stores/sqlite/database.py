@@ -115,16 +115,18 @@ class Database:
                 # A hint that nobody could take must not end the writer thread, and all writing with it.
                 log.exception("a listener to changes of %s failed", self.path)
 
-    async def write(self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False) -> T:
+    async def write(
+        self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False, takes_in: bool = False
+    ) -> T:
         """Run work under the write lock and commit; errors roll back all of it, and nothing else.
 
         What is not `promised` to anybody outside (a claim, a lease, a heartbeat) need not survive a power cut, since
         whoever holds it does not either: it is synced with the next promise.
 
-        `quick` work may be done on the calling thread: see `_write_here`.
+        `quick` work may be done on the calling thread: see `_write_here`. What `takes_in` sees to the inbox itself.
         """
         self._check_open()
-        errand = Errand(work, promised)
+        errand = Errand(work, promised, takes_in)
         if self._inline:
             self._commit([errand])
             self._sync(promised)
@@ -287,7 +289,8 @@ class Database:
                 self._commit_alone(batch[0])
                 return
             taking_in = Transaction(self._writer, self.clock.now())
-            self._take_in(taking_in)
+            take_in(taking_in)
+            self._accepted = 0
             events += taking_in.events
             for errand in batch:
                 transaction = self._attempt(errand)
@@ -305,8 +308,10 @@ class Database:
         """The same of one errand, in a transaction that has begun."""
         transaction = Transaction(self._writer, self.clock.now())
         try:
-            self._take_in(transaction)
+            if not errand.takes_in:
+                take_in(transaction)
             errand.answer = errand.work(transaction)
+            self._accepted = 0
             self._end(transaction.events)
         except BaseException as error:
             self._undo([errand], error)
@@ -319,10 +324,6 @@ class Database:
         if events:
             execute(_APPEND, (len(events), _encode_events(events).decode("utf-8", "replace"), self.clock.now()))
         execute("COMMIT")
-
-    def _take_in(self, transaction: Transaction) -> None:
-        take_in(transaction)
-        self._accepted = 0
 
     def _attempt(self, errand: Errand[Any]) -> Transaction | None:
         transaction = Transaction(self._writer, self.clock.now())

@@ -15,14 +15,16 @@ T = TypeVar("T")
 class Errand(Generic[T]):
     """Work to be done, here or in a thread, and its answer."""
 
-    __slots__ = ("answer", "error", "future", "loop", "promised", "work")
+    __slots__ = ("answer", "error", "future", "loop", "promised", "takes_in", "work")
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[T]
 
-    def __init__(self, work: Callable[[Transaction], T], promised: bool = False) -> None:
+    def __init__(self, work: Callable[[Transaction], T], promised: bool = False, takes_in: bool = False) -> None:
         self.work = work
         self.promised = promised
+        self.takes_in = takes_in
+        """Whether it sees to the inbox itself."""
         self.answer: T | None = None
         self.error: BaseException | None = None
 

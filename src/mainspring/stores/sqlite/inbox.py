@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 
-from mainspring.core.model import Event, NewRun
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Claim, Event, NewRun, Worker
 from mainspring.stores.run_rows import common_values
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "inbox")
+_encode = msgspec.json.Encoder().encode
 ACCEPT = _Q["accept"]
 LIMIT = 256
 """After so many, a process takes them in itself: nobody else may be there to do it."""
@@ -32,6 +36,27 @@ def accepted(run: NewRun) -> tuple[object, ...]:
 def is_waiting(connection: sqlite3.Connection) -> bool:
     """Whether something is to be taken in."""
     return connection.execute(_Q["waiting"]).fetchone() is not None
+
+
+def start_accepted(tx: Transaction, worker: Worker, limit: int, until: Instant) -> list[Claim]:
+    """Claim all that was accepted, if the worker could start all of it and nothing else is in its way: then it need not
+    stand in the queue first. Nothing, and nothing was done, where that is not so."""
+    lists = [_encode(names).decode() for names in (worker.queues, worker.regions, worker.tasks)]
+    there, fitting = tx.execute(_Q["fitting"], (tx.now, worker.namespace, *lists)).fetchone()
+    if not there or fitting < there or there > limit:
+        return []
+    rows = tx.execute(_Q["start"], (worker.id, until, tx.now)).fetchall()
+    tx.execute(_Q["clear"])
+    claims = []
+    for created_at, job_id, *values in rows:
+        claim = Claim(*values)
+        about = (claim.namespace, claim.run_id, job_id, claim.job, claim.task)
+        tx.events += (
+            Event("run.submitted", created_at, *about),
+            Event("run.running", tx.now, *about, worker.id, claim.fire_at, 1),
+        )
+        claims.append(claim)
+    return claims
 
 
 def take_in(tx: Transaction) -> None:

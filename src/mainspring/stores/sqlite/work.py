@@ -16,6 +16,7 @@ from mainspring.store import Renewal
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
+from mainspring.stores.sqlite.inbox import is_waiting, start_accepted, take_in
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.text import clean
 
@@ -60,7 +61,7 @@ class Work:
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
     ) -> list[Claim]:
         return await self._db.write(
-            lambda tx: _claim(tx, worker, limit, ttl, ordering, ahead), promised=False, quick=True
+            lambda tx: _claim(tx, worker, limit, ttl, ordering, ahead), promised=False, quick=True, takes_in=True
         )
 
     async def next_due(self, worker: Worker) -> Instant | None:
@@ -102,7 +103,11 @@ def _claim(
     tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
 ) -> list[Claim]:
     """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
-    claims: list[Claim] = []
+    if is_waiting(tx.connection):
+        if not _candidates(tx, worker, 1, ordering) and (claims := start_accepted(tx, worker, limit, tx.now + ttl)):
+            return sorted(claims, key=lambda claim: rank(claim.priority, claim.due_at, ordering))
+        take_in(tx)
+    claims = []
     for number in range(_ROUNDS):
         wanted = limit - len(claims)
         window = wanted if number == 0 else max(wanted, _WINDOW)

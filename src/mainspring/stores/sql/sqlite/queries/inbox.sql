@@ -15,5 +15,19 @@ FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) 
 ON CONFLICT (id) DO NOTHING
 RETURNING created_at, namespace, id, job_id, job, task;
 
+-- fitting: how many there are, and how many of them a worker could start at once
+SELECT count(*), count(*) FILTER (WHERE NOT care AND due_at <= ?1 AND namespace = ?2 AND queue IN (SELECT value FROM json_each(?3))
+                                  AND region IN (SELECT value FROM json_each(?4)) AND task IN (SELECT value FROM json_each(?5)))
+FROM inbox;
+
+-- start: as take_in, but each is claimed already
+INSERT INTO runs (state, token, worker, claimed_until, started_at, id, args, care, namespace, queue, region, task, options, priority, due_at,
+                  expires_at, job_id, job, fire_at, idx, key, retry_of, created_at)
+SELECT 'running', 1, ?1, ?2, ?3, id, args, care, namespace, queue, region, task, options, priority, due_at,
+       expires_at, job_id, job, fire_at, idx, key, retry_of, created_at
+FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
+ON CONFLICT (id) DO NOTHING
+RETURNING created_at, job_id, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until;
+
 -- clear: all of it was taken in
 DELETE FROM inbox;
