@@ -69,8 +69,8 @@ def async_measures(opening: Opening, run: Runner = asyncio.run) -> Mapping[str, 
         assert intake.many is not None, "it has no bulk submission"
         rates = []
         await intake.many(range(10))
-        for _ in range(params["batches"]):
-            began = time.perf_counter()
+        ends_at = time.perf_counter() + params["seconds"]
+        while (began := time.perf_counter()) < ends_at:
             await intake.many(range(params["batch"]))
             rates.append(params["batch"] / (time.perf_counter() - began))
         return {"rates": rates}
@@ -137,8 +137,8 @@ def blocking_measures(opening: BlockingOpening) -> Mapping[str, Measure]:
         assert intake.many is not None, "it has no bulk submission"
         rates = []
         intake.many(range(10))
-        for _ in range(params["batches"]):
-            began = time.perf_counter()
+        ends_at = time.perf_counter() + params["seconds"]
+        while (began := time.perf_counter()) < ends_at:
             intake.many(range(params["batch"]))
             rates.append(params["batch"] / (time.perf_counter() - began))
         return {"rates": rates}

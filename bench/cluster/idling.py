@@ -38,7 +38,7 @@ def _watch(stage: Stage, seconds: float) -> Answer:
 
 def measure_idle(arena: Arena) -> list[Row]:
     """Two worker processes each; Mainspring also with two nodes, of which one stands by."""
-    seconds = arena.size(20, 6)
+    seconds = arena.size(12, 6)
     arena.servers.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
 
     def idle(each: Contestant) -> Answer:

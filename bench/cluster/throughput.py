@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from bench.cluster.arena import OURS, Arena, take_turns
@@ -10,7 +11,7 @@ from bench.cluster.contestants import MAINSPRING, PGQUEUER, Contestant
 from bench.cluster.cost import server_s, workers_s
 from bench.cluster.rows import figure_row, judge, rate_row
 from bench.cluster.stage import DATABASE, Stage, set_stage
-from bench.figures import Row, rate
+from bench.figures import Row, Series, rate
 from bench.intake import CALLERS
 from bench.running import Failed
 from bench.script import Answer
@@ -27,16 +28,21 @@ def measure_submit(arena: Arena) -> list[Row]:
         with set_stage(each, arena.servers, arena.folder) as stage:
             alone = rate(stage.ask("submit", params))
             together = rate(stage.ask("together", params))
-        return {"alone": alone, "together": together}
+            bare = rate(stage.ask("bare", params)) if each is MAINSPRING else 0.0
+        return {"alone": alone, "together": together, "bare": bare}
 
     series = take_turns(arena.everybody, arena.size(3, 1), "submit", submit)
-    alone = {label: own.mapped(lambda answer: {"rates": [answer["alone"]]}) for label, own in series.items()}
-    together = {label: own.mapped(lambda answer: {"rates": [answer["together"]]}) for label, own in series.items()}
+    alone, together, bare = (_part(series, name) for name in ("alone", "together", "bare"))
     single = rate_row("submissions, one after another", alone)
     if PGQUEUER in arena.peers:
         judge(single, alone[OURS].figure(rate), alone[PGQUEUER.label].figure(rate), 1.2, PGQUEUER.label)
     many = rate_row(f"submissions, {CALLERS} callers", together)
-    return [single, judge(many, together[OURS].figure(rate), alone[OURS].figure(rate), 8, "one caller")]
+    judge(many, together[OURS].figure(rate), alone[OURS].figure(rate), 8, "one caller")
+    return [rate_row("bare PostgreSQL: insert and commit, synced", {OURS: bare[OURS]}), single, many]
+
+
+def _part(series: Mapping[str, Series], name: str) -> dict[str, Series]:
+    return {label: own.mapped(lambda answer: {"rates": [answer[name]]}) for label, own in series.items()}
 
 
 def measure_bulk(arena: Arena) -> list[Row]:
@@ -44,7 +50,7 @@ def measure_bulk(arena: Arena) -> list[Row]:
 
     def submit(each: Contestant) -> Answer:
         with set_stage(each, arena.servers, arena.folder) as stage:
-            return stage.ask("bulk", {"batches": arena.size(10, 4), "batch": BATCH})
+            return stage.ask("bulk", {"seconds": arena.size(3, 1), "batch": BATCH})
 
     everybody = [each for each in arena.everybody if each.bulk]
     series = take_turns(everybody, arena.size(3, 1), "bulk", submit)

@@ -15,12 +15,16 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+import asyncpg
+
 from bench.intake import Intake, async_measures
-from bench.script import Answer, Params, pace, serve
+from bench.script import Answer, Params, pace, rate_of_async, serve
 from mainspring import every
 from mainspring.runtime import new_loop
 
 CONCURRENCY = 200
+ROW = 200
+"""Characters of a bare row: about what a run takes."""
 
 
 def _run(work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -94,6 +98,16 @@ def store_jobs(params: Params) -> Answer:
     return _run(store())
 
 
+async def _bare(params: Params) -> Answer:
+    """The least that a durable submission can cost: one row of the same size, inserted and committed."""
+    connection = await asyncpg.connect(os.environ["BENCH_POSTGRES"])
+    await connection.execute("CREATE TABLE bare (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body text)")
+    insert, body = await connection.prepare("INSERT INTO bare (body) VALUES ($1)"), "x" * ROW
+    rate = await rate_of_async(lambda: insert.fetch(body), params["seconds"])
+    await connection.close()
+    return {"rates": [rate]}
+
+
 async def _flow(params: Params) -> Answer:
     """Submit so many a second, in small bulks, for so long; what was reached, second by second."""
     from bench.ours.cluster_app import app, noop
@@ -117,6 +131,7 @@ if __name__ == "__main__":
             "work": work,
             "node": node,
             "store_jobs": store_jobs,
+            "bare": lambda params: _run(_bare(params)),
             "flow": lambda params: _run(_flow(params)),
             **async_measures(_open, _run),
         }

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.testing.chaos.backing import SERVER_FAULTS
 from mainspring.testing.chaos.driver import Plan, Result, Run
-from mainspring.testing.chaos.faults import RATES, plan_faults
+from mainspring.testing.chaos.faults import RATES, SERVER_RATES, plan_faults
 from mainspring.testing.checking import INVARIANTS
 
 
@@ -48,7 +49,26 @@ def test_a_planted_bug_is_found(bug: str, invariant: int, tmp_path: Path) -> Non
     assert invariant in {violation.number for violation in result.verdict.violations}
 
 
+@pytest.mark.parametrize(
+    ("bug", "fault", "invariant"),
+    [("the term is not checked", "stop leader", 17), ("a stale report is accepted", "stop worker", 6)],
+    ids=["term", "report"],
+)
+def test_a_bug_that_hides_from_chance_is_found_by_a_steered_fault(
+    bug: str, fault: str, invariant: int, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'chaos.db'}"
+    plan = Plan(url, tmp_path, 27, 4, nodes=2, workers=0, clients=0, bug=bug, script=(fault,), hasty=True)
+    verdict = asyncio.run(Run(plan, print).play()).verdict
+    assert invariant in {violation.number for violation in verdict.violations}
+
+
 def test_the_seed_decides_which_faults_come_when() -> None:
     assert plan_faults(7, 100) == plan_faults(7, 100)
     assert plan_faults(7, 100) != plan_faults(8, 100)
     assert {fault.kind for fault in plan_faults(7, 10)} == set(RATES)
+    assert {fault.kind for fault in plan_faults(7, 10, {**RATES, **SERVER_RATES})} == {*RATES, *SERVER_RATES}
+
+
+def test_whatever_may_happen_to_a_server_can_be_done_to_one() -> None:
+    assert SERVER_RATES.keys() == SERVER_FAULTS

@@ -57,6 +57,7 @@ def test_a_level_is_left_only_well_below_its_mark_and_after_a_while() -> None:
     level = held(Level(), MARKS[1], ENTER_AFTER // SECOND)
     assert level.number == 1
     now = 1_000 * SECOND
+    assert held(level, MARKS[1] * 0.8, 600, now).number == 1
     assert held(level, MARKS[1] * LEAVE, 600, now).number == 1
     assert held(level, MARKS[1] * LEAVE - 0.01, LEAVE_AFTER // SECOND - 1, now).number == 1
     assert held(level, MARKS[1] * LEAVE - 0.01, LEAVE_AFTER // SECOND, now).number == 0

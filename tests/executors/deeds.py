@@ -113,6 +113,14 @@ def write(text: str) -> None:
     print(f"error {text}", file=sys.stderr)
 
 
+@process
+def write_twice() -> None:
+    """Write, and write again after a while."""
+    for text in ("first", "second"):
+        print(text, flush=True)
+        time.sleep(0.1)
+
+
 @app.task(isolation="process")
 async def where_async() -> int:
     """An async function, elsewhere."""

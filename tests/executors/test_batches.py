@@ -114,7 +114,7 @@ async def test_it_does_not_wait_for_more_runs_than_may_be_under_way_at_once(
     concurrency: int, limit: int | None
 ) -> None:
     office = Office(batch=100, batch_wait="10m", limit=limit)
-    async with scene_of(office.app.tasks, concurrency=concurrency) as scene:
+    async with scene_of(office.app.tasks, concurrency=concurrency) as scene, asyncio.timeout(20):
         await asyncio.gather(*(scene.execute(each) for each in attempts([1], [2], [3])))
     assert office.calls == [[1, 2, 3]]
 

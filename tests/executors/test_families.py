@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
 
-from mainspring.executors.launching.family import parents
+from mainspring.executors.launching.family import descendants, parents
 from mainspring.executors.launching.order import LENGTH
 
 DAEMON = """
@@ -172,6 +172,23 @@ class TestDeaths:
         assert outcome.kind == "failed"
         await until(lambda: not is_alive(pid))
         assert (await scene.command(["true"]))[0].kind == "succeeded"
+
+    async def test_keepers_that_wait_can_be_killed_and_go_with_the_executors(self, tmp_path: Path) -> None:
+        async with asyncio.timeout(30), scene_of() as scene:
+            task = scene.begin(daemon(tmp_path / "pid", 60))
+            await until(lambda: pids_in(tmp_path / "pid"))
+            family = parents()
+            nursery = family[family[pids_in(tmp_path / "pid")[0]]]
+            waiting = [pid for pid, parent in family.items() if parent == nursery and pid not in family.values()]
+            assert waiting
+            for pid in waiting:
+                os.kill(pid, signal.SIGKILL)
+            outcomes = await asyncio.gather(*(scene.command(["echo", str(number)]) for number in range(5)))
+            assert [attempt.said() for _, attempt in outcomes] == [[str(number)] for number in range(5)]
+            assert is_alive(pids_in(tmp_path / "pid")[0]), "what ran was not their business"
+            everybody = descendants(nursery)
+            await stopped(task)
+        await until(lambda: not [pid for pid in (nursery, *everybody) if is_alive(pid)])
 
     async def test_if_the_nursery_is_killed_there_is_another(self, scene: Scene, tmp_path: Path) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 0.5))

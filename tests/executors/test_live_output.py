@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 from test_worker_deaths import PATIENCE_S, app, has_ended, until, up
 
 from mainspring import Mainspring, Retry
@@ -33,25 +32,23 @@ async def following(folder: Path, run_id: str) -> AsyncIterator[asyncio.StreamRe
             await process.wait()
 
 
-@pytest.mark.parametrize("kind", ["command", "function"])
-async def test_lines_arrive_while_it_runs_and_following_ends_with_it(
-    app: Mainspring, tmp_path: Path, kind: str
-) -> None:
-    gate = tmp_path / "gate"
-    if kind == "command":
-        script = f"echo first; while ! test -e {gate}; do sleep 0.02; done; echo second >&2"
-        run = await app.submit("command", {"argv": ["sh", "-c", script]})
-    else:
-        run = await app.submit("talk", {"gate": str(gate)}, timeout="60s")
+async def test_lines_arrive_while_it_runs_and_following_ends_with_it(app: Mainspring, tmp_path: Path) -> None:
+    """Of a command, and of a function."""
+    gates = [tmp_path / "gate-0", tmp_path / "gate-1"]
+    script = f"echo first; while ! test -e {gates[0]}; do sleep 0.02; done; echo second >&2"
+    runs = [
+        await app.submit("command", {"argv": ["sh", "-c", script]}),
+        await app.submit("talk", {"gate": str(gates[1])}, timeout="60s"),
+    ]
     async with up(tmp_path), asyncio.timeout(PATIENCE_S):
-        await until(lambda: is_running(app, run.id))
-        async with following(tmp_path, run.id) as lines:
-            assert (await lines.readline()).split()[1:] == [b"first"]
-            assert not await has_ended(app, run.id)
-            gate.touch()
-            assert (await lines.readline()).split()[1:] == [b"second"]
-            assert await lines.readline() == b""
-        assert (await app.get_run(run.id)).state == "succeeded"
+        for run, gate in zip(runs, gates, strict=True):
+            async with following(tmp_path, run.id) as lines:
+                assert (await lines.readline()).split()[1:] == [b"first"]
+                assert not await has_ended(app, run.id)
+                gate.touch()
+                assert (await lines.readline()).split()[1:] == [b"second"]
+                assert await lines.readline() == b""
+            assert (await app.get_run(run.id)).state == "succeeded"
 
 
 async def test_an_end_is_recorded_with_its_reason_its_result_and_what_was_written(
@@ -70,7 +67,3 @@ async def test_an_end_is_recorded_with_its_reason_its_result_and_what_was_writte
     assert [(end.state, end.attempt) for end in ends[2:]] == [("failed", 1), ("failed", 2)]
     assert ends[2].reason.startswith("CommandFailed: the command exited with code 2; not retried")
     assert ends[3].reason.startswith("CommandFailed: the command exited with code 3")
-
-
-async def is_running(app: Mainspring, run_id: str) -> bool:
-    return (await app.get_run(run_id)).state == "running"

@@ -23,6 +23,7 @@ from stage import (
 
 from mainspring import Mainspring
 from mainspring.core.instants import SECOND
+from mainspring.core.pacing import MOST_AHEAD
 
 
 @pytest.fixture
@@ -168,6 +169,19 @@ class TestAhead:
             run = await handle.status()
         assert (run.state, run.due_at, run.attempt) == ("pending", due_at, 0)
         assert work.story == []
+
+    async def test_what_comes_due_meanwhile_is_not_hoarded(self, store: Any, clock: JumpingClock) -> None:
+        with at_home(Mainspring(concurrency=2), store, clock) as app:
+            work, line = Watched(app, clock, 1_000), FaultyStore(store)
+            await work.task.options(delay="400ms").submit()
+            line.hold_request("next_due")
+            async with working(app, line, clock, app.settings) as worker:
+                worker.held.run_s = 1e-6
+                await let_others_run()
+                await work.task.submit_many([{}] * 2_500)  # After it was seen that nothing is due.
+                line.let_through()
+                await let_others_run(300)
+                assert 2 <= len(worker.held) <= 2 + MOST_AHEAD + 1
 
     async def test_one_that_is_cancelled_does_not_start(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
         work = Watched(app, clock, 0)

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.api.bodies import AuditQuery, RevokeBody
+from mainspring.api.bodies import RevokeBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.paging import limit_of, page, read_number
+from mainspring.api.queries import AuditQuery
 from mainspring.core.instants import DAY
 from mainspring.store import Change, Store
 from mainspring.views import View, iso, raw

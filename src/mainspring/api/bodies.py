@@ -10,7 +10,6 @@ from msgspec import UNSET, Meta, UnsetType
 from mainspring.core.calendar_rules import Rule
 from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap
 from mainspring.core.retry import Backoff
-from mainspring.core.states import State
 from mainspring.core.triggers import OnFailure, When
 from mainspring.options import LONGEST_NAME
 
@@ -159,6 +158,20 @@ class RunBody(_Execution, forbid_unknown_fields=True, kw_only=True):
     on_failure: OnFailure | UnsetType | None = UNSET
 
 
+class PlainRun(msgspec.Struct, forbid_unknown_fields=True):
+    """A run that has nothing but what most have: decoding it costs a third of a `RunBody`."""
+
+    task: Name
+    args: Arguments | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+
+
+class PlainBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """A batch of such runs: tried first."""
+
+    runs: Annotated[list[PlainRun], Meta(min_length=1, max_length=MOST_RUNS)]
+
+
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     """Many runs: all are accepted, or none."""
 
@@ -198,12 +211,6 @@ class SyncBody(msgspec.Struct, forbid_unknown_fields=True):
 
     app: Name
     jobs: Annotated[list[JobBody], Meta(max_length=MOST_RUNS, description="up to 10000 jobs")]
-
-
-class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Why, for those who look later."""
-
-    reason: Annotated[str, Meta(max_length=1_000)] | UnsetType = UNSET
 
 
 class RerunBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -294,100 +301,6 @@ class LinesBody(msgspec.Struct, forbid_unknown_fields=True):
     token: Token
     lines: Annotated[list[Text], Meta(min_length=1, max_length=1_000)]
     stream: Literal["stdout", "stderr", "log"] | UnsetType = UNSET
-
-
-class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing."""
-
-
-class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which jobs to list."""
-
-    name: Annotated[str, Meta(max_length=LONGEST_NAME, description="the one of this name")] | UnsetType = UNSET
-    app: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    tag: Name | UnsetType = UNSET
-    state: Literal["active", "paused"] | UnsetType = UNSET
-    last: Annotated[bool, Meta(description="each with the newest row of its ledger")] | UnsetType = UNSET
-    limit: Limit | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
-
-
-class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs to list. `since` and `until` are about when a run was due, or submitted."""
-
-    id: (
-        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="runs whose ids begin or end with this")]
-        | UnsetType
-    ) = UNSET
-    state: list[State] | UnsetType = UNSET
-    job: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    tag: Name | UnsetType = UNSET
-    since: When_ | UnsetType = UNSET
-    until: When_ | UnsetType = UNSET
-    limit: Limit | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
-
-
-class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which failed runs to list."""
-
-    job: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    tag: Name | UnsetType = UNSET
-    limit: Limit | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
-
-
-class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which page."""
-
-    limit: Limit | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
-
-
-class NextQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How many fire times, and by whose clocks."""
-
-    count: Annotated[int, Meta(ge=1, le=1_000)] | UnsetType = UNSET
-    timezone: Zone | UnsetType = UNSET
-
-
-class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which lines."""
-
-    after: Annotated[int, Meta(ge=0, le=2**62, description="lines beyond this number")] | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
-    tail: Annotated[int, Meta(ge=1, le=10_000, description="only the last so many")] | UnsetType = UNSET
-    follow: Annotated[bool, Meta(description="go on, as server-sent events, until the run has ended")] | UnsetType = (
-        UNSET
-    )
-
-
-class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How long to wait."""
-
-    timeout: Annotated[str, Meta(max_length=100, description='at most so long, e.g. "30s"')] | UnsetType = UNSET
-
-
-class EventQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which events, and from where on."""
-
-    after: Annotated[int, Meta(ge=-1, le=2**62, description="events beyond this id")] | UnsetType = UNSET
-    kind: list[Name] | UnsetType = UNSET
-    job: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    run: Name | UnsetType = UNSET
-
-
-class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which changes."""
-
-    subject: Name | UnsetType = UNSET
-    target: Name | UnsetType = UNSET
-    limit: Limit | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
 
 
 class RevokeBody(msgspec.Struct, forbid_unknown_fields=True):

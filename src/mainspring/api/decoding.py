@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from types import UnionType
@@ -73,9 +74,12 @@ def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(shape)
 
 
-def decode(body: bytes, shape: type[msgspec.Struct]) -> tuple[Given, Wrong]:
+def decode(body: bytes, shape: type[msgspec.Struct], plain: type[msgspec.Struct] | None = None) -> tuple[Given, Wrong]:
     """The fields that a body gives, and what is wrong with the others: types here, meaning where they are used."""
     wrong = nothing_wrong()
+    if plain is not None:
+        with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return given_of(_decoder(plain).decode(body)), wrong
     try:
         struct = _decoder(shape).decode(body)
         if len(body) <= SMALL:

@@ -165,7 +165,7 @@ class Desk:
         if not body and not endpoint.needs_body:
             return b"", {}, nothing_wrong()
         check_media_type(headers.get("content-type", ""))
-        given, wrong = decode(body, endpoint.body)
+        given, wrong = decode(body, endpoint.body, endpoint.plain)
         return body, given, Wrong(wrong.faults, names)
 
 

@@ -116,6 +116,8 @@ class Endpoint(NamedTuple):
     answers: Mapping[int, Any]
     """The successes: status to what is in the body; None for nothing, a text for another media type than JSON."""
     body: type[msgspec.Struct] | None = None
+    plain: type[msgspec.Struct] | None = None
+    """What most bodies are, if that is quicker to decode; what is not goes by `body`, and is judged by it."""
     needs_body: bool = True
     query: type[msgspec.Struct] | None = None
     problems: tuple[int, ...] = ()

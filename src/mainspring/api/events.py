@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from mainspring.api.bodies import EventQuery
 from mainspring.api.decoding import Given
 from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.queries import EventQuery
 from mainspring.api.streaming import SSE, beats, sse
 from mainspring.core.model import Event
 from mainspring.views import event_view

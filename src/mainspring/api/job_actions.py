@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from mainspring.api import shapes
 from mainspring.api.audit import attested
-from mainspring.api.bodies import NextQuery, PageQuery, ReasonBody, TriggerBody
+from mainspring.api.bodies import ReasonBody, TriggerBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.jobs import job_answer
 from mainspring.api.paging import limit_of, page, read_cursor, read_number
+from mainspring.api.queries import NextQuery, PageQuery
 from mainspring.core.instants import load_zone
 from mainspring.core.model import Firing, Job
 from mainspring.core.planning import make_runs

@@ -8,12 +8,13 @@ import msgspec
 
 from mainspring.api import shapes
 from mainspring.api.audit import attested
-from mainspring.api.bodies import JobBody, JobChange, JobQuery, ReasonQuery, SyncBody
+from mainspring.api.bodies import JobBody, JobChange, SyncBody
 from mainspring.api.decoding import Given, convert, decode_any, given_of
 from mainspring.api.drafts import merge_change, read_job
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.paging import limit_of, page, read_cursor
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
+from mainspring.api.queries import JobQuery, ReasonQuery
 from mainspring.core.model import Job
 from mainspring.errors import Conflict, NotFound
 from mainspring.lookup import explain_job, last_firings, note_jobs

@@ -8,8 +8,9 @@ from hashlib import blake2b
 
 from mainspring.api import shapes
 from mainspring.api.audit import attested
-from mainspring.api.bodies import LogQuery, ReasonBody, RerunBody, WaitQuery
+from mainspring.api.bodies import ReasonBody, RerunBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.queries import LogQuery, WaitQuery
 from mainspring.api.streaming import SSE, beats, sse
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import SECOND, parse_duration

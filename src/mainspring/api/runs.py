@@ -10,13 +10,14 @@ import msgspec
 
 from mainspring.api import shapes
 from mainspring.api.audit import attested
-from mainspring.api.bodies import BatchBody, DeadQuery, RunBody, RunQuery
+from mainspring.api.bodies import BatchBody, PlainBatch, PlainRun, RunBody
 from mainspring.api.decoding import Given, given_of
 from mainspring.api.drafts import encode_work, need_command
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.forms import Form, accepted
 from mainspring.api.paging import limit_of, page, read_cursor
 from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
+from mainspring.api.queries import DeadQuery, RunQuery
 from mainspring.api.reading import COMMANDS, Work, read_run_options, read_work, settle_names
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import Instant, parse_instant
@@ -93,7 +94,7 @@ def _like_before(call: Call, form: Form) -> NewRun:
 
 async def submit_batch(call: Call) -> Answer:
     """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission."""
-    bodies: Sequence[RunBody] = call.given.get("runs", ())
+    bodies: Sequence[RunBody | PlainRun] = call.given.get("runs", ())
     runs = _draft_all(call, bodies)
     call.wrong.settle()
     headers = await call.spend(len(runs))
@@ -102,12 +103,12 @@ async def submit_batch(call: Call) -> Answer:
     return Answer(201, {"run_ids": run_ids, "count": len(run_ids)}, headers)
 
 
-def _draft_all(call: Call, bodies: Sequence[RunBody]) -> list[NewRun]:
+def _draft_all(call: Call, bodies: Sequence[RunBody | PlainRun]) -> list[NewRun]:
     """Runs that differ in their arguments only share what was read of the first of them."""
     ids = call.stamp.ids(len(bodies), call.desk.app.new_ids)
     known: dict[bytes, _Alike] = {}
     limit = call.desk.settings.payload_limit
-    last: RunBody | None = None
+    last: RunBody | PlainRun | None = None
     group: _Alike | None = None
     for index, body in enumerate(bodies):
         args, body.args = body.args, msgspec.UNSET
@@ -236,7 +237,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/runs:batch", submit_batch, "runs:submit", "Submit many runs, all or none.", {201: shapes.Batch},
-        BatchBody, problems=(409, 429), example={"runs": [EXAMPLE]}, grows=True,
+        BatchBody, PlainBatch, problems=(409, 429), example={"runs": [EXAMPLE]}, grows=True,
     ),
     Endpoint(
         "GET", "/v1/runs", list_runs, "runs:read", "List runs.", {200: shapes.Page[shapes.Run]}, query=RunQuery,

@@ -32,8 +32,8 @@ SLOW: Duration = 5 * MILLISECOND
 SLOW_EACH: Duration = 20
 """A look that takes longer than this, and this for each run that it finds, passes over much that is dead."""
 FULL_LOOK_EVERY: Duration = SECOND
-FULL_LOOK_SHARE = 3
-"""Looks from the start take at most a quarter of the time: they are this many times their own duration apart."""
+FULL_LOOK_SHARE = 5
+"""Looks from the start take at most a sixth of the time: they are this many times their own duration apart."""
 LATE: Duration = 2 * SECOND
 """What comes due is visible this long afterwards at the latest, but for rare cases that a full look finds."""
 _START = (-1, -1)
@@ -72,7 +72,7 @@ class Marks:
     A transaction that is held open elsewhere keeps every deleted run in the index, and each look would pass over all of
     them. So after a slow look, for a second, looks begin where the last one ended. What appears before that (a run that
     was freed, or whose claimer gave up) is found by the next look from the start: a second later, or, where such a look
-    takes a third of a second and more, three times its duration later.
+    takes a fifth of a second and more, five times its duration later.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,14 @@ IDLE_TIMEOUT = "3s"
 """A process that stands still in the middle of a transaction would keep its locks, and all others waiting for them."""
 LOCK = 0x4D535052
 """Whoever migrates holds the advisory lock of this number: "MSPR"."""
-SETTINGS = (f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'", "jit = off", "enable_seqscan = off")
+STATEMENT_TIMEOUT = f"{COMMAND_TIMEOUT_S:g}s"
+"""The same, where it stands still between preparing a statement and executing it: that does not count as idle."""
+SETTINGS = (
+    f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'",
+    f"statement_timeout = '{STATEMENT_TIMEOUT}'",
+    "jit = off",
+    "enable_seqscan = off",
+)
 """Compiling a plan takes longer than any of our statements. And a plan that was made while a table was small would
 read it whole also when it has a million rows: a claim would take seconds."""
 

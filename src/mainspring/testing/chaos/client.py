@@ -38,7 +38,7 @@ class Client:
         while not orders.reached("done"):
             chosen = self._random.choice(rare if self._random.random() < 0.2 else actions)
             self._tasks.append(asyncio.create_task(chosen()))
-            await asyncio.sleep(self._random.expovariate(1 / ACTION_S))
+            await asyncio.sleep(self._random.expovariate(1 / (2 * ACTION_S if orders.gentle else ACTION_S)))
         await asyncio.gather(*self._tasks)
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T | None:

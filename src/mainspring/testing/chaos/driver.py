@@ -45,21 +45,19 @@ LATENESS: Final[Duration] = 15 * SECOND
 OVERRUN: Final[Duration] = 10 * SECOND
 FENCED: Final[Duration] = 5 * SECOND
 """How long after its claim has run out work may go on: some ignores its cancellation twice."""
-PASSING: Final[Duration] = 5 * SECOND
+PASSING: Final = LATENESS
 """How long claimers of PostgreSQL may pass over a run: while others hold its lock, which ends with their transaction,
 and that, if they stand still, after 3 s; or while they look on from where they were, since looks are slow."""
 CALM: Final = 0.2
 """The part of the time, at its end, in which nothing goes wrong any more."""
-AWAKE_S: Final = 1.0
-"""So long may a run that could be claimed wait, where enough workers look after a fault."""
-LONGEST_HEALING_S: Final = 45.0
+LONGEST_HEALING_S: Final = 60.0
 SKEWS_S: Final = (0, 1800, -1800)
 """How far the wall clocks of processes are ahead, one after the other: an hour lies between some of them."""
 LONGEST_START_S: Final = 60.0
 LONGEST_DRAIN_S: Final = 90.0
 HASTY_DRAIN_S: Final = 5.0
 HASTY_LATENESS: Final[Duration] = 3 * SECOND
-_MANY: Final = 10_000
+_UNDER_WAY: Final = RunFilter(NAMESPACE, states=(PENDING, RUNNING), limit=10_000)
 QUIET_S: Final = 2.0
 """Firings that follow the last ends are due at once: let them come."""
 
@@ -140,7 +138,7 @@ class Run:
         return [(role, number) for role, count in counts for number in range(1, count + 1)]
 
     def _place(self, role: Role, number: int) -> Place:
-        longest_s = self._plan.seconds + 2 * LONGEST_DRAIN_S
+        longest_s = self._plan.seconds + 2 * LONGEST_DRAIN_S + LONGEST_HEALING_S * len(self._plan.script or ())
         return Place(role, number, self._plan.folder, longest_s, self._environment)
 
     def _environment(self, actor: str) -> dict[str, str]:
@@ -213,17 +211,20 @@ class Run:
                 self._healed_s[kind] = await self._until_healed(kind)
 
     async def _until_healed(self, kind: str) -> float:
-        """How long it took until no run was left that could be claimed, and had been able to be for a while."""
+        """How long it took until every run that could be claimed, or whose worker may be gone, was attended to."""
         store, began = await self._app.open(), self._clock.monotonic()
+        runs = await store.list_runs(_UNDER_WAY)
+        now = self._clock.now()
+        waiting = {run.id: run.token for run in runs if run.state == RUNNING or run.due_at <= now}
         while (took_s := self._clock.monotonic() - began) < LONGEST_HEALING_S:
-            since = self._clock.now() - round(AWAKE_S * SECOND)
-            left = await store.list_runs(RunFilter(NAMESPACE, states=(PENDING, RUNNING), limit=_MANY))
-            waiting = [run.id for run in left if (run.claimed_until or run.due_at) < since]
-            if not waiting:
+            now = self._clock.now()
+            left = {run.id for run in runs if run.token == waiting.get(run.id) and (run.claimed_until or 0) < now}
+            if not left:
                 self._tell(f"healed after {took_s:.1f} s")
                 return took_s
             await asyncio.sleep(0.05)
-        self._cluster.troubles.append(f"{LONGEST_HEALING_S:g} s after {kind} nobody had claimed {', '.join(waiting)}")
+            runs = await store.list_runs(_UNDER_WAY)
+        self._cluster.troubles.append(f"{LONGEST_HEALING_S:g} s after {kind} nobody had claimed {', '.join(left)}")
         return took_s
 
     async def _wait_for_all(self) -> None:

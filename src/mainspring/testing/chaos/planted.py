@@ -70,7 +70,7 @@ BUGS: Final = MappingProxyType(
             [InCode(f"{_STORE}.reports:_report", _accept_any_token)], 6, ("stop worker",)
         ),
         "commits are not synced": Bug(
-            [InCode(f"{_STORE}.connection:_SETUP", lambda right: f"{right}; SET synchronous_commit = off")],
+            [InCode(f"{_STORE}.connection:SETTINGS", lambda right: (*right, "synchronous_commit = off"))],
             3,
             ("kill server",),
         ),

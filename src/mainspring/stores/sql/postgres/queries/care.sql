@@ -83,9 +83,10 @@ DELETE FROM mainspring.logs WHERE run_id = ANY ($1::text[]);
 DELETE FROM mainspring.firings WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM mainspring.firings WHERE created_at < $1 AND outcome <> 'fired' ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED));
 
--- forget_events: delete public events past their retention
+-- forget_events: delete public events past their retention, looking only at the first
 DELETE FROM mainspring.outbox WHERE seq = ANY (ARRAY(
-  SELECT seq FROM mainspring.outbox WHERE created_at < $1 AND position IS NOT NULL ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED));
+  SELECT seq FROM (SELECT seq, position, created_at FROM mainspring.outbox ORDER BY seq LIMIT $2) AS first
+  WHERE created_at < $1 AND position IS NOT NULL));
 
 -- forget_submissions: delete answers that have expired
 DELETE FROM mainspring.submissions WHERE ctid = ANY (ARRAY(
