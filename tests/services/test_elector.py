@@ -270,10 +270,19 @@ class TestTerms:
         clock.advance("2s")
         await other.turn()
         line.let_through()
-        await late
+        with pytest.raises(StoreUnavailable, match="no answer within"):
+            await late
         assert [one.number, other.number] == [None, 1]
         assert one.story == []
         await store.fire([], other.term())
+
+    async def test_a_line_that_is_dead_does_not_keep_a_stand_by_waiting(self, store: Any, clock: JumpingClock) -> None:
+        line = FaultyStore(store)
+        line.hold_request("acquire")
+        one = Node(line, clock, "one")
+        async with turning(one):
+            await let_pass(clock, "3s")
+            assert one.number == 1
 
     async def test_a_leader_whose_term_was_overtaken_begins_a_later_one(
         self, store: Any, one: Node, clock: JumpingClock

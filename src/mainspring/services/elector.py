@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
+from typing import TypeVar
 
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.leadership import LEASE, trusted_until
 from mainspring.core.model import Hold, Term
 from mainspring.lease import Lease
-from mainspring.services.loop import Loop, log
+from mainspring.services.loop import Loop, log, within
 from mainspring.settings import Settings
 from mainspring.store import LeaseStore
 
+T = TypeVar("T")
+
 SHORTEST_S = 0.1
 """A stand-by is told of every change, since one of them may be that the leader let go: it need not look at each."""
-
-
 NEXT = ":next"
 """Whoever leads nothing holds the lease of this name beside the one that it would like to have."""
 
@@ -74,7 +75,7 @@ class Elector(Loop):
         if sent_at >= self._trusted_until:
             self._resign("could not renew in time")
         if self._hold is not None:
-            self._hold = await self._lease.renew(self._hold)
+            self._hold = await self._in_time(self._lease.renew(self._hold))
             if self._hold is None:
                 self._resign("the lease went to another node")
                 return 0.0
@@ -82,13 +83,17 @@ class Elector(Loop):
             earliest = max(self._tried_at + SHORTEST_S, self._stand_back_until)
             if sent_at < earliest:
                 return earliest - sent_at
-            self._hold = await self._lease.acquire(self._lease_name, self._owner, self._ttl)
+            self._hold = await self._in_time(self._lease.acquire(self._lease_name, self._owner, self._ttl))
             self._tried_at = sent_at
         if self._hold is not None:
             await self._lead(trusted_until(sent_at, self._ttl))
         if self._led is not None:
             await self._share()
         return self._renew_s
+
+    async def _in_time(self, call: Awaitable[T]) -> T:
+        """An answer that takes longer than the lease lasts is of no use: over a line that is dead, it never comes."""
+        return await within(self.clock, self._ttl / SECOND, call)
 
     def _count_led(self) -> int:
         return 0 if self._led is None else self._led()
