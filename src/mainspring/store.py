@@ -97,8 +97,9 @@ class JobStore(Protocol):
         """In order of name, those after the name `after`."""
 
     async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
-        """Pause or resume, all or nothing. Runs that wait for an instant to come are skipped by a pause. A resumed job goes on with its next instant after now; instants that
-        passed while it was paused are recorded as skipped, with the reason."""
+        """Pause or resume, all or nothing. Runs that wait for an instant to come are skipped by a pause. A resumed job
+        goes on with its next instant after now; instants that passed while it was paused are recorded as skipped, with
+        the reason."""
 
     async def remove_job(self, namespace: str, name: str) -> None:
         """Forget the definition. Unfinished runs go on; the ledger stays. Conflict if another job fires after it."""
@@ -140,7 +141,8 @@ class PlanStore(Protocol):
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
         """Apply plans: move each job's next fire time, record its firings, insert their runs, which are due when they
-        say, also if that is later. A plan whose job moved meanwhile is not applied. TermPassed, and nothing written, if `term` is given and is no longer the newest."""
+        say, also if that is later. A plan whose job moved meanwhile is not applied. TermPassed, and nothing written, if
+        `term` is given and is no longer the newest."""
 
 
 class RunStore(Protocol):

@@ -11,6 +11,9 @@ from mainspring.testing.chaos.driver import Plan, Result, Run
 from mainspring.testing.chaos.faults import RATES, SERVER_RATES, plan_faults
 from mainspring.testing.checking import INVARIANTS
 
+RATES_OF_TENANTS = 20
+"""Nothing here has one."""
+
 
 def play(folder: Path, seed: int, seconds: float, bug: str | None = None) -> Result:
     plan = Plan(f"sqlite:///{folder / 'chaos.db'}", folder, seed, seconds, nodes=2, workers=2, clients=1, bug=bug)
@@ -27,7 +30,7 @@ class TestAfterEveryKindOfFault:
         assert aftermath.verdict.ok, str(aftermath.verdict)
 
     def test_all_invariants_were_judged(self, aftermath: Result) -> None:
-        assert set(aftermath.verdict.judged) == {invariant.number for invariant in INVARIANTS}
+        assert set(aftermath.verdict.judged) == {invariant.number for invariant in INVARIANTS} - {RATES_OF_TENANTS}
 
     def test_no_process_ended_as_none_should(self, aftermath: Result) -> None:
         assert aftermath.troubles == []

@@ -19,6 +19,8 @@ from mainspring.testing.chaos.recording import gather
 from mainspring.testing.checking import INVARIANTS
 from mainspring.testing.history import Record
 
+RATES_OF_TENANTS = 20
+"""Nothing here has one."""
 SCRIPT = tuple(sorted(DIRECTED))
 SEED = 11
 PROMISES = {
@@ -63,7 +65,9 @@ class TestThroughAllFaults:
         assert aftermath.result.verdict.ok, str(aftermath.result.verdict)
 
     def test_all_invariants_were_judged(self, aftermath: Aftermath) -> None:
-        assert set(aftermath.result.verdict.judged) == {invariant.number for invariant in INVARIANTS}
+        assert set(aftermath.result.verdict.judged) == {invariant.number for invariant in INVARIANTS} - {
+            RATES_OF_TENANTS
+        }
 
     def test_no_process_ended_as_none_should(self, aftermath: Aftermath) -> None:
         assert aftermath.result.troubles == []
@@ -91,11 +95,11 @@ def test_a_planted_bug_is_found(bug: str, server: Postgres, tmp_path: Path) -> N
     planted, name = BUGS[bug], f"bug_{list(BUGS).index(bug)}"
     plan = Plan("", tmp_path, SEED, 4, planted.nodes, 0, 1, bug, database=name, script=planted.faults, hasty=True)
     verdict = asyncio.run(Run(plan, print, server).play()).verdict
-    assert planted.breaks in {violation.number for violation in verdict.violations}
+    assert {planted.breaks, *planted.also} & {violation.number for violation in verdict.violations}
 
 
 def test_each_promise_has_a_planted_bug_that_breaks_it() -> None:
-    assert {bug.breaks for bug in BUGS.values()} >= PROMISES.keys()
+    assert {bug.breaks for bug in BUGS.values() if not bug.also} >= PROMISES.keys()
 
 
 def test_each_fault_of_the_wire_lasts() -> None:

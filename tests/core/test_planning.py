@@ -20,10 +20,12 @@ from mainspring.core.planning import (
     Plan,
     PlannedFiring,
     as_of,
+    may_precede,
     next_fire_at,
     pass_over,
     plan,
     resume,
+    written_at,
 )
 from mainspring.core.triggers import (
     AfterTrigger,
@@ -154,6 +156,33 @@ class TestAPlanMadeAhead:
         ahead = plan(job, job.next_fire_at, CALENDARS)
         assert as_of(ahead, job.next_fire_at + 3 * SECOND - 1) is not None
         assert as_of(ahead, job.next_fire_at + 3 * SECOND) is None
+
+    def test_may_be_written_ahead_if_it_depends_on_nothing_that_happens_meanwhile(self) -> None:
+        for policy, key, may in (
+            (JobPolicy(), None, True),
+            (JobPolicy(parallelism=1, completions=3, start_deadline=HOUR), None, True),
+            (JobPolicy(overlap="forbid"), None, False),
+            (JobPolicy(overlap="queue"), None, False),
+            (JobPolicy(overlap="replace"), None, False),
+            (JobPolicy(), "customer", False),
+        ):
+            job = replace(a_job(EveryTrigger(HOUR), policy), key=key)
+            assert job.next_fire_at is not None
+            assert may_precede(plan(job, job.next_fire_at, CALENDARS)) is may
+
+    def test_may_not_be_written_ahead_if_it_is_of_instants_that_were_missed(self) -> None:
+        job = a_job(EveryTrigger(SECOND), JobPolicy(misfire="skip", grace=SECOND))
+        assert job.next_fire_at is not None
+        assert not may_precede(plan(job, job.next_fire_at + HOUR, CALENDARS))
+
+    def test_written_ahead_has_runs_that_are_accepted_now_and_due_then(self) -> None:
+        job = a_job(EveryTrigger(HOUR))
+        assert job.next_fire_at is not None
+        ahead = plan(job, job.next_fire_at, CALENDARS)
+        written = written_at(ahead, START)
+        (firing,) = written.firings
+        assert [(run.created_at, run.due_at) for run in firing.runs] == [(START, job.next_fire_at)]
+        assert (written.next_fire_at, firing.fire_at) == (ahead.next_fire_at, job.next_fire_at)
 
     def test_is_not_good_before_its_time(self) -> None:
         job = a_job(EveryTrigger(HOUR))

@@ -24,6 +24,16 @@ class TestNothingBeginsEarly:
         )
         assert told.shown(11) == ["submit", "claim"]
 
+    def test_a_run_may_be_claimed_shortly_before_it_is_due(self) -> None:
+        assert Told().submit("a", due=5).at(4.6).claim("a").at(5).start("a").broken() == []
+
+    def test_but_it_does_not_start_before(self) -> None:
+        told = Told().submit("a", due=5).at(4.6).claim("a").at(4.9).start("a")
+
+        assert told.found(11).message == (
+            "run a was due at 2026-03-26T12:00:05Z, and its start with token 1 came 100ms early"
+        )
+
     def test_at_that_instant_it_is_due(self) -> None:
         assert Told().submit("a", due=5).at(5).claim("a").start("a").broken() == []
 

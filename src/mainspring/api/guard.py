@@ -24,7 +24,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 log = logging.getLogger("mainspring")
 
-LOOK_S = 1.0
+LOOK_S = 2.0
 """How often the pressure is measured."""
 TOLD_TOGETHER = 16
 SHED_AT_ONCE = 1_000

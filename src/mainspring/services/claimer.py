@@ -25,7 +25,8 @@ SHORTEST_WAIT_S = 0.001
 FULL_WAIT_S = 1.0
 LEAD = 400 * MILLISECOND
 """How long before it is due to claim what will be: less than it may be claimed ahead, so that more than one is."""
-EARLY_BATCH = 1_000
+EARLY_BATCH = 300
+"""So many are claimed ahead in one go, so that workers that wait for the same instant share them."""
 
 
 class Claimer(Loop):

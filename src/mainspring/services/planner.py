@@ -38,8 +38,8 @@ AHEAD_SLICE = 50
 LEAD = 20 * MILLISECOND
 LONGEST_LEAD = 5 * SECOND
 """How long before its instant a lone job is written, and very many are: an edit in that time is for the next one."""
-LEAD_SHARE = 1.5
-"""The time to write many is taken for so much longer than it was lately."""
+LEAD_SHARE = 2.5
+"""So many times what it took lately to write as many: they have to be claimed too before their instant."""
 FIRST_COST_S = 0.0002
 MANY = 100
 """Fewer say little about what each of many costs."""

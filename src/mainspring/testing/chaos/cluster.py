@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mainspring.testing.chaos.backing import SERVER_FAULTS, Backing
 from mainspring.testing.chaos.faults import Fault
-from mainspring.testing.chaos.processes import START_S, Place
+from mainspring.testing.chaos.processes import Place
 from mainspring.testing.chaos.recording import SUFFIX
 from mainspring.testing.checking.stories import PAUSE
 from mainspring.testing.history import Record, load
@@ -67,8 +67,9 @@ class Cluster:
                 place.start()
 
     def _may_give_up(self, place: Place) -> bool:
-        """Whoever finds no store when it starts says so and ends."""
-        return place.began > self._backing.troubled_until - START_S and self._backing.troubled_until > place.began
+        """Whoever finds no store when it starts says so and ends; once it works, it may not."""
+        works = any(record.actor == place.actor for record in self._told(place.name, "claim"))
+        return self._backing.troubled_until > place.began and not works
 
     @property
     def hopeless(self) -> bool:

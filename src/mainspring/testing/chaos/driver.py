@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from mainspring import Retry
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.instants import SECOND, Duration
 from mainspring.core.states import FINAL, PENDING, RUNNING
@@ -194,6 +195,7 @@ class Run:
         elif self._plan.script:
             await self._follow(self._plan.script)
         else:
+            await self._app.submit("broken", retry=Retry(0, delay="100ms"))  # So that something fails in any case.
             await asyncio.sleep(suffering_s)
         await self._heal()
         await asyncio.sleep(self._plan.seconds - suffering_s)

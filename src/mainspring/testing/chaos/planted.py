@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mainspring.core.model import Report
+from mainspring.core.model import NewRun, Report
 from mainspring.testing.simulation import mistakes
 from mainspring.testing.simulation.planted import PLANTED, InCode, planted
 
@@ -48,6 +49,8 @@ class Bug(NamedTuple):
     faults: tuple[str, ...] = ()
     nodes: int = 2
     """How many it takes."""
+    also: tuple[int, ...] = ()
+    """Invariants by which it may come to light instead."""
 
 
 def _accept_any_token(right: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,6 +66,18 @@ def _accept_any_token(right: Callable[..., Any]) -> Callable[..., Any]:
     return report
 
 
+def _lose_some(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The last run of every third submission is not written, and said to be."""
+    numbers = count(1)
+
+    async def accept(db: Any, runs: Sequence[NewRun]) -> list[str]:
+        kept = runs[:-1] if next(numbers) % 3 == 0 else runs
+        answers: list[str] = await right(db, kept) if kept else []
+        return [*answers, *(run.id for run in runs[len(kept) :])]
+
+    return accept
+
+
 BUGS: Final = MappingProxyType(
     {
         "the term is not checked": Bug([InCode(f"{_STORE}.plans:check_term", mistakes.nothing)], 17, ("stop leader",)),
@@ -73,7 +88,9 @@ BUGS: Final = MappingProxyType(
             [InCode(f"{_STORE}.connection:SETTINGS", lambda right: (*right, "synchronous_commit = off"))],
             3,
             ("kill server",),
+            also=(4, 6, 8),
         ),
+        "a submission is lost": Bug([InCode(f"{_STORE}.gathering:accept", _lose_some)], 3, nodes=1),
         "a claim is not atomic": Bug([InStatement("work", "candidates", " FOR UPDATE SKIP LOCKED", "")], 4),
         "claims are taken away early": Bug(
             [
