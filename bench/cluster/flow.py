@@ -7,7 +7,7 @@ import time
 
 from bench.cluster.arena import OURS, Arena
 from bench.cluster.contestants import MAINSPRING
-from bench.cluster.stage import LIMIT_S, Stage, set_stage
+from bench.cluster.stage import Stage, set_stage
 from bench.figures import Row, show
 from bench.running import Failed
 from bench.script import Answer
@@ -15,9 +15,11 @@ from bench.script import Answer
 PER_SECOND = 11_600
 BULKS = 20
 """Calls of `submit_many` a second, of 580 runs each: what a busy front end hands over every 50 ms."""
+WARM = 1_000
+FLOW_LIMIT_S = 200
 LOOK_S = 1.0
 STEADY_S = 2
-"""A backlog of less than so many seconds' submissions, that has not grown since the first third, is held."""
+"""A backlog of less than so many seconds' submissions, grown by less than one since the first third, is held."""
 
 
 def _watch(stage: Stage, asked: threading.Thread) -> list[int]:
@@ -35,7 +37,7 @@ def _ask(stage: Stage, params: dict[str, int]) -> tuple[Answer, list[int]]:
 
     def submit() -> None:
         try:
-            answers.append(stage.ask("flow", params))
+            answers.append(stage.ask("flow", params, FLOW_LIMIT_S))
         except Failed as failure:
             failures.append(failure)
 
@@ -52,19 +54,19 @@ def measure_billion(arena: Arena) -> list[Row]:
     seconds = arena.size(60, 15)
     params = {"per_second": PER_SECOND, "seconds": seconds, "bulks": BULKS}
     total = PER_SECOND * seconds
-    with set_stage(MAINSPRING, arena.servers, arena.folder, total) as stage, stage.working():
+    with set_stage(MAINSPRING, arena.servers, arena.folder, total) as stage, stage.working(limit_s=FLOW_LIMIT_S):
+        stage.warm_up(WARM)
         began = time.monotonic()
         answer, backlog = _ask(stage, params)
         left = stage.unfinished()
         took = time.monotonic() - began
-        ran = stage.slate.ran()
-        stage.wait(lambda: stage.unfinished() == 0, LIMIT_S - took, "what was left")
+        stage.wait(lambda: stage.unfinished() == 0, FLOW_LIMIT_S - took, "what was left")
         caught_up = time.monotonic() - began - took
     third, last = backlog[len(backlog) // 3], backlog[-1]
     submitted, ended = answer["sent"] / answer["took_s"], (answer["sent"] - left) / took
     figure = f"{show(submitted, '/s')} submitted, {show(ended, '/s')} ended, {left:,} left, gone in {caught_up:.1f} s"
     row = Row(f"{PER_SECOND:,} submissions and runs a second for {seconds} s", {OURS: figure})
     row.target = "held, backlog not growing"
-    row.met = submitted >= 0.99 * PER_SECOND and last <= max(third, 0) + STEADY_S * PER_SECOND // 2 and ran > 0
+    row.met = submitted >= 0.99 * PER_SECOND and last <= third + PER_SECOND and last < STEADY_S * PER_SECOND
     row.rounds = {"backlog": [float(count) for count in backlog], "longest call s": [answer["longest_s"]]}
     return [row]

@@ -26,9 +26,7 @@ def measure_latency(arena: Arena) -> list[Row]:
             stage.working(each.spawn if each.across else 0),
         ):
             if each.across:
-                stage.ask("fill", {"count": 1, "batch": 1})
-                stage.wait(lambda: stage.slate.ran(0, 1) == 1, PATIENCE_S, "the first run was")
-                stage.slate.clear()
+                stage.warm_up(1)
             sent = stage.ask("send", {"per_second": PER_SECOND, "seconds": seconds})["sent"]
             stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "sending was")
             took = [(began - at) * 1000 for began, at in zip(stage.slate.times, sent, strict=True)]

@@ -34,7 +34,7 @@ def _fire(stage: Stage, jobs: int) -> Answer:
     if stage.contestant is MAINSPRING:
         stage.ask("store_jobs", params)
         with stage.started([stage.command("node", {}), stage.command("work", {})]) as stage.workers:
-            _warm_up(stage)
+            stage.warm_up(WARM)
             stage.wait(lambda: stage.slate.ran() >= jobs, due_at - time.time() + PATIENCE_S, "firing was")
     else:
         stage.ask("lateness", params)
@@ -42,13 +42,6 @@ def _fire(stage: Stage, jobs: int) -> Answer:
     if len(late) < jobs or min(late) < -EARLY_MS or stage.slate.doubled():
         raise Failed(f"{len(late):,} of {jobs:,} ran, {stage.slate.doubled()} twice, the first {min(late):.1f} ms late")
     return {"samples_ms": late}
-
-
-def _warm_up(stage: Stage) -> None:
-    """A cluster that has been at work knows how long its runs are."""
-    stage.ask("fill", {"count": WARM, "batch": WARM})
-    stage.wait(lambda: stage.slate.ran(0, WARM) == WARM and stage.unfinished() == 0, PATIENCE_S, "warming up was")
-    stage.slate.clear()
 
 
 def _epoch() -> float:

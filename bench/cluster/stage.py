@@ -19,6 +19,7 @@ from bench.slate import VARIABLE, Slate
 DATABASE = "bench"
 LOOK_S = 0.005
 LIMIT_S = 110
+PATIENCE_S = 30
 
 
 class Stage:
@@ -62,10 +63,10 @@ class Stage:
             yield processes
 
     @contextmanager
-    def working(self, processes: int | None = None) -> Iterator[None]:
+    def working(self, processes: int | None = None, limit_s: int = LIMIT_S) -> Iterator[None]:
         """Its two worker processes."""
         count = self.contestant.spawn if processes is None else processes
-        with self.started([self.command("work", {})] * count) as self.workers:
+        with self.started([self.command("work", {"limit_s": limit_s})] * count) as self.workers:
             yield
 
     def wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
@@ -81,6 +82,12 @@ class Stage:
     def _last_words(self) -> str:
         logs = [(self.folder / f"log-{number}").read_text().strip() for number in range(len(self.workers))]
         return next((log.splitlines()[-1] for log in logs if log), "without a word")
+
+    def warm_up(self, count: int) -> None:
+        """Workers that have been at work have been started, and know how long their runs are."""
+        self.ask("fill", {"count": count, "batch": count})
+        self.wait(lambda: self.slate.ran(0, count) == count and self.unfinished() == 0, PATIENCE_S, "warming up was")
+        self.slate.clear()
 
     def unfinished(self) -> int:
         """What its tables still have."""

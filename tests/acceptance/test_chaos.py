@@ -16,7 +16,8 @@ RATES_OF_TENANTS = 20
 
 
 def play(folder: Path, seed: int, seconds: float, bug: str | None = None) -> Result:
-    plan = Plan(f"sqlite:///{folder / 'chaos.db'}", folder, seed, seconds, nodes=2, workers=2, clients=1, bug=bug)
+    url, hasty = f"sqlite:///{folder / 'chaos.db'}", bug is not None
+    plan = Plan(url, folder, seed, seconds, nodes=2, workers=2, clients=1, bug=bug, hasty=hasty)
     return asyncio.run(Run(plan, print).play())
 
 

@@ -97,11 +97,12 @@ class _Waiting:
     """The runs that surely wait, as time goes on: accepted, due, and never claimed so far."""
 
     def __init__(self, stories: Stories, claims: list[_Claimed]) -> None:
+        self._passing = stories.bounds.passing
         self._coming: list[_Arrival] = []
         for claimed in claims:
             accepted = accepted_by(stories, claimed.story)
             if claimed.claim.token == 1 and accepted is not None and waits_for_nothing(stories, claimed.story):
-                since = max(accepted.store, claimed.due) + stories.bounds.passing
+                since = max(accepted.store, claimed.due)
                 self._coming.append(_Arrival(claimed.due, claimed.claim.seq, since, claimed))
         self._coming.sort(key=lambda arrival: arrival.since, reverse=True)
         self._heaps: dict[tuple[Line, int], list[_Arrival]] = defaultdict(list)
@@ -116,7 +117,7 @@ class _Waiting:
         """One in a line that waited before this one was claimed, and still did afterwards, and has the better rank."""
         for priority in range(HIGHEST, claimed.priority + 1):
             heap = self._heaps.get((line, priority))
-            while heap and earliest(heap[0].claimed.claim) <= claimed.claim.store:
+            while heap and earliest(heap[0].claimed.claim) <= claimed.claim.store + self._passing:
                 heappop(heap)
             if not heap or heap[0].since >= earliest(claimed.claim):
                 continue

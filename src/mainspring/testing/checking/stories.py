@@ -36,7 +36,8 @@ class Bounds(msgspec.Struct, frozen=True):
     fence: Duration | None = None
     """How long after its claim has run out work may go on; None: as long as it likes."""
     passing: Duration = 0
-    """How long a run may be passed over: another claimer looks at it, or claimers look on from where they were."""
+    """How long after a worse one was claimed a run may be left: another claimer holds it, or they look on from where
+    they were."""
 
     @property
     def planning(self) -> Duration:
