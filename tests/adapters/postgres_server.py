@@ -30,7 +30,9 @@ DO $$ DECLARE name text; BEGIN
               WHERE n.nspname = 'mainspring' AND c.relkind IN ('r', 'p') AND NOT c.relispartition
                 AND c.relname <> 'migrations'
   LOOP
-    IF name = 'counters' THEN DELETE FROM mainspring.counters AS c WHERE c.name LIKE 'heard:%'; UPDATE mainspring.counters SET value = 0;
+    IF name = 'counters' THEN
+      DELETE FROM mainspring.counters AS c WHERE c.name LIKE 'heard:%';
+      UPDATE mainspring.counters SET value = 0;
     ELSE EXECUTE format('DELETE FROM mainspring.%I', name);
     END IF;
   END LOOP;
