@@ -38,13 +38,16 @@ def is_waiting(connection: sqlite3.Connection) -> bool:
     return connection.execute(_Q["waiting"]).fetchone() is not None
 
 
-def start_accepted(tx: Transaction, worker: Worker, limit: int, until: Instant) -> list[Claim]:
-    """Claim all that was accepted, if the worker could start all of it and nothing else is in its way: then it need not
-    stand in the queue first. Nothing, and nothing was done, where that is not so."""
+def count_accepted(tx: Transaction, worker: Worker) -> tuple[int, int, bool]:
+    """How many runs are to be taken in, how many of them this worker could start at once, and whether others wait."""
     lists = [_encode(names).decode() for names in (worker.queues, worker.regions, worker.tasks)]
-    there, fitting = tx.execute(_Q["fitting"], (tx.now, worker.namespace, *lists)).fetchone()
-    if not there or fitting < there or there > limit:
-        return []
+    there, fitting, queued = tx.execute(_Q["fitting"], (tx.now, worker.namespace, *lists)).fetchone()
+    return there, fitting, bool(queued)
+
+
+def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Claim]:
+    """Claim all that was accepted. Where a worker could start all of it, and nothing else is in its way, it need not
+    stand in the queue first."""
     rows = tx.execute(_Q["start"], (worker.id, until, tx.now)).fetchall()
     tx.execute(_Q["clear"])
     claims = []

@@ -16,7 +16,7 @@ from mainspring.store import Renewal
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
-from mainspring.stores.sqlite.inbox import is_waiting, start_accepted, take_in
+from mainspring.stores.sqlite.inbox import count_accepted, start_accepted, take_in
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.text import clean
 
@@ -103,8 +103,10 @@ def _claim(
     tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
 ) -> list[Claim]:
     """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
-    if is_waiting(tx.connection):
-        if not _candidates(tx, worker, 1, ordering) and (claims := start_accepted(tx, worker, limit, tx.now + ttl)):
+    there, fitting, queued = count_accepted(tx, worker)
+    if there:
+        if there == fitting <= limit and not (queued and _candidates(tx, worker, 1, ordering)):
+            claims = start_accepted(tx, worker, tx.now + ttl)
             return sorted(claims, key=lambda claim: rank(claim.priority, claim.due_at, ordering))
         take_in(tx)
     claims = []

@@ -15,9 +15,10 @@ FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) 
 ON CONFLICT (id) DO NOTHING
 RETURNING created_at, namespace, id, job_id, job, task;
 
--- fitting: how many there are, and how many of them a worker could start at once
+-- fitting: how many there are, how many of them a worker could start at once, and whether anything stands in the queue
 SELECT count(*), count(*) FILTER (WHERE NOT care AND due_at <= ?1 AND namespace = ?2 AND queue IN (SELECT value FROM json_each(?3))
-                                  AND region IN (SELECT value FROM json_each(?4)) AND task IN (SELECT value FROM json_each(?5)))
+                                  AND region IN (SELECT value FROM json_each(?4)) AND task IN (SELECT value FROM json_each(?5))),
+       EXISTS (SELECT 1 FROM runs INDEXED BY runs_claimable WHERE state = 'pending')
 FROM inbox;
 
 -- start: as take_in, but each is claimed already
