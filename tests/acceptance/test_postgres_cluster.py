@@ -23,6 +23,7 @@ RATES_OF_TENANTS = 20
 """Nothing here has one."""
 SCRIPT = tuple(sorted(DIRECTED))
 SEED = 11
+TRIES = 3
 PROMISES = {
     1: "one run per due instant",
     3: "no lost submission",
@@ -92,10 +93,18 @@ class TestThroughAllFaults:
 
 @pytest.mark.parametrize("bug", list(BUGS))
 def test_a_planted_bug_is_found(bug: str, server: Postgres, tmp_path: Path) -> None:
-    planted, name = BUGS[bug], f"bug_{list(BUGS).index(bug)}"
-    plan = Plan("", tmp_path, SEED, 4, planted.nodes, 0, 1, bug, database=name, script=planted.faults, hasty=True)
-    verdict = asyncio.run(Run(plan, print, server).play()).verdict
-    assert {planted.breaks, *planted.also} & {violation.number for violation in verdict.violations}
+    planted, number = BUGS[bug], list(BUGS).index(bug)
+    found: set[int] = set()
+    for attempt in range(TRIES):  # What is lost with a server depends on the moment.
+        name, folder = f"bug_{number}_{attempt}", tmp_path / str(attempt)
+        folder.mkdir()
+        plan = Plan(
+            "", folder, SEED + attempt, 4, planted.nodes, 0, 1, bug, database=name, script=planted.faults, hasty=True
+        )
+        found = {violation.number for violation in asyncio.run(Run(plan, print, server).play()).verdict.violations}
+        if {planted.breaks, *planted.also} & found:
+            return
+    pytest.fail(f"{bug}: only {found} was found")
 
 
 def test_each_promise_has_a_planted_bug_that_breaks_it() -> None:

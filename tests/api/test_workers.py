@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -248,10 +250,12 @@ def test_the_worker_in_curl_of_the_documentation_works(tmp_path: Path) -> None:
         admin = door.client("admin")
         runs = [submit(admin, args={"n": n}) for n in range(3)]
         words = {"SERVER": door.url, "TOKEN": door.token("worker", subject="curl"), "PATH": "/usr/bin:/bin"}
-        process = subprocess.Popen(["sh", "-c", script], env=words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            ["sh", "-c", script], env=words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
             until(lambda: len(admin.get("/v1/runs", params={"state": "succeeded"}).json()["items"]) == 3)
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # With the curl that waits for more.
             process.communicate()
         assert {admin.get(f"/v1/runs/{run}").json()["result"] for run in runs} == {"done by curl"}
