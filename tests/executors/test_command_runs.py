@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -112,8 +113,13 @@ class TestSurroundings:
         _, attempt = await scene.command(["ls", "/proc/self/fd"])
         assert attempt.said() == ["0", "1", "2", "3"], "the last is the folder that ls reads"
 
-    async def test_it_does_not_ignore_signals_that_the_worker_ignores(self, scene: Scene) -> None:
-        _, attempt = await scene.command(["grep", "SigIgn", "/proc/self/status"])
+    async def test_it_does_not_ignore_signals_that_the_worker_ignores(self) -> None:
+        before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # As a shell does to what it starts in the background.
+        try:
+            async with scene_of() as scene:
+                _, attempt = await scene.command(["grep", "SigIgn", "/proc/self/status"])
+        finally:
+            signal.signal(signal.SIGQUIT, before)
         (line,) = attempt.said()
         ignored = int(line.split()[1], 16) & ~_OF_THE_C_LIBRARY
         assert ignored == 0

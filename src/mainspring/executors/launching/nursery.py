@@ -25,6 +25,10 @@ _SPARES = 2
 _PID = struct.Struct("=i")
 
 
+_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that Python ignores, and resets itself for what it starts."""
+
+
 def main(line: int, worker: int) -> None:
     """Have keepers ready for each message on the line, with the files that come with it, until the worker is gone."""
     parent = socket.socket(fileno=line)
@@ -32,6 +36,9 @@ def main(line: int, worker: int) -> None:
     if os.getppid() != worker:
         return
     adopt_orphans()
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN and number not in _BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)  # Whoever started the worker ignored it; no program is to.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # A terminal sends them to all; the worker decides. Not ignored, for programs would go on ignoring them.
         signal.signal(number, lambda *_: None)
