@@ -131,7 +131,8 @@ class Database:
             self._commit([errand])
             self._sync(promised)
         elif quick and self._write_here(errand):
-            await self._keep(promised and errand.error is None)
+            self._sync(promised and errand.error is None)
+            await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
         else:
             return await errand.send(self._writes)
         return errand.result()
@@ -155,19 +156,19 @@ class Database:
         if loop is None:
             self._sync()
         else:
-            await self._keep()
+            await self._keep(loop)
         return True
 
-    async def _keep(self, promised: bool = True) -> None:
-        """Sync, if it was promised: in the thread for that where loops of ours have other things to do meanwhile, such
-        as starting what was submitted, and here otherwise."""
-        if promised and self._log is not None and self._listeners:
+    async def _keep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Sync: in the thread for that where a worker of ours listens, since it may start meanwhile on this very loop
+        what was submitted, and here otherwise."""
+        if self._log is not None and self._listeners:
             await self._log.ask()
             return
-        self._sync(promised)
-        _, since = self._served.get(asyncio.get_running_loop(), (None, 0.0))
+        self._sync()
+        _, since = self._served.get(loop, (None, 0.0))
         if time.perf_counter() - since > TURN_S:
-            await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
+            await asyncio.sleep(0)
 
     def _sync(self, promised: bool = True) -> None:
         if promised and self._log is not None:
