@@ -172,13 +172,10 @@ def test_after_a_failover_all_goes_on_at_the_promoted_replica(tmp_path: Path) ->
 @pytest.fixture
 def small_disk(server: Postgres) -> Iterator[Path]:
     """A disk of the server's with little room, on which is nothing but tables."""
-    folder = Path(tempfile.mkdtemp(prefix="mainspring-disk-"))
-    mounting = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=48m,mode=0777", "mainspring", folder], check=False, capture_output=True
-    )
-    if mounting.returncode:
-        folder.rmdir()
+    if os.geteuid():
         pytest.skip("only root can make a small disk")
+    folder = Path(tempfile.mkdtemp(prefix="mainspring-disk-"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m,mode=0777", "mainspring", folder], check=True)
     (folder / "tables").mkdir()
     (folder / "tables").chmod(0o777)
     subprocess.run(["chown", "--reference", server.data, folder / "tables"], check=True)
@@ -226,7 +223,7 @@ def test_transactions_that_the_server_ends_for_their_conflicts_are_tried_again(
         try:
             async with asyncio.timeout(PATIENCE_S), ours.transaction():
                 await ours.execute("SET LOCAL deadlock_timeout = '60s'; SELECT FROM mainspring.jobs FOR UPDATE")
-                while not await watching.fetchval(WAITING):  # noqa: ASYNC110
+                while not await watching.fetchval(WAITING):  # noqa: ASYNC110 - only the server knows
                     await asyncio.sleep(0.01)
                 await ours.execute("SELECT FROM mainspring.terms FOR UPDATE")
         finally:

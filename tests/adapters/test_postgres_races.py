@@ -92,11 +92,15 @@ class First:
     async def before(self, second: Awaitable[T]) -> AsyncIterator[asyncio.Task[T]]:
         """While the first transaction is open, a second one does its work, or waits: until then; then the first ends
         as the test says, and the second goes on."""
-        task = asyncio.ensure_future(second)
+
+        async def go() -> T:
+            return await second
+
+        task = asyncio.create_task(go())
         async with asyncio.timeout(PATIENCE_S):
-            while not task.done() and not await self._watcher.fetchval(_WAITING):  # noqa: ASYNC110
+            while not task.done() and not await self._watcher.fetchval(_WAITING):  # noqa: ASYNC110 - only the server knows
                 await asyncio.sleep(0.005)
-        yield task  # type: ignore[misc]
+        yield task
         async with asyncio.timeout(PATIENCE_S):
             await task
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from litestar import Litestar, Request, Response
+from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
@@ -79,7 +80,8 @@ def _to_handler(desk: Desk, endpoint: Endpoint) -> HTTPRouteHandler:
 
     handle.__name__ = endpoint.operation_id
     path = re.sub(r"\{(\w+)\}", r"{\1:str}", endpoint.path)
-    return HTTPRouteHandler(path, http_method=endpoint.method, status_code=200, opt={"endpoint": endpoint})(handle)  # type: ignore[arg-type]
+    method = HttpMethod(endpoint.method)
+    return HTTPRouteHandler(path, http_method=method, status_code=200, opt={"endpoint": endpoint})(handle)
 
 
 def to_response(answer: Answer) -> Response[Any]:
@@ -111,7 +113,8 @@ class _Unrouted:
 
     def answer(self, request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         """For Litestar, whose own errors these are; all others have been answered by the desk."""
-        request_id = request.scope["mainspring"]["request_id"]  # type: ignore[typeddict-item]
+        scope = cast(dict[str, Any], request.scope)  # The shell has put something of ours into it.
+        request_id = scope["mainspring"]["request_id"]
         return to_response(refuse(self._problem(request, error), request_id))
 
     def _problem(self, request: Request[Any, Any, Any], error: Exception) -> Exception:

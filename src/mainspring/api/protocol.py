@@ -4,7 +4,7 @@ how many connections there may be."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -25,9 +25,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Bytes of headers that have come since the last request; -1 while a body comes."""
         self._patience: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count it, and begin to wait."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, transport))
         if len(self.connections) > MOST_CONNECTIONS:
             self._refuse(503, "overloaded", "too many connections are open", b"retry-after: 1\r\n")
             return

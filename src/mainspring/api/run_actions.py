@@ -40,8 +40,9 @@ async def cancel_run(call: Call) -> Answer:
     call.wrong.settle()
     run = await _run(call)
     reason = call.given.get("reason") or f"cancelled by {call.caller.subject}"
-    told = lambda state: {"state": state, "reason": reason}  # noqa: E731
-    trail = attested(call, "run.cancel", f"run:{run.id}", {"state": run.state}, told)
+    trail = attested(
+        call, "run.cancel", f"run:{run.id}", {"state": run.state}, lambda state: {"state": state, "reason": reason}
+    )
     state = await trail.request_cancel(call.namespace, run.id, reason)
     return Answer(200, {"run_id": run.id, "state": state})
 

@@ -22,7 +22,7 @@ from mainspring.api.reading import COMMANDS, Work, read_run_options, read_work, 
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import Instant, parse_instant
 from mainspring.core.model import NewRun
-from mainspring.core.states import FAILED
+from mainspring.core.states import FAILED, State
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.lookup import explain_run, find_ids
 from mainspring.options import Defaults, read_defaults
@@ -213,15 +213,15 @@ async def list_dead(call: Call) -> Answer:
     return await _list(call, (FAILED,))
 
 
-async def _list(call: Call, states: tuple[str, ...]) -> Answer:
+async def _list(call: Call, states: tuple[State, ...]) -> Answer:
     query, limit = call.query, limit_of(call.query)
     before = read_cursor(query)
     if "until" in query:
         bound = encode_time(parse_instant(query["until"], "until"))
         before = bound if before is None else min(before, bound)
     oldest = encode_time(parse_instant(query["since"], "since")) if "since" in query else ""
-    words = {name: query[name] for name in ("job", "task", "tag") if name in query}
-    where = RunFilter(call.namespace, states, before=before, limit=limit + 1, **words)  # type: ignore[arg-type]
+    job, task, tag = (query.get(name) for name in ("job", "task", "tag"))
+    where = RunFilter(call.namespace, states, job, task, tag, before, limit + 1)
     runs = await call.desk.store.list_runs(where)
     fresh = [run for run in runs if run.id >= oldest]
     following = fresh[limit - 1].id if len(fresh) > limit else None

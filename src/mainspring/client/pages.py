@@ -17,12 +17,12 @@ async def each(
     line: Line, path: str, query: Query, shape: type[T], limit: int | None = None
 ) -> AsyncGenerator[T, None]:
     """The items of a list, page by page as they are needed; at most `limit`."""
+    kind: Any = Page  # Of items whose type is known when it is asked for.
     left = limit
     cursor: str | None = None
     while left is None or left > 0:
         size = LARGEST if left is None else min(left, LARGEST)
-        kind: Any = Page[shape]  # type: ignore[valid-type]
-        page: Page[T] = await line.ask(Request("GET", path, {**query, "limit": size, "cursor": cursor}), kind)
+        page: Page[T] = await line.ask(Request("GET", path, {**query, "limit": size, "cursor": cursor}), kind[shape])
         for item in page.items:
             yield item
         left = None if left is None else left - len(page.items)

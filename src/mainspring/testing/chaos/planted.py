@@ -14,37 +14,20 @@ import msgspec
 
 from mainspring.core.model import NewRun, Report
 from mainspring.testing.simulation import mistakes
-from mainspring.testing.simulation.planted import PLANTED, InCode, planted
+from mainspring.testing.simulation.planted import PLANTED, InCode, InQuery, Mistake, planted
 
 _STORE: Final = "mainspring.stores.postgres"
 
 
-class InStatement(NamedTuple):
+def in_statement(topic: str, query: str, right: str, wrong: str) -> InQuery:
     """A wrong word in a query of PostgreSQL's."""
-
-    topic: str
-    query: str
-    right: str
-    wrong: str
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """While this lasts, the query is wrong."""
-        queries: dict[str, str] = import_module("mainspring.stores.sql").load_queries("postgres", self.topic)
-        text = queries[self.query]
-        if self.right not in text:
-            raise LookupError(f"{self.topic}.{self.query} does not say {self.right!r}: plant this bug elsewhere")
-        queries[self.query] = text.replace(self.right, self.wrong)
-        try:
-            yield
-        finally:
-            queries[self.query] = text
+    return InQuery(topic, query, right, wrong, "postgres")
 
 
 class Bug(NamedTuple):
     """Where it is, which invariant it breaks, and the faults that show it."""
 
-    mistakes: Sequence[InStatement | InCode]
+    mistakes: Sequence[Mistake]
     breaks: int
     faults: tuple[str, ...] = ()
     nodes: int = 2
@@ -91,16 +74,16 @@ BUGS: Final = MappingProxyType(
             also=(4, 6, 8),
         ),
         "a submission is lost": Bug([InCode(f"{_STORE}.gathering:accept", _lose_some)], 3, nodes=1),
-        "a claim is not atomic": Bug([InStatement("work", "candidates", " FOR UPDATE SKIP LOCKED", "")], 4),
+        "a claim is not atomic": Bug([in_statement("work", "candidates", " FOR UPDATE SKIP LOCKED", "")], 4),
         "claims are taken away early": Bug(
             [
-                InStatement("care", query, "claimed_until <", "claimed_until - 60000000 <")
+                in_statement("care", query, "claimed_until <", "claimed_until - 60000000 <")
                 for query in ("anything", "expired", "lock_expired")
             ],
             5,
         ),
         "lost work is not recovered": Bug(
-            [InStatement("care", "expired", "state = 'running'", "false")], 19, ("kill worker",)
+            [in_statement("care", "expired", "state = 'running'", "false")], 19, ("kill worker",)
         ),
         "retries have no end": Bug([InCode("mainspring.core.retry:_refusal", lambda _: lambda *_: "")], 9, nodes=1),
         "an instant is passed over": Bug(

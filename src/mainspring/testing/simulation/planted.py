@@ -29,12 +29,13 @@ class InQuery(NamedTuple):
     query: str
     right: str
     wrong: str
+    dialect: str = "sqlite"
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """While this lasts, the query is wrong."""
         # By name: what the program's own layers forbid, its tests must be able to reach.
-        queries: dict[str, str] = import_module("mainspring.stores.sql").load_queries("sqlite", self.topic)
+        queries: dict[str, str] = import_module("mainspring.stores.sql").load_queries(self.dialect, self.topic)
         text = queries[self.query]
         if self.right not in text:
             raise LookupError(f"{self.topic}.{self.query} does not say {self.right!r}: plant this bug elsewhere")
