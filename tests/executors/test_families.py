@@ -179,12 +179,14 @@ class TestDeaths:
             await until(lambda: pids_in(tmp_path / "pid"))
             family = parents()
             nursery = family[family[pids_in(tmp_path / "pid")[0]]]
-            waiting = [pid for pid, parent in family.items() if parent == nursery and pid not in family.values()]
-            assert waiting
-            for pid in waiting:
-                os.kill(pid, signal.SIGKILL)
-            outcomes = await asyncio.gather(*(scene.command(["echo", str(number)]) for number in range(5)))
-            assert [attempt.said() for _, attempt in outcomes] == [[str(number)] for number in range(5)]
+            for _ in range(20):  # One that is just being killed may be the one that takes the next order.
+                family = parents()
+                waiting = [pid for pid, parent in family.items() if parent == nursery and pid not in family.values()]
+                for pid in waiting:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                outcomes = await asyncio.gather(*(scene.command(["echo", str(number)]) for number in range(2)))
+                assert [attempt.said() for _, attempt in outcomes] == [["0"], ["1"]]
             assert is_alive(pids_in(tmp_path / "pid")[0]), "what ran was not their business"
             everybody = descendants(nursery)
             await stopped(task)

@@ -29,6 +29,9 @@ LAST_OUTPUT_S = 1.0
 _CHUNK = 64 * 1024
 _FAREWELL_S = 2.0
 _MOMENT_S = 0.2
+_MOST_LOST = 4
+"""Keepers that may be killed over one order before it fails: two may be waiting, and two be waiting after them."""
+_LOST = "its keeper was killed, and it with that"
 ROOT = str(Path(__file__).resolve().parents[2])
 _NURSERY = "import sys; sys.path.append(sys.argv[1]); from mainspring.executors.launching.nursery import main; "
 _NURSERY += "main(int(sys.argv[2]), int(sys.argv[3]))"
@@ -65,6 +68,10 @@ class KeeperLost(NotStarted):
     """The program's keeper has been killed, and the program with it."""
 
 
+class OrderUnread(KeeperLost):
+    """Its keeper was killed before it had read what to start: nothing has begun."""
+
+
 class Launcher:
     """Starts programs by way of a nursery: see `launching`. Lives on one event loop."""
 
@@ -76,12 +83,14 @@ class Launcher:
 
     async def start(self, order: Order, files: Sequence[int]) -> Program:
         """Start a program with these open files; NotStarted if it cannot be."""
-        try:
-            return await self._start(order, files)
-        except KeeperLost:
-            if not await asyncio.to_thread(_has_ended, self._nursery):
-                raise
-            self._let_go()  # Somebody has killed the nursery, and what it was asked last was never done.
+        for _ in range(_MOST_LOST):
+            try:
+                return await self._start(order, files)
+            except KeeperLost as error:
+                if await asyncio.to_thread(_has_ended, self._nursery):
+                    self._let_go()  # Somebody has killed the nursery, and what it was asked last was never done.
+                elif not isinstance(error, OrderUnread):
+                    raise
         return await self._start(order, files)
 
     async def _start(self, order: Order, files: Sequence[int]) -> Program:
@@ -156,16 +165,21 @@ class Program:
     async def begin(self, order: Order) -> None:
         """Hand over the order and hear whether it could be carried out."""
         text = msgspec.json.encode(order)
-        with suppress(ConnectionError):  # Which is heard of next.
+        try:
             await asyncio.get_running_loop().sock_sendall(self._control, LENGTH.pack(len(text)) + text)
-        answer = await self._hear(_Start)
+            answer = await self._hear(_Start)
+        except ConnectionError as error:  # Not an end of file: the system tells that something was left unread.
+            raise OrderUnread(errno.EPIPE, "its keeper was killed before it began") from error
         if answer.error:
             raise NotStarted(answer.errno, answer.error)
         self.pid = answer.pid
 
     async def wait(self) -> Ending:
         """How it ended, once none of its family is left."""
-        return await self._hear(Ending)
+        try:
+            return await self._hear(Ending)
+        except ConnectionError as error:
+            raise KeeperLost(errno.EPIPE, _LOST) from error
 
     async def end(self, grace_s: float) -> None:
         """Ask the family to end, and kill it after the grace."""
@@ -186,12 +200,8 @@ class Program:
     async def _hear(self, kind: type[_Word]) -> _Word:
         loop = asyncio.get_running_loop()
         while b"\n" not in self._heard:
-            try:
-                words = await loop.sock_recv(self._control, _CHUNK)
-            except ConnectionError:
-                words = b""
-            if not words:
-                raise KeeperLost(errno.EPIPE, "its keeper was killed, and it with that")
+            if not (words := await loop.sock_recv(self._control, _CHUNK)):
+                raise KeeperLost(errno.EPIPE, _LOST)
             self._heard += words
         line, _, self._heard = self._heard.partition(b"\n")
         return msgspec.json.decode(line, type=kind)
