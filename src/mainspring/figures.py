@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from threading import Lock
 from typing import Any, Final, cast
@@ -18,7 +19,7 @@ from mainspring.core.planning import Plan
 from mainspring.core.priority import Ordering
 from mainspring.core.states import CANCELLED, FINAL, SKIPPED, State
 from mainspring.errors import StoreError, TermPassed
-from mainspring.store import Change, Fired, Reaped, Store, Verdict
+from mainspring.store import Change, Fired, Reaped, Standing, Store, Verdict
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
 """The bounds of all durations that are counted here."""
@@ -53,6 +54,8 @@ class Figures:
         self.run_seconds = Spread()
         self.run_delay = Spread()
         self.firing_delay = Spread()
+        self.lock_wait = Spread()
+        self.lock_held = Spread()
 
     def count(self, name: str, label: str = "", number: int = 1) -> None:
         """So many more."""
@@ -108,12 +111,24 @@ class Measured:
             self.figures.count("store_errors", "claim")
             raise
         if claims:
-            now, figures = self._store.now(), self.figures
-            with figures.lock:
-                figures.counts["claims", ""] += len(claims)
-                for claim in claims:
-                    figures.run_delay.add(max(now - claim.due_at, 0))
+            self._count(claims)
         return claims
+
+    def stand(self, standing: Standing | None) -> None:
+        if standing is not None:
+            standing = standing._replace(take=partial(self._take, standing.take))
+        self._store.stand(standing)
+
+    def _take(self, take: Callable[[Sequence[Claim], float], None], claims: Sequence[Claim], sent_at: float) -> None:
+        self._count(claims)
+        take(claims, sent_at)
+
+    def _count(self, claims: Sequence[Claim]) -> None:
+        now, figures = self._store.now(), self.figures
+        with figures.lock:
+            figures.counts["claims", ""] += len(claims)
+            for claim in claims:
+                figures.run_delay.add(max(now - claim.due_at, 0))
 
     async def report(self, reports: Sequence[Report]) -> list[Verdict]:
         try:
@@ -149,6 +164,12 @@ class Measured:
             self.figures.count("runs_finished", SKIPPED, reaped.expired)
             self.figures.count("workers_dead", "", len(reaped.dead_workers))
         return reaped
+
+    async def hurry(self, reason: str, limit: int) -> int:
+        hurried = await self._store.hurry(reason, limit)
+        if hurried:
+            self.figures.count("hurried", "", hurried)
+        return hurried
 
     async def shed(self, reason: str, limit: int) -> int:
         shed = await self._store.shed(reason, limit)

@@ -17,8 +17,9 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from mainspring.broker import Notice
 from mainspring.core.answers import Backlog, Change, Fired, Reaped, Renewal, Reply, Reserved, RunFilter, Saved, Strain
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Duration, Instant
@@ -49,6 +50,7 @@ __all__ = [
     "Backlog",
     "CareStore",
     "Change",
+    "DispatchStore",
     "EventStore",
     "Fired",
     "JobStore",
@@ -63,6 +65,7 @@ __all__ = [
     "RunFilter",
     "RunStore",
     "Saved",
+    "Standing",
     "Store",
     "Strain",
     "Verdict",
@@ -101,8 +104,9 @@ class JobStore(Protocol):
         goes on with its next instant after now; instants that passed while it was paused are recorded as skipped, with
         the reason."""
 
-    async def remove_job(self, namespace: str, name: str) -> None:
-        """Forget the definition. Unfinished runs go on; the ledger stays. Conflict if another job fires after it."""
+    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
+        """Forget the definition. Unfinished runs go on; the ledger stays. Conflict if another job fires after it, or if
+        it has another version than was expected."""
 
     async def trigger(
         self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
@@ -194,6 +198,17 @@ class JoiningStore(Protocol):
         that commits, or not at all. InvalidInput if it is no such connection, or has no transaction open."""
 
 
+class Standing(NamedTuple):
+    """A claim that a worker would make at once if there were anything for it."""
+
+    worker: Worker
+    limit: int
+    ttl: Duration
+    ordering: Ordering
+    take: Callable[[Sequence[Claim], float], None]
+    """Given the claims and a monotonic instant before they were made, on the thread that submitted the runs."""
+
+
 class WorkStore(Protocol):
     """For workers."""
 
@@ -212,6 +227,11 @@ class WorkStore(Protocol):
 
         With `ahead`, also those that will be due within that time, unless they need a gate, may expire or were lost
         before; the worker must not start them earlier."""
+
+    def stand(self, standing: Standing | None) -> None:
+        """Leave a claim with the store, or take it back. It is good once: a store in this very process may make it in
+        the transaction that accepts a run, if the worker could start all that waits. Others may ignore it: whoever
+        leaves one looks for work all the same."""
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """When the earliest pending run that this worker may take is due."""
@@ -233,6 +253,18 @@ class WorkStore(Protocol):
         """Output and progress of running attempts."""
 
 
+class DispatchStore(Protocol):
+    """For the dispatcher, which tells a broker what is due, and for workers that hear of it there."""
+
+    async def due_runs(self, limit: int) -> tuple[list[Notice], Instant | None]:
+        """Pending runs that are due, of all namespaces: of each queue, region and priority the `limit` that are due
+        longest; and when the next will be due."""
+
+    async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
+        """As `claim`, of these runs only, and only if they have these tokens. What is not in the answer was not to be
+        had, or not now: what is due still is."""
+
+
 class CareStore(Protocol):
     """For reaper and cleaner."""
 
@@ -252,6 +284,10 @@ class PressureStore(Protocol):
 
     async def shed(self, reason: str, limit: int) -> int:
         """End due runs that were never tried and matter least (`core.degradation`) as skipped; how many."""
+
+    async def hurry(self, reason: str, limit: int) -> int:
+        """Let due runs, and `after` jobs of which an upstream has ended, that allow it (`under_pressure`) go on without
+        waiting for the rest of what they follow; how many. Keys, limits and overlap hold for them as before."""
 
     def strain(self) -> Strain:
         """How hard this process has it."""
@@ -343,7 +379,7 @@ class ApiStore(Protocol):
 
 
 class Store(
-    JobStore, PlanStore, RunStore, WorkStore, CareStore, PressureStore, LeaseStore, EventStore, ApiStore, Protocol
+    JobStore, PlanStore, RunStore, WorkStore, DispatchStore, CareStore, PressureStore, LeaseStore, EventStore, ApiStore, Protocol
 ):
     """All of it, as adapters implement it."""
 

@@ -21,7 +21,7 @@ from mainspring.services.loop import Loop
 from mainspring.services.planner import Planner
 from mainspring.services.worker import Worker
 from mainspring.settings import Settings
-from mainspring.store import RunFilter, Store
+from mainspring.store import RunFilter, Standing, Store
 from mainspring.testing import ManualClock
 from mainspring.wiring import describe_worker, find_executors
 
@@ -76,6 +76,9 @@ class FaultyStore:
         """All that is held goes on."""
         self._opened.set()
         self._opened = asyncio.Event()
+
+    def stand(self, standing: Standing | None) -> None:
+        """The store at the other end makes no claims by itself."""
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -165,6 +168,7 @@ async def working(
     unsubscribe = store.on_change(worker.wake)
     async with turning(*worker.loops):
         yield worker
+    store.stand(None)  # Which would have ended with its process.
     unsubscribe()
 
 

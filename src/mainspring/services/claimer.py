@@ -16,7 +16,7 @@ from mainspring.services.crew import prepare
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop
 from mainspring.settings import Settings
-from mainspring.store import Store
+from mainspring.store import Standing, Store
 
 LONGEST_WAIT_S = 1.0
 """New work is told by a hint that may be lost, so look for it at least this often."""
@@ -30,8 +30,9 @@ EARLY_BATCH = 300
 
 
 class Claimer(Loop):
-    """`hand_over` passes attempts to the crew's loop, and whether they may be early; `give_back` claims that came too
-    late to the reporter; `on_full` is called while all places are taken."""
+    """`hand_over` passes attempts to the crew's loop, and whether they may be early; `start`, from any thread, those of
+    a standing claim; `give_back` claims that came too late to the reporter; `on_full` is called while all places are
+    taken."""
 
     name = "claimer"
 
@@ -41,6 +42,7 @@ class Claimer(Loop):
         worker: Worker,
         held: Held,
         hand_over: Callable[[list[AttemptContext], bool], None],
+        start: Callable[[list[AttemptContext], float], None],
         give_back: Callable[[list[tuple[str, int]]], None],
         on_full: Callable[[], None],
         settings: Settings,
@@ -52,6 +54,7 @@ class Claimer(Loop):
         self._worker = worker
         self._held = held
         self._hand_over = hand_over
+        self._start = start
         self._give_back = give_back
         self._on_full = on_full
         self._ttl = settings.claim_ttl
@@ -60,6 +63,7 @@ class Claimer(Loop):
         self._early: list[Instant] = []
 
     async def turn(self) -> float:
+        self._store.stand(None)
         held = len(self._held) - self._early_now()
         wanted = room(self._worker.concurrency, held, self._held.run_s)
         self._sated = False
@@ -70,7 +74,15 @@ class Claimer(Loop):
         if await self._claim(wanted) >= wanted:
             return 0.0
         self._sated = True
-        return await self._look_ahead()
+        wait = await self._look_ahead()
+        self._stand()
+        return wait
+
+    def _stand(self) -> None:
+        """While there is nothing to do: what comes next goes straight to the crew."""
+        if self._sated and not self._held and not self.stopping:
+            wanted = room(self._worker.concurrency, 0, self._held.run_s)
+            self._store.stand(Standing(self._worker, wanted, self._ttl, self._ordering, self._take_here))
 
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
         sent_at = self.clock.monotonic()
@@ -90,11 +102,21 @@ class Claimer(Loop):
         if early:
             self._early += [claim.due_at for claim in claims]
 
+    def _take_here(self, claims: Sequence[Claim], sent_at: float) -> None:
+        """A standing claim was made, on whatever thread somebody submitted."""
+        attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
+        self._start(attempts, trusted_until(sent_at, self._ttl))
+
+    def stop(self) -> None:
+        self._store.stand(None)
+        super().stop()
+
     def make_room(self) -> None:
         """Runs have ended here. After a claim that came back short there is nothing to fill their places with, until
         something changes or comes due."""
         if not self._sated:
             self.wake()
+        self._stand()
 
     def _early_now(self) -> int:
         """How many of the claims are not due yet: they take no place so far."""

@@ -70,7 +70,16 @@ class Worker:
         self.held = Held()
         self.crew = Crew(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done)
         self.claimer = Claimer(
-            store, row, self.held, self._hand_over, self._give_back, self._on_full, settings, clock, random
+            store,
+            row,
+            self.held,
+            self._hand_over,
+            self._start_here,
+            self._give_back,
+            self._on_full,
+            settings,
+            clock,
+            random,
         )
         self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
         self.fence = Fence(self.held, self._stop_run, clock, random)
@@ -105,6 +114,23 @@ class Worker:
         else:
             self._on_crew(self.crew.begin_when_due if early else self.crew.begin, attempts)
             self.reporter.wake()  # It looks for output more often while something runs.
+
+    def _start_here(self, attempts: list[AttemptContext], until: float) -> None:
+        """Start attempts at once, from whatever thread; the worker's own loop hears of them before it can hear of their
+        end."""
+        if self._clock.monotonic() >= until:
+            claims = [(attempt.claim.run_id, attempt.claim.token) for attempt in attempts]
+            self._own_loop.call_soon_threadsafe(self._give_back, claims)
+            return
+        self._own_loop.call_soon_threadsafe(self._hold, attempts, until)
+        if asyncio.get_running_loop() is self._crew_loop:
+            self.crew.begin(attempts)
+        else:
+            self._crew_loop.call_soon_threadsafe(self.crew.begin, attempts)
+
+    def _hold(self, attempts: list[AttemptContext], until: float) -> None:
+        self.held.add(attempts, until)
+        self.reporter.wake()
 
     def _give_back(self, claims: list[tuple[str, int]]) -> None:
         self.crew.returned.extend(claims)

@@ -7,9 +7,11 @@ from typing import Self
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
+from mainspring.store import Standing
 from mainspring.stores.postgres.api import Api
 from mainspring.stores.postgres.care import Care
 from mainspring.stores.postgres.database import Database
+from mainspring.stores.postgres.dispatching import Dispatching
 from mainspring.stores.postgres.events import Events
 from mainspring.stores.postgres.jobs import Jobs
 from mainspring.stores.postgres.leases import Leases
@@ -22,7 +24,7 @@ from mainspring.stores.postgres.work import Work
 POOL_SIZE = 10
 
 
-class PostgresStore(Jobs, Plans, Runs, Work, Reports, Care, Pressure, Leases, Events, Api):
+class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure, Leases, Events, Api):
     """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
 
     def __init__(self, database: Database) -> None:
@@ -53,6 +55,9 @@ class PostgresStore(Jobs, Plans, Runs, Work, Reports, Care, Pressure, Leases, Ev
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         return self._db.on_change(listener)
+
+    def stand(self, standing: Standing | None) -> None:
+        """Work comes to a server from everywhere: a claim is made when it has come."""
 
     async def close(self) -> None:
         await self._db.close()

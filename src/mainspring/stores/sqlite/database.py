@@ -15,12 +15,9 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-import msgspec
-
 from mainspring.clock import Clock
-from mainspring.core.model import Event
+from mainspring.core.model import Claim
 from mainspring.errors import MainspringError, StoreUnavailable
-from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.connection import (
     begin,
     begin_at_once,
@@ -34,6 +31,7 @@ from mainspring.stores.sqlite.errand import Errand, settle
 from mainspring.stores.sqlite.inbox import LIMIT, is_waiting, take_in
 from mainspring.stores.sqlite.log import POSSIBLE, Log, nothing
 from mainspring.stores.sqlite.transaction import Transaction
+from mainspring.stores.sqlite.turns import Turns
 
 T = TypeVar("T")
 
@@ -44,15 +42,13 @@ WATCH_S = 0.02
 BUSY_WATCH_S = 0.1
 """How often a busy one looks."""
 GROUP_LIMIT = 256
-TURN_S = 0.001
-"""For how long one caller may keep its loop's turn."""
 SLOW_S = 0.002
 """Where a synced commit takes longer than this, no caller's loop is made to wait for one."""
 
 MEMORY = ":memory:"
 
-_APPEND = load_queries("sqlite", "events")["append"]
-_encode_events = msgspec.json.Encoder().encode
+Standing = tuple[Callable[[Transaction], list[Claim]], Callable[[Sequence[Claim], float], None]]
+"""How to make a claim that a worker has left here, and whom to give it to."""
 
 
 class _TooEarlyError(Exception):
@@ -79,8 +75,8 @@ class Database:
             raise
         self._closed = False
         self._writing, self._reading = threading.Lock(), threading.Lock()
-        self._served: dict[asyncio.AbstractEventLoop, tuple[asyncio.Task[Any] | None, float]] = {}
-        """Who was served on the calling thread in this turn of a loop, and since when."""
+        self._turns = Turns()
+        self.standing: Standing | None = None
         self._accepted = 0
         """How many rows this process has put into the inbox since it last took them in."""
         self._threads: list[threading.Thread] = []
@@ -144,20 +140,49 @@ class Database:
         loop = None if self._inline else asyncio.get_running_loop()
         if self._accepted >= LIMIT or (loop is not None and not self._enter(loop, promised=True)):
             return False
+        standing, self.standing = self.standing, None
         try:
-            self._writer.execute(query, row)
+            started = standing is not None and self._accept_and_claim(query, row, standing)
+            if not started:
+                self._writer.execute(query, row)
+                self._accepted += 1
         except sqlite3.Error:
             return False  # Other work will find the same trouble, and tell of it.
         finally:
             if loop is not None:
                 self._leave(loop)
-        self._accepted += 1
-        self._announce()
+        if not started:
+            self._announce()
         if loop is None:
             self._sync()
         else:
             await self._keep(loop)
+        if started:
+            self._announce()  # Not before, since nobody else has to hurry.
         return True
+
+    def _accept_and_claim(self, query: str, row: Sequence[object], standing: Standing) -> bool:
+        """The same, and give it at once to the worker that has left a claim here. Whether it was given: else nothing
+        was written."""
+        claim, take = standing
+        if not begin_at_once(self._writer):
+            return False
+        sent_at, transaction = self.clock.monotonic(), Transaction(self._writer, self.clock.now())
+        try:
+            self._writer.execute(query, row)
+            claims = claim(transaction)
+            if claims:
+                transaction.commit()
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        if claims:
+            self._accepted = 0
+            try:
+                take(claims, sent_at)
+            except Exception:
+                log.exception("runs in %s were given to a worker that could not take them", self.path)
+        return bool(claims)
 
     async def _keep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Sync: in the thread for that where a worker of ours listens, since it may start meanwhile on this very loop
@@ -166,8 +191,7 @@ class Database:
             await self._log.ask()
             return
         self._sync()
-        _, since = self._served.get(loop, (None, 0.0))
-        if time.perf_counter() - since > TURN_S:
+        if self._turns.is_long(loop):
             await asyncio.sleep(0)
 
     def _sync(self, promised: bool = True) -> None:
@@ -221,13 +245,8 @@ class Database:
         return True
 
     def _enter(self, loop: asyncio.AbstractEventLoop, *, promised: bool) -> bool:
-        """Take the writer for the calling thread, if nobody else writes and the disk is fast.
-
-        To wake the writer thread and be woken by it takes as long as a commit on a fast disk. But only one of the
-        callers of a loop's turn is served like this: the others meet in the thread, and share a commit.
-        """
-        served = self._served.get(loop)
-        if served is not None and served[0] is not asyncio.current_task(loop):
+        """Take the writer for the calling thread, if it is its turn, nobody else writes and the disk is fast."""
+        if self._turns.are_others_served(loop):
             return False
         if promised and self._log is not None and self._log.took_s > SLOW_S:
             return False
@@ -240,9 +259,7 @@ class Database:
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         self._writing.release()
-        if loop not in self._served:
-            self._served[loop] = (asyncio.current_task(loop), time.perf_counter())
-            loop.call_soon(self._served.pop, loop, None)
+        self._turns.note(loop)
 
     def _write_loop(self) -> None:
         version, looked_at = self._data_version(), time.monotonic()
@@ -282,27 +299,24 @@ class Database:
 
     def _commit(self, batch: list[Errand[Any]]) -> None:
         """All of the batch in one commit; work that fails is undone alone."""
-        events: list[Event] = []
-        changed = False
         try:
             begin(self._writer)
             if len(batch) == 1:
                 self._commit_alone(batch[0])
                 return
-            taking_in = Transaction(self._writer, self.clock.now())
-            take_in(taking_in)
+            whole = Transaction(self._writer, self.clock.now())
+            take_in(whole)
             self._accepted = 0
-            events += taking_in.events
             for errand in batch:
                 transaction = self._attempt(errand)
                 if transaction is not None:
-                    events += transaction.events
-                    changed = changed or transaction.changed
-            self._end(events)
+                    whole.events += transaction.events
+                    whole.changed = whole.changed or transaction.changed
+            whole.commit()
         except BaseException as error:
             self._undo(batch, error)
             return
-        if changed:
+        if whole.changed:
             self._announce()
 
     def _commit_alone(self, errand: Errand[Any]) -> None:
@@ -313,18 +327,12 @@ class Database:
                 take_in(transaction)
             errand.answer = errand.work(transaction)
             self._accepted = 0
-            self._end(transaction.events)
+            transaction.commit()
         except BaseException as error:
             self._undo([errand], error)
             return
         if transaction.changed:
             self._announce()
-
-    def _end(self, events: list[Event]) -> None:
-        execute = self._writer.execute
-        if events:
-            execute(_APPEND, (len(events), _encode_events(events).decode("utf-8", "replace"), self.clock.now()))
-        execute("COMMIT")
 
     def _attempt(self, errand: Errand[Any]) -> Transaction | None:
         transaction = Transaction(self._writer, self.clock.now())

@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 
+import msgspec
+
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event
+from mainspring.stores.sql import load_queries
 
+_APPEND = load_queries("sqlite", "events")["append"]
+_encode_events = msgspec.json.Encoder().encode
 BULK_ROWS = 256
 """SQLite takes 32,766 parameters in a statement; beyond a few hundred rows nothing is gained."""
 
@@ -27,6 +32,13 @@ class Transaction:
         self.events: list[Event] = []
         self.changed = False
         """Whether planners or workers may now have something to do."""
+
+    def commit(self) -> None:
+        """End it, and tell what happened."""
+        if self.events:
+            text = _encode_events(self.events).decode("utf-8", "replace")
+            self.execute(_APPEND, (len(self.events), text, self.now))
+        self.execute("COMMIT")
 
     def bulk(self, query: str, rows: Sequence[tuple[object, ...]], constants: tuple[object, ...] = ()) -> int:
         """Execute a query over many rows at once: its `:rows` becomes a list of VALUES, and constants follow them. How

@@ -12,7 +12,7 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, Worker
 from mainspring.core.outcome import is_suspect, too_late
 from mainspring.core.priority import Ordering, rank
-from mainspring.store import Renewal
+from mainspring.store import Renewal, Standing
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
@@ -64,6 +64,13 @@ class Work:
             lambda tx: _claim(tx, worker, limit, ttl, ordering, ahead), promised=False, quick=True, takes_in=True
         )
 
+    def stand(self, standing: Standing | None) -> None:
+        if standing is None:
+            self._db.standing = None
+            return
+        worker, limit, ttl, ordering, take = standing
+        self._db.standing = (lambda tx: _start_if_alone(tx, worker, limit, ttl, ordering), take)
+
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
             tasks = _encode(worker.tasks).decode()
@@ -103,23 +110,29 @@ def _claim(
     tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
 ) -> list[Claim]:
     """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
-    there, fitting, queued = count_accepted(tx, worker)
-    if there:
-        if there == fitting <= limit and not (queued and _candidates(tx, worker, 1, ordering)):
-            claims = start_accepted(tx, worker, tx.now + ttl)
-            return sorted(claims, key=lambda claim: rank(claim.priority, claim.due_at, ordering))
-        take_in(tx)
-    claims = []
+    claims = _start_if_alone(tx, worker, limit, ttl, ordering)
+    if claims:
+        return claims
+    take_in(tx)
     for number in range(_ROUNDS):
         wanted = limit - len(claims)
         window = wanted if number == 0 else max(wanted, _WINDOW)
         found = _candidates(tx, worker, window, ordering, ahead)
-        chosen, done = _look_closer(tx, found, wanted, first=not claims)
+        chosen, done = look_closer(tx, found, wanted, first=not claims)
         if chosen:
-            claims += _take(tx, worker, chosen, tx.now + ttl)
+            claims += take(tx, worker, chosen, tx.now + ttl)
         if done or len(found) < window or len(claims) >= limit:
             break
     return claims
+
+
+def _start_if_alone(tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+    """Claim what is in the inbox, if this worker could start all of it at once and nothing stands in the queue."""
+    there, fitting, queued = count_accepted(tx, worker)
+    if not there or not there == fitting <= limit or (queued and _candidates(tx, worker, 1, ordering)):
+        return []
+    claims = start_accepted(tx, worker, tx.now + ttl)
+    return sorted(claims, key=lambda claim: rank(claim.priority, claim.due_at, ordering))
 
 
 def _candidates(
@@ -165,7 +178,7 @@ def _find(tx: Transaction, priorities: str, place: tuple[object, ...]) -> list[C
     return _read_found(tx.execute(_Q["candidates"], (priorities, *place)).fetchone()[0])
 
 
-def _look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, first: bool) -> tuple[list[int], bool]:
+def look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, first: bool) -> tuple[list[int], bool]:
     """Who of the candidates may be claimed now; and whether the claim ends here, because a run that was lost before
     is given alone."""
     chosen: list[int] = []
@@ -199,7 +212,7 @@ def _enter_gates(tx: Transaction, namespace: str, names: Sequence[str], seq: int
     return True
 
 
-def _take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant) -> list[Claim]:
+def take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant) -> list[Claim]:
     tx.execute(_Q["take"], (worker.id, until, tx.now, _encode(chosen).decode()))
     claims: list[Claim] = []
     for start in range(0, len(chosen), _READ_AT_ONCE):

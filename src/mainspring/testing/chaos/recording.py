@@ -19,10 +19,10 @@ from typing import Any, Final, cast
 from mainspring.app import Mainspring
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
-from mainspring.core.model import Worker
+from mainspring.core.model import Claim, Worker
 from mainspring.core.planning import Plan
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound, TermPassed
-from mainspring.store import Renewal, Store
+from mainspring.store import Renewal, Standing, Store
 from mainspring.testing.chaos.halts import Halts
 from mainspring.testing.checking.stories import PAUSE
 from mainspring.testing.history import History, Record, load_files
@@ -99,6 +99,17 @@ class Recorder(Scribe):
         await self._hear(store, name, self._call(asked.stamp["sent"], args, options, told=True), answer)
         return answer
 
+    def stand(self, store: Store, standing: Standing | None) -> None:
+        """Leave a claim with the store: it is written down before anybody gets what it gave."""
+        if standing is not None:
+            standing = standing._replace(take=partial(self._taken, standing))
+        store.stand(standing)
+
+    def _taken(self, standing: Standing, claims: Sequence[Claim], sent_at: float) -> None:
+        sent = self._next_sent(claims[0].claimed_until - standing.ttl)
+        self._claim(self._call(sent, standing[:-1], {}, told=True), claims)
+        standing.take(claims, sent_at)
+
     def _next_sent(self, now: Instant) -> Instant:
         """No two calls of a process are sent at the same instant: that tells which answer belongs to which."""
         with self._asking:
@@ -169,6 +180,7 @@ class _Recorded:
         self.bare = store
         for name in CALLS:
             setattr(self, name, partial(recorder.call, store, name))
+        self.stand = partial(recorder.stand, store)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.bare, name)

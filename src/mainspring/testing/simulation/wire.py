@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from mainspring.core.instants import Instant
 from mainspring.errors import MainspringError, StoreFull, StoreUnavailable
-from mainspring.store import Store
+from mainspring.store import Standing, Store
 from mainspring.testing.simulation.clock import LARGEST_ERROR, ProcessClock
 from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.hosts import Host
@@ -110,6 +110,9 @@ class Wire:
     def _tell(self, listener: Callable[[], None]) -> None:
         self._hinting = False
         listener()
+
+    def stand(self, standing: Standing | None) -> None:
+        """See the store port: the store is not in this process, so it makes no claim by itself."""
 
     async def close(self) -> None:
         """See the store port: the store is not this process's to close."""
