@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Sequence
 from random import Random
@@ -198,3 +199,24 @@ class TestWithin:
 
         with pytest.raises(ValueError, match="no"):
             await within(clock, 2.0, fail())
+
+
+async def test_what_comes_of_a_call_that_was_given_up_is_nobodys_error(clock: JumpingClock) -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+
+    async def fail_late() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("too late to matter")
+
+    for calls in ([asyncio.Event().wait()], [fail_late(), asyncio.Event().wait()]):
+        waiting = asyncio.create_task(within(clock, 2.0, asyncio.gather(*calls)))
+        await let_pass(clock, "3s")
+        with pytest.raises(StoreUnavailable):
+            await waiting
+        del waiting
+    await let_others_run()
+    gc.collect()
+    assert not errors

@@ -30,8 +30,15 @@ async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
             return answer.result()
         raise StoreUnavailable(f"no answer within {seconds:.1f} s")
     finally:
+        answer.add_done_callback(_forget)
         answer.cancel()
         timer.cancel()
+
+
+def _forget(answer: asyncio.Future[T]) -> None:
+    """Nobody waits for it any more, so nobody is to miss it: else its end would be logged as an error."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 class Loop(ABC):
