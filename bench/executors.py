@@ -79,7 +79,7 @@ def _judged(row: Row, value: float | None, against: float | None, target: str, g
     if value is not None and against != 0:
         ratio = value if against is None else value / against
         row.met = good(ratio)
-        row.ratio = "" if against is None else f"{ratio:.2f} ×"
+        row.ratio = row.ratio if against is None else f"{ratio:.2f} ×"
     return row
 
 

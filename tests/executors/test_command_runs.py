@@ -139,6 +139,13 @@ class TestExitCodes:
         outcome, _ = await scene.command(["sh", "-c", f"exit {code}"], retried=[75])
         assert outcome.final is final
 
+    async def test_what_it_complained_of_last_is_part_of_the_reason(self, scene: Scene) -> None:
+        script = "echo one >&2; echo 'no such customer' >&2; echo; echo done; exit 4"
+        outcome, _ = await scene.command(["sh", "-c", script])
+        assert outcome.failure.message == "the command exited with code 4: no such customer"
+        outcome, _ = await scene.command(["sh", "-c", "head -c 400 /dev/zero | tr '\\0' x >&2; exit 4"])
+        assert outcome.failure.message == "the command exited with code 4", "a long line is in the log"
+
     async def test_a_signal_is_named_and_can_be_mapped(self, scene: Scene) -> None:
         outcome, _ = await scene.command(["sh", "-c", "kill -PIPE $$"])
         assert outcome.failure.message == "the command was killed by SIGPIPE"

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
+from test_confinement import needs_groups, needs_root
 
+from mainspring.executors.host import look_around
 from mainspring.executors.launching.family import descendants, parents
 from mainspring.executors.launching.order import LENGTH
 
@@ -52,6 +54,10 @@ print("done")
 async def scene() -> AsyncIterator[Scene]:
     async with scene_of() as scene:
         yield scene
+
+
+def words_of(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
 def daemon(file: Path, stay_s: float) -> Attempt:
@@ -147,7 +153,7 @@ class TestDeaths:
         """What it had not read makes its end a reset of the line."""
         ours, theirs = socket.socketpair()
         code = "import socket, sys; from mainspring.executors.launching.keeper import Keeper; "
-        code += "Keeper(socket.socket(fileno=int(sys.argv[1])), [], None).keep()"
+        code += "Keeper(socket.socket(fileno=int(sys.argv[1])), [], None, print).keep()"
         argv = [sys.executable, "-c", code, str(theirs.fileno())]
         with ours, theirs:
             keeper = await asyncio.create_subprocess_exec(
@@ -172,6 +178,25 @@ class TestDeaths:
         assert outcome.kind == "failed"
         await until(lambda: not is_alive(pid))
         assert (await scene.command(["true"]))[0].kind == "succeeded"
+
+    @needs_root
+    @pytest.mark.parametrize("level", ["limits", pytest.param("limits,processes=20", marks=needs_groups)])
+    async def test_if_the_keeper_is_killed_what_it_made_is_removed(
+        self, scene: Scene, tmp_path: Path, level: str
+    ) -> None:
+        note = tmp_path / "pid"
+        script = f'echo x >"$TMPDIR/x"; echo "$TMPDIR" >{tmp_path}/folder; echo $$ >{note}; sleep 60'
+        attempt = Attempt("command", {"argv": ["sh", "-c", script]}, isolation=f"{level},user=root")
+        task = scene.begin(attempt)
+        await until(lambda: pids_in(note))
+        folder = Path((tmp_path / "folder").read_text().strip())
+        groups = [Path(each) / folder.name for each in look_around("nobody", None).cgroups.values()]
+        made = [folder, *(group for group in groups if group.exists())]
+        assert (folder / "x").exists()
+        assert len(made) == (2 if "processes" in level else 1)
+        os.kill(parents()[pids_in(note)[0]], signal.SIGKILL)
+        assert (await task).kind == "failed"
+        await until(lambda: not [path for path in made if path.exists()])
 
     async def test_keepers_that_wait_can_be_killed_and_go_with_the_executors(self, tmp_path: Path) -> None:
         async with asyncio.timeout(30), scene_of() as scene:
@@ -201,6 +226,17 @@ class TestDeaths:
         os.kill(nursery, signal.SIGKILL)
         assert (await scene.command(["echo", "again"]))[1].said() == ["again"]
         assert (await task).kind == "succeeded", "what ran was not its business"
+
+    async def test_whoever_kills_by_the_name_of_the_program_does_not_kill_those_who_clean_up(
+        self, scene: Scene, tmp_path: Path
+    ) -> None:
+        task = scene.begin(daemon(tmp_path / "pid", 60))
+        await until(lambda: pids_in(tmp_path / "pid"))
+        family = parents()
+        keeper = family[pids_in(tmp_path / "pid")[0]]
+        for pid in (keeper, family[keeper]):
+            assert not [word for word in words_of(pid)[1:] if b"mainspring" in word]
+        await stopped(task)
 
     async def test_if_the_worker_is_killed_nothing_is_left(self, tmp_path: Path) -> None:
         """Not even where a process that it forked holds all its files open."""

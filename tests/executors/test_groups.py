@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from scene import Scene, is_alive, pids_in, scene_of
+from scene import Scene, is_alive, pids_in, scene_of, until
 from test_confinement import BOTH, HOST, PYTHON, groups, needs_groups, needs_root, script
 
 from mainspring.core.isolation import Isolation
@@ -44,7 +44,7 @@ class TestTime:
         outcome, _ = await script(scene, level, SPIN_IN_TURN, cpu="300ms")
         assert outcome.kind == "failed"
         assert outcome.failure.message.endswith("it used more CPU time than its limit of 300ms")
-        assert not groups()
+        await until(lambda: not groups())
 
     @needs_groups
     async def test_one_that_does_not_heed_its_warning_is_killed(self, scene: Scene) -> None:
@@ -139,6 +139,22 @@ class TestVersion2AsFiles:
         assert {"memory limit for a whole run", "limit of processes"} <= host.troubles.keys()
         order = confine(Isolation("limits", memory="64MB"), host, {"argv": ["true"], "env": {}, "cwd": None})
         assert order["rlimits"]["RLIMIT_AS"] == 64_000_000
+
+    def test_what_a_named_folder_could_hand_down_it_is_asked_to(self, tmp_path: Path) -> None:
+        Folder(tmp_path, "memory")
+        look_around("nobody", str(tmp_path))
+        assert (tmp_path / "cgroup.subtree_control").read_text() == "memory+pids"
+
+    def test_groups_that_everybody_has_left_long_ago_are_cleared_away(self, tmp_path: Path) -> None:
+        Folder(tmp_path)
+        groups = [tmp_path / f"mainspring-{number}-abc" for number in range(3)]
+        for group in groups:
+            group.mkdir()
+        (groups[0] / "member").touch()  # As it is with one that still has members, it cannot be removed.
+        for group in groups[:2]:
+            os.utime(group, (1, 1))
+        look_around("nobody", str(tmp_path))
+        assert [group.exists() for group in groups] == [True, False, True]
 
     def test_a_group_is_limited_entered_read_and_ended(self, tmp_path: Path) -> None:
         folder = Folder(tmp_path)

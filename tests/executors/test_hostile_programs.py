@@ -90,7 +90,7 @@ class TestFunctions:
         assert outcome.failure is not None
         assert reason.removeprefix("it ") in outcome.failure.message
         assert await other
-        assert not groups()
+        await until(lambda: not groups())
 
     async def test_a_flood_from_the_pool_is_cut_and_the_process_is_used_again(self) -> None:
         async with scene_of(deeds.app.tasks, concurrency=1) as scene:

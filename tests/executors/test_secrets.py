@@ -29,12 +29,13 @@ def everything(outcome: Any, attempt: Attempt) -> str:
 
 
 async def test_a_command_gets_them_and_its_output_does_not_show_them() -> None:
-    script = 'test "$TOKEN" = "$EXPECTED" && echo same; echo "$TOKEN"; echo "x${TOKEN}y" >&2'
+    script = 'test "$TOKEN" = "$EXPECTED" && echo same; echo "$TOKEN"; echo "x${TOKEN}y" >&2; exit 3'
     async with scene_of() as scene:
         env = {"TOKEN": REFERENCE, "EXPECTED": TOKEN}
         outcome, attempt = await scene.command(["sh", "-c", script], env=env)
     assert attempt.said("stdout") == ["same", "***"]
     assert attempt.said("stderr") == ["x***y"]
+    assert outcome.failure.message == "the command exited with code 3: x***y"
     assert TOKEN not in everything(outcome, attempt)
     assert attempt.claim.run_id
 

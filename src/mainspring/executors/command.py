@@ -22,6 +22,7 @@ from mainspring.settings import Settings
 COMMAND = "command"
 """The task name under which commands are stored."""
 SHELL = "/bin/sh"
+_LONGEST_WORDS = 300
 
 
 class CommandExecutor:
@@ -64,12 +65,15 @@ class CommandExecutor:
         if ending.code in spec.success:
             return self._result(spec, ending, output)
         final = ending.code in spec.final or (spec.retried is not None and ending.code not in spec.retried)
-        return _failed("CommandFailed", f"the command {describe_ending(ending, isolation)}", final=final)
+        end = describe_ending(ending, isolation)
+        # A limit that it met is the reason. Otherwise what it complained of last nearly always is.
+        words = "" if ":" in end else _last_words(output)
+        return _failed("CommandFailed", f"the command {end}{words}", final=final)
 
     def _result(self, spec: CommandSpec, ending: Ending, output: Output) -> Outcome:
         if spec.result is None:
             return Outcome("succeeded", "null")
-        text = ending.result if spec.result == "file" else output.last_line.decode("utf-8", "replace")
+        text = ending.result if spec.result == "file" else _text(output, "stdout")
         limit = self._settings.payload_limit
         try:
             if not text:
@@ -80,6 +84,16 @@ class CommandExecutor:
         except ValueError as error:
             where = "result file" if spec.result == "file" else "last line of output"
             return _failed("ResultInvalid", f"the {where} is no JSON result: {error}", final=True)
+
+
+def _text(output: Output, stream: str) -> str:
+    return output.last_lines.get(stream, b"").decode("utf-8", "replace")
+
+
+def _last_words(output: Output) -> str:
+    """A line that is too long is left out, not cut: half a secret would not be recognised."""
+    line = _text(output, "stderr").strip()
+    return f": {line}" if 0 < len(line) <= _LONGEST_WORDS else ""
 
 
 def _argv(spec: CommandSpec) -> list[str]:

@@ -20,7 +20,7 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 _NEUTRAL = ("LANG", "LC_ALL", "TZ")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_FACTS = ("alternatives", "ld.so.cache", "localtime", "nsswitch.conf", "passwd", "group", "python3")
+_FACTS = ("alternatives", "ld.so.cache", "localtime", "nsswitch.conf", "passwd", "group")
 """What of /etc a sandbox shows: nothing that is secret, and no more than programs need, for each costs a mount."""
 _NETWORK_FACTS = ("resolv.conf", "hosts", "gai.conf", "ssl", "ca-certificates", "pki", "services", "protocols")
 _DISK = 256 * 2**20
@@ -119,13 +119,11 @@ def _sandboxed(isolation: Isolation, host: Host, order: Order) -> Order:
 
 def _system(*, network: bool) -> Sequence[str]:
     argv: list[str] = []
-    for path in _SYSTEM:
-        if os.path.islink(path):
-            argv += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
-            argv += ["--ro-bind", path, path]
-    for name in (*_FACTS, *(_NETWORK_FACTS if network else ())):
-        argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for path in (*_SYSTEM, *(f"/etc/{name}" for name in (*_FACTS, *(_NETWORK_FACTS if network else ())))):
+        if os.path.islink(path) and (path in _SYSTEM or os.readlink(path).startswith("/usr/")):
+            argv += ["--symlink", os.readlink(path), path]  # What it points to is there; a link costs no mount.
+        elif os.path.exists(path):
+            argv += ["--ro-bind-try", path, path]
     return argv
 
 

@@ -8,17 +8,20 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from mainspring.executors.launching.groups import CPU, UNIFIED
+from mainspring.executors.launching.groups import CPU, GROUP_PREFIX, UNIFIED
 from mainspring.executors.launching.order import Identity
 
 _WANTED = ("memory", "pids", CPU)
 _PROBE_S = 10.0
+_OLD_S = 3600.0
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -48,6 +51,9 @@ def look_around(user: str, cgroup: str | None) -> Host:
     troubles = {}
     identity = identify(user) if os.geteuid() == 0 else None
     groups = {UNIFIED: cgroup} if cgroup is not None else _own_groups()
+    if cgroup is not None:
+        _hand_down(cgroup)
+    _clear_away(groups.values())
     memory, processes = _limits(groups, "memory"), _limits(groups, "pids")
     cpu = CPU in groups or _counts_cpu(groups.get(UNIFIED, ""))
     if not memory:
@@ -100,7 +106,7 @@ def _mounts() -> dict[str, str]:
 
 def _can_make_groups(folder: str) -> bool:
     try:
-        os.rmdir(tempfile.mkdtemp(prefix="mainspring-probe-", dir=folder))
+        os.rmdir(tempfile.mkdtemp(prefix=f"{GROUP_PREFIX}probe-", dir=folder))
     except OSError:
         return False
     return True
@@ -108,6 +114,26 @@ def _can_make_groups(folder: str) -> bool:
 
 def _limits(groups: dict[str, str], controller: str) -> bool:
     return controller in groups or controller in _controllers(groups.get(UNIFIED, ""))
+
+
+def _hand_down(folder: str) -> None:
+    """Let groups below a folder of version 2, which was named for that, be limited. The kernel refuses if there are
+    processes in the folder itself, or if nothing has been handed down to it: then it stays as it is."""
+    for name in ("memory", "pids"):
+        with suppress(OSError), open(os.path.join(folder, "cgroup.subtree_control"), "r+") as file:
+            if name not in file.read().split():
+                file.write(f"+{name}")
+
+
+def _clear_away(folders: Iterable[str]) -> None:
+    """Remove groups that nobody is in and that are old: left by keepers that were killed with all who could have
+    removed them. The kernel removes none that has members."""
+    for folder in folders:
+        with suppress(OSError):
+            for entry in list(os.scandir(folder)):
+                if entry.name.startswith(GROUP_PREFIX) and time.time() - entry.stat().st_mtime > _OLD_S:
+                    with suppress(OSError):
+                        os.rmdir(entry.path)
 
 
 def _counts_cpu(folder: str) -> bool:

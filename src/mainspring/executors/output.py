@@ -46,8 +46,8 @@ class Output:
         self._head_cost = 0
         self._cut = 0
         self._size = 0
-        self.last_line = b""
-        """The last line of the standard output that is not empty."""
+        self.last_lines: dict[str, bytes] = {}
+        """The last line of each stream that is not empty."""
 
     @property
     def overflowed(self) -> bool:
@@ -113,5 +113,5 @@ class Output:
         for start in range(0, len(line), LONGEST_LINE) or (0,):
             text = line[start : start + LONGEST_LINE].decode("utf-8", "replace").rstrip("\r")
             self._attempt.write(stream, text, at)
-        if stream == "stdout" and line.strip():
-            self.last_line = line
+        if line.strip():
+            self.last_lines[stream] = line

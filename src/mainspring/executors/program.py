@@ -33,8 +33,11 @@ _MOST_LOST = 4
 """Keepers that may be killed over one order before it fails: two may be waiting, and two be waiting after them."""
 _LOST = "its keeper was killed, and it with that"
 ROOT = str(Path(__file__).resolve().parents[2])
-_NURSERY = "import sys; sys.path.append(sys.argv[1]); from mainspring.executors.launching.nursery import main; "
-_NURSERY += "main(int(sys.argv[2]), int(sys.argv[3]))"
+_READ = "import os; exec(os.read(0, 65536))"
+_NURSERY = "import sys; sys.path.append({root!r}); from mainspring.executors.launching.nursery import main; "
+_NURSERY += "main({line}, {worker})"
+"""Given as input, not as an argument: who kills a worker with all processes that have `mainspring` among their words
+would kill those who clean up after it, too."""
 
 
 class Ending(msgspec.Struct):
@@ -120,9 +123,10 @@ class Launcher:
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            argv = [sys.executable, "-I", "-S", "-c", _NURSERY, ROOT, str(theirs.fileno()), str(os.getpid())]
+            code = _NURSERY.format(root=ROOT, line=theirs.fileno(), worker=os.getpid()).encode()
+            argv = [sys.executable, "-I", "-S", "-c", _READ, f"keeps the programs of {os.getpid()}"]
             # Without the worker's environment, for that may hold secrets, and programs can read it in /proc.
-            self._nursery = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env={})
+            self._nursery = _popen(argv, theirs.fileno(), code)
         self._dismiss = weakref.finalize(self, _dismiss, ours, self._nursery)
         return ours
 
@@ -135,6 +139,18 @@ class Launcher:
         if self._dismiss is not None:
             self._dismiss()
         self._line = self._nursery = self._dismiss = None
+
+
+def _popen(argv: Sequence[str], line: int, given: bytes) -> subprocess.Popen[bytes]:
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, given)
+    finally:
+        os.close(write_end)
+    try:
+        return subprocess.Popen(argv, pass_fds=[line], stdin=read_end, env={})
+    finally:
+        os.close(read_end)
 
 
 def _has_ended(nursery: subprocess.Popen[bytes] | None) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 from mainspring.executors.launching.order import Caps
 
 UNIFIED = "unified"
 """The name under which the folder of version 2 is given."""
+GROUP_PREFIX = "mainspring-"
+"""How the names of groups begin."""
 CPU = "cpuacct"
 """The controller of version 1 that counts processor time; version 2 always does."""
 _LIMITS = {
@@ -28,8 +31,7 @@ class Group:
     def __init__(self, name: str, parents: dict[str, str], caps: Caps) -> None:
         self._folders: dict[str, str] = {}
         try:
-            for controller, parent in parents.items():
-                folder = os.path.join(parent, name)
+            for controller, folder in folders_of(name, parents).items():
                 os.mkdir(folder)
                 self._folders[controller] = folder
                 self._limit(controller, folder, caps)
@@ -97,20 +99,30 @@ class Group:
         return 0
 
     def remove(self) -> None:
-        """Remove the groups; the kernel may take a moment to let go of members that have just ended."""
-        deadline = time.monotonic() + _REMOVE_S
-        for folder in self._folders.values():
-            while True:
-                try:
-                    os.rmdir(folder)
-                except FileNotFoundError:
+        """Remove the groups."""
+        remove_groups(self._folders.values())
+
+
+def folders_of(name: str, parents: dict[str, str]) -> dict[str, str]:
+    """The folders that a group of this name has."""
+    return {controller: os.path.join(parent, name) for controller, parent in parents.items()}
+
+
+def remove_groups(folders: Iterable[str]) -> None:
+    """Remove control groups; the kernel may take a moment to let go of members that have just ended."""
+    deadline = time.monotonic() + _REMOVE_S
+    for folder in folders:
+        while True:
+            try:
+                os.rmdir(folder)
+            except FileNotFoundError:
+                break
+            except OSError:
+                if time.monotonic() > deadline:
                     break
-                except OSError:
-                    if time.monotonic() > deadline:
-                        break
-                    time.sleep(0.002)
-                else:
-                    break
+                time.sleep(0.002)
+            else:
+                break
 
 
 def _write(path: str, text: str) -> None:

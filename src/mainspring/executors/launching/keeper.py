@@ -11,12 +11,12 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mainspring.executors.launching import family
 from mainspring.executors.launching.begin import begin
-from mainspring.executors.launching.groups import Group
+from mainspring.executors.launching.groups import GROUP_PREFIX, Group, folders_of
 from mainspring.executors.launching.kernel import adopt_orphans
 from mainspring.executors.launching.order import LENGTH, Answer, Order, Request
 
@@ -34,9 +34,12 @@ class WorkerGone(Exception):
 
 
 class Keeper:
-    """`control` is the line to the worker, `watched` becomes readable if the worker dies."""
+    """`control` is the line to the worker, `watched` becomes readable if the worker dies, `tell` says what will be
+    made for the program: its folder and its groups. Somebody else has to remove that if this process is killed."""
 
-    def __init__(self, control: socket.socket, files: Sequence[int], watched: int | None) -> None:
+    def __init__(
+        self, control: socket.socket, files: Sequence[int], watched: int | None, tell: Callable[[Sequence[str]], None]
+    ) -> None:
         self._control = control
         self._files = files
         self._watched = watched
@@ -50,6 +53,8 @@ class Keeper:
         self._code: int | None = None
         self._kill_at: float | None = None
         self._out_of_cpu = False
+        self._say_made = tell
+        self._name = f"{GROUP_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
         self._group: Group | None = None
         self._folder: str | None = None
         self._heard = b""
@@ -73,10 +78,14 @@ class Keeper:
     def _start(self) -> bool:
         order = self._order
         try:
-            if order.get("tmp") or order.get("result_limit"):
+            needs_folder, parents = order.get("tmp") or order.get("result_limit"), order.get("cgroups", {})
+            if needs_folder or parents:
+                # Before it is there: whoever is killed in between leaves nothing that nobody knows of.
+                self._say_made([self._path(), *folders_of(self._name, parents).values()])
+            if needs_folder:
                 self._make_folder()
-            if parents := order.get("cgroups"):
-                self._group = Group(f"mainspring-{os.getpid()}", parents, order.get("caps", {}))
+            if parents:
+                self._group = Group(self._name, parents, order.get("caps", {}))
             self._pid = begin(order, self._files, self._group)
         except OSError as error:
             what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -88,8 +97,13 @@ class Keeper:
         self._tell({"pid": self._pid})
         return True
 
+    def _path(self) -> str:
+        return os.path.join(tempfile.gettempdir(), self._name)
+
     def _make_folder(self) -> None:
-        folder = self._folder = tempfile.mkdtemp(prefix="mainspring-")
+        folder = self._path()
+        os.mkdir(folder, 0o700)
+        self._folder = folder
         identity = self._order.get("identity")
         if identity is not None:
             os.chown(folder, identity["uid"], identity["gid"])
@@ -170,7 +184,7 @@ class Keeper:
         if self._group is not None:
             self._group.kill()
             family.send(self._group.members(), signal.SIGKILL)
-        return family.kill_all(self._note)
+        return family.kill_all(self._note) if family.kill_children(self._note) else 0
 
     def _last_word(self, survivors: int) -> Answer:
         answer: Answer = {"code": -signal.SIGKILL if self._code is None else self._code}
@@ -201,7 +215,7 @@ class Keeper:
             return 0
         pid = os.fork()
         if pid == 0:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
             os._exit(0)
         deadline = time.monotonic() + _CLEAN_S
         while time.monotonic() < deadline:
@@ -209,6 +223,11 @@ class Keeper:
                 return 0
             time.sleep(_SHORTEST_S / 4)
         return pid
+
+
+def remove_folder(path: str) -> None:
+    """Remove what a program was given to write in, as far as it is still there."""
+    shutil.rmtree(path, ignore_errors=True)
 
 
 FOLDER = "\0folder"

@@ -7,22 +7,25 @@ have to wait for a fork of its keeper.
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
 import signal
 import socket
-import struct
+import tempfile
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
 from mainspring.executors.launching import family
-from mainspring.executors.launching.keeper import Keeper
+from mainspring.executors.launching.groups import remove_groups
+from mainspring.executors.launching.keeper import Keeper, remove_folder
 from mainspring.executors.launching.kernel import adopt_orphans, die_with_parent, outlive_parent, watch_process
 
 _MOST_FILES = 16
 _SPARES = 2
-_PID = struct.Struct("=i")
+_CHUNK = 64 * 1024
 
 
 _BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -47,6 +50,7 @@ def main(line: int, worker: int) -> None:
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    tempfile.gettempdir()  # It is found by trying, once for all keepers.
     gc.freeze()
     Nursery(parent, watched, woken).work()
 
@@ -58,24 +62,26 @@ class Nursery:
         self._line = line
         self._watched = watched
         self._woken = woken
-        self._taken, self._take = os.pipe()
-        """A keeper that has taken a message tells its pid."""
-        os.set_blocking(self._taken, False)
+        self._told, self._tell = os.pipe()
+        """A keeper tells its pid when it has taken a message, and then what it is going to make for its program."""
+        os.set_blocking(self._told, False)
+        self._words = b""
         self._keepers: set[int] = set()
         self._spares: set[int] = set()
+        self._made: dict[int, list[str]] = {}
 
     def work(self) -> None:
         """Until the worker is gone, or has hung up."""
         poll = select.poll()
         poll.register(self._line.fileno(), 0)  # Messages are for the keepers; that it is closed is told all the same.
-        for file in (self._woken, self._taken, self._watched):
+        for file in (self._woken, self._told, self._watched):
             if file is not None:
                 poll.register(file, select.POLLIN)
         while self._fill():
             ready = [file for file, _ in poll.poll()]
             with suppress(BlockingIOError):
                 os.read(self._woken, 4096)
-            self._note_taken()
+            self._hear()
             self._look_after()
             if self._watched in ready or self._line.fileno() in ready:
                 return
@@ -92,10 +98,14 @@ class Nursery:
                 self._spares.add(pid)
         return bool(self._spares)
 
-    def _note_taken(self) -> None:
+    def _hear(self) -> None:
         with suppress(BlockingIOError):
-            for (pid,) in _PID.iter_unpack(os.read(self._taken, 1024 * _PID.size)):
+            *lines, self._words = (self._words + os.read(self._told, _CHUNK)).split(b"\n")
+            for line in lines:
+                pid, made = json.loads(line)
                 self._spares.discard(pid)
+                if made:
+                    self._made[pid] = made
 
     def _wait_and_keep(self, nursery: int) -> NoReturn:
         """The whole life of a keeper. Without a nursery nobody would take care of one that waits."""
@@ -106,31 +116,51 @@ class Nursery:
             message, files, _, _ = socket.recv_fds(self._line, 1, _MOST_FILES)
             if message:
                 outlive_parent()
-                os.write(self._take, _PID.pack(os.getpid()))
+                self._say([])
                 for file in files:
                     os.set_inheritable(file, False)
                 self._line.close()
                 control, *rest = files
-                Keeper(socket.socket(fileno=control), rest, self._watched).keep()
+                Keeper(socket.socket(fileno=control), rest, self._watched, self._say).keep()
             code = 0
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code)
 
+    def _say(self, made: Sequence[str]) -> None:
+        os.write(self._tell, json.dumps([os.getpid(), made]).encode() + b"\n")
+
     def _look_after(self) -> None:
-        """A keeper that was killed leaves its program to this process, which ends it."""
-        deserted = False
+        """A keeper that was killed leaves its program to this process, which ends it, and what it made, which goes."""
+        ended: dict[int, int] = {}
 
         def note(pid: int, status: int) -> None:
-            nonlocal deserted
+            ended[pid] = status
             self._keepers.discard(pid)
             self._spares.discard(pid)
-            deserted = deserted or status != 0
 
         family.reap(note)
-        if deserted:
+        if any(ended.values()):
             family.kill_all(note, self._with_families)
+        self._hear()  # Whatever they had to tell is told by now.
+        for pid, status in ended.items():
+            made = self._made.pop(pid, [])
+            if made and status != 0:
+                self._keepers.add(_remove(made))
 
     def _with_families(self) -> set[int]:
         return self._keepers.union(*(family.descendants(pid) for pid in self._keepers))
+
+
+def _remove(left: Sequence[str]) -> int:
+    """Remove folders and control groups, in a process of its own, for that may take long; its pid."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            folder, *groups = left
+            remove_groups(groups)
+            remove_folder(folder)
+        finally:
+            os._exit(0)
+    return pid
