@@ -460,6 +460,29 @@ class TestActions:
         assert refused.code == 3
         assert "a was not run: overlap=forbid" in refused.err
 
+    def test_a_past_interval_is_fired_once_page_by_page(self, cli: Terminal) -> None:
+        cli("job", "add", "a", "--cron", "0 * * * *", "--task", "encode")
+        days = ("--from", "2024-03-01T00:00", "--to", "2024-03-05T23:00", "--tz", "Europe/Berlin")
+        seen = cli.json("job", "backfill", "a", *days, "--dry-run")
+        assert (len(seen), seen[0]["fire_at"], seen[-1]["fire_at"]) == (
+            120, "2024-02-29T23:00:00Z", "2024-03-05T22:00:00Z",
+        )  # fmt: skip
+        assert cli.json("run", "list") == []
+        asked = cli("job", "backfill", "a", *days)
+        assert (asked.code, "Fire 120 instants of a? There is nobody to ask" in asked.err) == (2, True)
+        done = cli("job", "backfill", "a", *days, "--yes", "--reason", "an outage")
+        assert (done.code, "Fired 120 instants of a." in done.err) == (0, True)
+        runs = cli.json("run", "list", "--job", "a", "-n", "200")
+        assert sorted(run["run_id"] for run in runs) == sorted(each["run_ids"][0] for each in seen)
+        again = cli("job", "backfill", "a", *days)
+        assert (again.code, "has run" in again.out, "nothing was done" in again.err) == (0, True, True)
+        assert len(cli.json("run", "list", "-n", "200")) == 120
+
+    def test_a_future_interval_is_refused(self, cli: Terminal) -> None:
+        self.add(cli)
+        refused = cli("job", "backfill", "a", "--from", "2024-03-01T00:00Z", "--to", "2190-03-01T00:00Z")
+        assert (refused.code, "is not past" in refused.err) == (2, True)
+
 
 class TestSync:
     def test_declared_jobs_are_stored_and_changes_are_told(self, cli: Terminal) -> None:

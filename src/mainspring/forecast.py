@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -39,14 +39,19 @@ def _note(before: Instant, instant: Instant, zone: str) -> str:
 
 
 def forecast(
-    job: Job, calendars: Mapping[str, Calendar], now: Instant, count: int, zone: str | None = None
+    job: Job,
+    calendars: Mapping[str, Calendar],
+    now: Instant,
+    count: int,
+    zone: str | None = None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> Forecast:
-    """The next `count` fire times of a job, from its own next one on."""
+    """The next `count` fire times of a job, from its own next one on; fewer once somebody says that it is enough."""
     shown = zone or (job.trigger.tz if isinstance(job.trigger, CronTrigger) else "UTC")
     instants: list[Instant] = []
     # What came due in a pause is skipped when it ends.
     instant = next_fire_at(job, now, calendars) if job.next_fire_at is None or job.paused_at else job.next_fire_at
-    while instant is not None and len(instants) < count:
+    while instant is not None and len(instants) < count and not (instants and enough()):
         instants.append(instant)
         # Those before it will have fired by then: a job with a limit of firings ends.
         ahead = msgspec.structs.replace(job, fired=job.fired + len(instants))

@@ -22,6 +22,7 @@ from mainspring.core.model import (
     OnKeyFailure,
     Overlap,
     RunOptions,
+    UnderPressure,
 )
 from mainspring.core.priority import check_priority
 from mainspring.core.retry import Length, Retry
@@ -52,6 +53,8 @@ class ExecutionWords(TypedDict, total=False):
     """Where it is executed and what it may use: see `Isolation`. A text is a level, or `"limits,memory=1GB"`."""
     alert: str | None
     """Who is told if a run fails for good: the name of a task, a URL, or `$` and a command."""
+    under_pressure: UnderPressure | None
+    """`"run"`: while there is far too much to do, it runs without waiting for what it follows."""
 
 
 class TaskWords(ExecutionWords, total=False):
@@ -267,6 +270,7 @@ _READERS: dict[str, Callable[[str, Any], object]] = {
     "tags": _read_names,
     "isolation": _read_isolation,
     "alert": lambda field, value: check_alert(value, field),
+    "under_pressure": _word_of(UnderPressure),
     "batch": _count_from(1),
     "batch_wait": _read_some_duration,
     "limit": _count_from(1),

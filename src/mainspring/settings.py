@@ -26,7 +26,7 @@ from mainspring.errors import InvalidInput
 FILE = Path("mainspring.toml")
 PREFIX = "MAINSPRING_"
 
-Coordination = Literal["leader", "cluster"]
+Coordination = Literal["leader", "cluster", "lock"]
 CommandLevel = Literal["none", "limits", "sandbox"]
 Algorithm = Literal["HS256", "RS256", "EdDSA"]
 Reader = Callable[[str, object], object]
@@ -140,8 +140,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: Annotated[str, _text("where the truth is kept: sqlite:///path, or postgresql://user@host/database")] = (
         "sqlite:///mainspring.db"
     )
-    broker: Annotated[str | None, _text("what carries runs to workers; without one, the store does")] = None
-    lease: Annotated[str | None, _text("who elects the leader; without one, the store does")] = None
+    broker: Annotated[str | None, _text("what carries runs to workers: redis://host; without one, the store")] = None
+    lease: Annotated[str | None, _text("who elects, and keeps locks: redis://host; without one, the store")] = None
     sink: Annotated[str | None, _text("where events are sent on to; without one, nowhere")] = None
     server: Annotated[str | None, _text("the server that commands ask, in place of the store")] = None
     token: Annotated[str | None, _text("what commands show to the server")] = None
@@ -153,7 +153,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pool_size: Annotated[int, _count("how many connections an event loop may have to PostgreSQL")] = 10
 
     coordination: Annotated[
-        Coordination, _choice(get_args(Coordination), "one node plans (leader), or all share the work (cluster)")
+        Coordination,
+        _choice(
+            get_args(Coordination), "who plans: one node (leader), all (cluster), or who gets a job's lease (lock)"
+        ),
     ] = "leader"
     shards: Annotated[int, _count("how many leaders share the jobs; the same on all nodes")] = 1
     lease_ttl: Annotated[Duration, _duration("how long a leader leads without renewing")] = 1_500 * MILLISECOND
@@ -176,7 +179,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: Annotated[str, _text("where the API listens; other addresses than loopback need a secret")] = "127.0.0.1"
     port: Annotated[int, Knob(_read_port, "the port of the API; 0 for one that is free")] = 8321
     secret: Annotated[str | None, _text("what signs the API's tokens: 32 random characters or more")] = None
-    token_keys: Annotated[str | None, _text("instead of a secret: a file with a PEM key or a JWKS")] = None
+    token_keys: Annotated[
+        str | None, _text("instead of a secret: a file with secrets (one on each line), a PEM key or a JWKS")
+    ] = None
     token_algorithm: Annotated[
         Algorithm, _choice(get_args(Algorithm), "the one algorithm by which tokens are signed")
     ] = "HS256"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.core.instants import Instant, format_duration, format_instant
+from mainspring.core.isolation import format_isolation
 from mainspring.core.model import Attempt, Event, Firing, Job, LogLine, Run, RunOptions, Worker
 from mainspring.core.triggers import (
     AfterTrigger,
@@ -58,9 +59,7 @@ def run_view(run: Run) -> View:
         "region": run.region,
         "priority": run.priority,
         "key": run.key,
-        "timeout": None if options.timeout is None else format_duration(options.timeout),
-        "retries": options.retry.retries,
-        "tags": options.tags,
+        **execution_view(options),
         "args": raw(run.args),
         "result": raw(run.result),
         "error": raw(run.error),
@@ -75,6 +74,18 @@ def run_view(run: Run) -> View:
         "cancel_requested_at": iso(run.cancel_requested_at),
         "cancel_reason": run.cancel_reason,
         "retry_of": run.retry_of,
+    }
+
+
+def execution_view(options: RunOptions) -> View:
+    """How runs are executed."""
+    return {
+        "timeout": None if options.timeout is None else format_duration(options.timeout),
+        "soft_timeout": None if options.soft_timeout is None else format_duration(options.soft_timeout),
+        "retries": options.retry.retries,
+        "isolation": None if options.isolation is None else format_isolation(options.isolation),
+        "under_pressure": options.under_pressure,
+        "tags": options.tags,
     }
 
 
@@ -118,9 +129,7 @@ def job_view(job: Job) -> View:
         "priority": job.priority,
         "key": job.key,
         "limit": job.limit,
-        "timeout": None if job.options.timeout is None else format_duration(job.options.timeout),
-        "retries": job.options.retry.retries,
-        "tags": job.options.tags,
+        **execution_view(job.options),
         "policy": policy_view(job),
         "version": job.version,
         "created_at": iso(job.created_at),

@@ -12,10 +12,12 @@ from door import open_door, problem, until
 
 from mainspring.api import guard as guarding
 from mainspring.api.guard import Guard, GuardedStore, measure
+from mainspring.api.problems import Problem
+from mainspring.conformance.store_samples import a_run, options, seen, states, submit
 from mainspring.core import degradation
 from mainspring.core.degradation import SLOW_HISTORY, Level, Load
-from mainspring.core.instants import SECOND
-from mainspring.core.model import Worker
+from mainspring.core.instants import DAY, SECOND
+from mainspring.core.model import NewRun, Worker
 from mainspring.errors import NotFound, StoreUnavailable
 from mainspring.settings import Settings
 from mainspring.store import Backlog, Store
@@ -93,6 +95,60 @@ def test_under_pressure_the_least_important_goes_first_and_new_work_last(tmp_pat
             assert client.post(f"/v1/runs/{run_id}/cancel").status_code == 200
         until(lambda: level_of(client) == "normal")
         assert client.post("/v1/runs", json=RUN).status_code == 201
+
+
+async def test_each_level_is_entered_in_order_does_its_part_and_is_left_with_hysteresis(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = SqliteStore(str(tmp_path / "levels.db"), clock)
+    guard = Guard(Settings(most_waiting=10), clock)
+    waiting: list[NewRun] = []
+
+    async def wait(count: int) -> None:
+        """So many runs wait."""
+        fresh = [a_run(clock) for _ in range(count - len(waiting))]
+        await submit(store, *fresh)
+        for run in waiting[count:]:
+            await store.request_cancel("default", run.id, "")
+        waiting[count:] = fresh
+
+    async def after(seconds: int) -> str:
+        """The level after so long."""
+        for _ in range(seconds):
+            clock.advance(SECOND)
+            await guard.look(store)
+        return guard.level.name
+
+    first = a_run(clock, due_at=clock.now() + DAY)
+    hasty = a_run(clock, after=(first.id,), options=options(under_pressure="run"))
+    low = a_run(clock, priority=9)
+    await submit(store, first, hasty, low)
+    assert await after(60) == "normal"
+    await wait(10)
+    assert [await after(3), await after(1)] == ["normal", "shedding"], "three seconds of it are not yet a reason"
+    assert (await seen(store, low)).reason == "shed: 10 runs wait"
+    assert await after(60) == "shedding"
+    await wait(15)
+    assert [await after(3), await after(1), await after(60)] == ["shedding", "slow-history", "slow-history"]
+    await wait(20)
+    assert (await states(store, hasty), await after(4)) == (["blocked"], "no-waiting")
+    assert await states(store, hasty) == ["pending"], "it does not wait for what is due tomorrow"
+    guard.check_room(grows=True)
+    await wait(29)
+    assert await after(4) == "refusing", "with the one that did not wait, thirty are waiting"
+    with pytest.raises(Problem, match="30 runs wait"):
+        guard.check_room(grows=True)
+    guard.check_room(grows=False)
+    # Each is left below 70 % of where it was entered, fifteen seconds later.
+    for left, level, name in ((21, "refusing", "no-waiting"), (14, "no-waiting", "slow-history"),
+                              (11, "slow-history", "shedding"), (7, "shedding", "normal")):  # fmt: skip
+        await wait(left - 1)
+        assert await after(60) == level
+        await wait(left - 2)
+        assert [await after(15), await after(1)] == [level, name]
+    kept = a_run(clock, priority=9)
+    await submit(store, kept)
+    assert (await after(60), await states(store, kept)) == ("normal", ["pending"])
+    await store.close()
 
 
 def test_under_pressure_history_is_served_to_few_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

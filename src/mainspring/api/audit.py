@@ -8,16 +8,14 @@ from typing import Any
 import msgspec
 
 from mainspring.api import shapes
+from mainspring.api.access import EVERYWHERE
 from mainspring.api.bodies import RevokeBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.paging import limit_of, page, read_number
 from mainspring.api.queries import AuditQuery
-from mainspring.core.instants import DAY
+from mainspring.api.tokens import LONGEST_LIFE
 from mainspring.store import Change, Store
 from mainspring.views import View, iso, raw
-
-REVOKED_FOR = 400 * DAY
-"""No token is good for longer."""
 
 
 def attested(
@@ -71,7 +69,8 @@ def change_view(number: int, change: Change) -> View:
 
 
 async def revoke_tokens(call: Call) -> Answer:
-    """Make tokens worthless, everywhere within seconds: one by its id, or all that a subject got until now."""
+    """Make tokens worthless, on every server within seconds: one by its id, or all that a subject got until now. What
+    they allow in other namespaces stays, unless the caller may do this in every namespace."""
     names = [
         f"{prefix}:{call.given[field]}"
         for field, prefix in (("token_id", "jti"), ("subject", "sub"))
@@ -80,8 +79,9 @@ async def revoke_tokens(call: Call) -> Answer:
     if not names and not call.wrong.faults:
         call.wrong.add("token_id", "is missing", "give a token_id, a subject, or both")
     call.wrong.settle()
+    where = "" if call.caller.may("tokens:write", EVERYWHERE) else f"{call.namespace}\n"
     for name in names:
-        await attested(call, "token.revoke", name).revoke(name, REVOKED_FOR)
+        await attested(call, "token.revoke", name).revoke(where + name, LONGEST_LIFE)
     return Answer(200, {"revoked": names})
 
 

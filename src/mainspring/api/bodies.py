@@ -8,13 +8,14 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.core.calendar_rules import Rule
-from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap
+from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap, UnderPressure
 from mainspring.core.retry import Backoff
 from mainspring.core.triggers import OnFailure, When
 from mainspring.options import LONGEST_NAME
 
 MOST_RUNS = 10_000
 MOST_NAMES = 1_000
+MOST_CALENDARS = 10
 LARGEST = 2**31 - 1
 
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="1 to 200 printable characters")]
@@ -90,6 +91,11 @@ class _Execution(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     alert: Whom | UnsetType | None = UNSET
     max_losses: CountFrom0 | UnsetType | None = UNSET
     on_key_failure: OnKeyFailure | UnsetType | None = UNSET
+    under_pressure: (
+        Annotated[UnderPressure, Meta(description="whether it waits for what it follows while there is far too much")]
+        | UnsetType
+        | None
+    ) = UNSET
     tags: Names | UnsetType | None = UNSET
     key: Name | UnsetType | None = UNSET
 
@@ -123,7 +129,7 @@ class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
     start_at: When_ | UnsetType | None = UNSET
     end_at: When_ | UnsetType | None = UNSET
     max_firings: Count | UnsetType | None = UNSET
-    calendars: Names | UnsetType | None = UNSET
+    calendars: Annotated[list[Name], Meta(max_length=MOST_CALENDARS)] | UnsetType | None = UNSET
     on_excluded: OnExcluded | UnsetType | None = UNSET
     keep_succeeded: CountFrom0 | UnsetType | None = UNSET
     keep_failed: CountFrom0 | UnsetType | None = UNSET
@@ -235,9 +241,9 @@ class WorkerBody(msgspec.Struct, forbid_unknown_fields=True):
     """A worker that takes its work over HTTP."""
 
     tasks: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES, description="the tasks it knows")]
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,80}$", description="letters, digits, . _ -")] | UnsetType = (
-        UNSET
-    )
+    name: (
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,80}$(?!\n)", description="letters, digits, . _ -")] | UnsetType
+    ) = UNSET
     queues: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
     regions: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
     concurrency: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
@@ -274,7 +280,7 @@ class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
     """Why an attempt failed. It is kept as text: nothing is ever rebuilt from it."""
 
     message: Text
-    type: Annotated[str, Meta(max_length=200, pattern=r"^[\w.]+$")] | UnsetType = UNSET
+    type: Annotated[str, Meta(max_length=200, pattern=r"^[\w.]+$(?!\n)")] | UnsetType = UNSET
     traceback: Annotated[str, Meta(max_length=100_000, pattern=r"^[^\x00]*$")] | UnsetType = UNSET
 
 

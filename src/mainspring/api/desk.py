@@ -15,7 +15,7 @@ from mainspring.api.endpoint import ANYBODY, JSON, PUBLIC, Answer, Call, Endpoin
 from mainspring.api.forms import Forms
 from mainspring.api.gatekeeper import Gatekeeper, Revoked
 from mainspring.api.guard import Guard, GuardedStore
-from mainspring.api.lane import Asked
+from mainspring.api.lane import Asked, check_once
 from mainspring.api.limits import Limits
 from mainspring.api.measures import Measures
 from mainspring.api.problems import Problem, Wrong, nothing_wrong, to_problem
@@ -105,6 +105,7 @@ class Desk:
 
     async def _serve(self, endpoint: Endpoint, request: Asked, notes: dict[str, Any], names: dict[str, str]) -> Answer:
         headers = request.headers
+        check_once(request)
         caller, namespace = await self._admit(endpoint, headers)
         notes["subject"] = caller.subject
         notes["route"] = endpoint.path
@@ -165,6 +166,8 @@ class Desk:
         if not body and not endpoint.needs_body:
             return b"", {}, nothing_wrong()
         check_media_type(headers.get("content-type", ""))
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise Problem("unsupported-media-type", "the body is compressed", remedy="send it as it is")
         given, wrong = decode(body, endpoint.body, endpoint.plain)
         return body, given, Wrong(wrong.faults, names)
 

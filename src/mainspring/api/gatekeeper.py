@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+import msgspec
+
 from mainspring.api.access import EVERYWHERE, PERMISSIONS, Caller
 from mainspring.api.problems import Problem, retry_after
 from mainspring.api.tokens import KeyWatch, is_loopback, unauthenticated
@@ -30,13 +32,24 @@ class Revoked:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
 
-    async def includes(self, caller: Caller) -> bool:
-        """Whether a caller's token has been revoked: by its id, or with all earlier ones of its subject."""
+    async def left_of(self, caller: Caller) -> Caller | None:
+        """The caller with what has not been revoked: a token by its id, or all earlier ones of a subject; everywhere,
+        or in one namespace. None if nothing is left."""
         age = self._age()
         if age is None or age > FRESH:
             await self._refresh()
-        since = self._known.get(f"sub:{caller.subject}")
-        return f"jti:{caller.token_id}" in self._known or (since is not None and caller.issued_at <= since)
+        if not self._known:
+            return caller
+        if self._includes("", caller):
+            return None
+        left = {name: may for name, may in caller.grants.items() if not self._includes(f"{name}\n", caller)}
+        if len(left) == len(caller.grants):
+            return caller
+        return msgspec.structs.replace(caller, grants=left) if left else None
+
+    def _includes(self, where: str, caller: Caller) -> bool:
+        since = self._known.get(f"{where}sub:{caller.subject}")
+        return f"{where}jti:{caller.token_id}" in self._known or (since is not None and caller.issued_at <= since)
 
     def _age(self) -> Duration | None:
         return None if self._read_at is None else round((self._clock.monotonic() - self._read_at) * SECOND)
@@ -72,9 +85,10 @@ class Gatekeeper:
         if scheme.lower() != "bearer" or not token.strip():
             raise unauthenticated("there is no token")
         caller = self._keys.verifier().verify(token.strip(), self._now())
-        if await self._revoked.includes(caller):
+        left = await self._revoked.left_of(caller)
+        if left is None:
             raise unauthenticated("the token has been revoked")
-        return caller
+        return left
 
 
 def _local(headers: Mapping[str, str]) -> Caller:

@@ -13,7 +13,7 @@ from mainspring.api.problems import Problem, retry_after
 from mainspring.clock import Clock
 from mainspring.core import breaker, degradation
 from mainspring.core.breaker import Breaker
-from mainspring.core.degradation import REFUSING, SHED_FROM, SHEDDING, SLOW_HISTORY, Level, Limits, Load
+from mainspring.core.degradation import NO_WAITING, REFUSING, SHED_FROM, SHEDDING, SLOW_HISTORY, Level, Limits, Load
 from mainspring.core.instants import SECOND, Duration
 from mainspring.core.model import Worker
 from mainspring.errors import MainspringError, StoreUnavailable
@@ -165,6 +165,10 @@ class Guard:
             shed = await store.shed(why, SHED_AT_ONCE)
             if shed:
                 log.warning("degradation: %d runs of priorities %d to 10 were shed: %s", shed, SHED_FROM, why)
+        if self.level.number >= NO_WAITING:
+            hurried = await store.hurry(why, SHED_AT_ONCE)
+            if hurried:
+                log.warning("degradation: %d did not wait for what they follow: %s", hurried, why)
 
     def _pool_wait(self, strain: Strain) -> Duration:
         """The mean of the waits since the last look."""

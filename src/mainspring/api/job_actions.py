@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from mainspring.api import shapes
 from mainspring.api.audit import attested
 from mainspring.api.bodies import ReasonBody, TriggerBody
@@ -16,6 +19,9 @@ from mainspring.forecast import forecast, forecast_view
 from mainspring.lookup import note_jobs
 from mainspring.store import RunFilter
 from mainspring.views import firing_view, job_view, run_view
+
+SEARCH_S = 2.0
+"""So long fire times are looked for at most."""
 
 
 async def _job(call: Call) -> Job:
@@ -58,13 +64,18 @@ async def trigger_job(call: Call) -> Answer:
 
 
 async def preview_job(call: Call) -> Answer:
-    """When a job will fire next, in its own zone or another."""
+    """When a job will fire next, in its own zone or another. Fewer times than asked for, if they are hard to find."""
     zone = call.query.get("timezone")
     if zone is not None:
         load_zone(zone, "timezone")
     job = await _job(call)
     calendars = await call.desk.store.list_calendars(call.namespace)
-    seen = forecast(job, calendars, call.desk.store.now(), call.query.get("count", 10), zone)
+    deadline = time.monotonic() + SEARCH_S
+    # Not on this loop: with calendars that allow little, a search may take long.
+    seen = await asyncio.to_thread(
+        forecast, job, calendars, call.desk.store.now(), call.query.get("count", 10), zone,
+        lambda: time.monotonic() > deadline,
+    )  # fmt: skip
     return Answer(200, {"items": forecast_view(seen)})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ SCAN = 500
 MOST_SCANNED = 20_000
 """A list with a filter that fits little ends its page after so many jobs, with a cursor to go on from."""
 TRIES = 5
+AT_ONCE = 50
+"""So many jobs of a sync are read without a look at what else there is to do."""
 
 
 def job_answer(status: int, job: Job, **more: object) -> Answer:
@@ -104,16 +107,15 @@ def _fits(job: Job, wanted: Given) -> bool:
     )
 
 
-def expected_version(call: Call, job: Job) -> bool:
-    """Whether the caller says which version it means; Problem if it is not the one that there is."""
+def check_version(call: Call, job: Job) -> None:
+    """Problem if the caller says which version it means, and it is not the one that there is."""
     written = call.headers.get("if-match")
     if written is None or written.strip() == "*":
-        return False
+        return
     if f'"{job.version}"' not in [each.strip() for each in written.split(",")]:
         detail = f'job {job.name} has version "{job.version}", not {written[:100]}'
         remedy = "read it again, and decide again"
         raise Problem("precondition-failed", detail, remedy=remedy, headers={"ETag": f'"{job.version}"'})
-    return True
 
 
 async def replace_job(call: Call) -> Answer:
@@ -138,7 +140,7 @@ async def _edit(call: Call, wanted: Any) -> Answer:
     store = call.desk.store
     for attempt in range(TRIES):
         job = await store.get_job(call.namespace, call.named("job_id"))
-        guarded = expected_version(call, job)
+        check_version(call, job)
         given, wrong = wanted(job)
         if given.get("name", job.name) != job.name:
             wrong.add("name", "cannot be changed", f"leave it {job.name}, or make a new job")
@@ -147,9 +149,9 @@ async def _edit(call: Call, wanted: Any) -> Answer:
             trail = attested(call, "job.update", f"job:{job.id}", job_view(job), job_view)
             edited = await trail.edit_job(draft, job.version)
         except Conflict:
-            if guarded or attempt == TRIES - 1:
+            if attempt == TRIES - 1:
                 raise
-            continue
+            continue  # If the caller named a version, the next look at the job tells that it has another one.
         return job_answer(200, edited)
     raise AssertionError("unreachable")
 
@@ -157,11 +159,25 @@ async def _edit(call: Call, wanted: Any) -> Answer:
 async def delete_job(call: Call) -> Answer:
     """Forget a definition. Its unfinished runs go on, and the ledger stays."""
     store = call.desk.store
-    job = await store.get_job(call.namespace, call.named("job_id"))
-    expected_version(call, job)
-    await attested(call, "job.delete", f"job:{job.id}", job_view(job)).remove_job(call.namespace, job.name)
-    await note_jobs(store, [job], call.query.get("reason", ""))
-    return Answer(204)
+    for attempt in range(TRIES):
+        job = await store.get_job(call.namespace, call.named("job_id"))
+        check_version(call, job)
+        trail = attested(call, "job.delete", f"job:{job.id}", job_view(job))
+        try:
+            # What is in the trail as it was before is what is removed, and nothing that was changed meanwhile.
+            await trail.remove_job(call.namespace, job.id, job.version)
+        except Conflict:
+            if attempt == TRIES - 1 or await _is_as(call, job):
+                raise
+            continue
+        await note_jobs(store, [job], call.query.get("reason", ""))
+        return Answer(204)
+    raise AssertionError("unreachable")
+
+
+async def _is_as(call: Call, job: Job) -> bool:
+    """Whether a job still has the version that was seen."""
+    return (await call.desk.store.get_job(call.namespace, job.id)).version == job.version
 
 
 async def sync_jobs(call: Call) -> Answer:
@@ -169,6 +185,8 @@ async def sync_jobs(call: Call) -> Answer:
     desk, bodies = call.desk, call.given.get("jobs", ())
     drafts: list[Job] = []
     for index, body in enumerate(bodies):
+        if index % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)  # Others want to be served, too.
         wrong = nothing_wrong()
         try:
             drafts.append(read_job(call, given_of(body), wrong, None, past=True))

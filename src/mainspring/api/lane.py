@@ -6,12 +6,13 @@ goes the long way, and is answered there.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mainspring.api.decoding import Receive
 from mainspring.api.endpoint import Endpoint
+from mainspring.api.problems import Problem
 
 
 class Asked(NamedTuple):
@@ -23,9 +24,23 @@ class Asked(NamedTuple):
     path_params: Mapping[str, str]
 
 
+ONCE = frozenset({"authorization", "content-encoding", "content-type", "host", "idempotency-key", "if-match",
+                  "last-event-id", "mainspring-namespace", "origin", "sec-fetch-site"})  # fmt: skip
+"""Headers by which something is decided: sent twice, another program on the way may have gone by the other one."""
+
+
 def headers_of(scope: Any) -> dict[str, str]:
     """By name; of one that was sent twice, the first."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
+
+
+def check_once(request: Asked) -> None:
+    """Problem if a header by which something is decided was sent twice."""
+    if len(request.headers) == len(request.scope["headers"]):
+        return
+    sent = Counter(name.decode("latin-1") for name, _ in request.scope["headers"])
+    if twice := sorted(name for name in ONCE if sent[name] > 1):
+        raise Problem("bad-request", f"sent more than once: {', '.join(twice)}", remedy="send it once")
 
 
 class _Shape(NamedTuple):

@@ -31,8 +31,11 @@ COUNTED = {
     "runs_finished": ("state", "Runs that this process brought to their final state"),
     "runs_lost": ("", "Runs that this process found lost by their worker"),
     "runs_shed": ("", "Runs that were skipped under pressure"),
+    "hurried": ("", "Runs and jobs that did not wait for what they follow, under pressure"),
     "workers_dead": ("", "Workers that this process found silent for too long"),
     "leases": ("result", "Leases and locks: taken, refused, renewed, lost, released"),
+    "locks": ("result", "Locks that users wanted: acquired, refused, lost"),
+    "broker": ("change", "How often this process gave up its broker (lost), and used it again (back)"),
     "terms_passed": ("", "Plans that were refused because another node leads"),
     "store_errors": ("call", "Calls of the store that failed"),
 }
@@ -41,6 +44,8 @@ SPREADS = {
     "run_seconds": "How long attempts took",
     "run_delay": "From when a run was due until a worker took it",
     "firing_delay": "From a due instant until it was recorded",
+    "lock_wait": "How long locks were waited for",
+    "lock_held": "How long locks were held",
 }
 
 

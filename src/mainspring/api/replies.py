@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
+import msgspec
+
 from mainspring.api.endpoint import Answer, Stamp
 from mainspring.api.problems import Problem, retry_after
 from mainspring.core.instants import DAY, SECOND, Duration
-from mainspring.errors import Conflict
+from mainspring.errors import Conflict, MainspringError, StoreError
 from mainspring.options import LONGEST_NAME
 from mainspring.store import Reply, Store
 
@@ -39,14 +41,29 @@ async def answer_once(
     except Conflict as error:
         raise Problem("idempotency-conflict", str(error), remedy="use a new key for each new request") from None
     if reserved.reply is not None:
-        return Answer(reserved.reply.status, reserved.reply.body.encode(), {"Idempotency-Replayed": "true"})
+        headers, body = _unpack(reserved.reply.body)
+        return Answer(reserved.reply.status, body, {**headers, "Idempotency-Replayed": "true"})
     if reserved.busy:
         detail = f"a request with the key {key!r} is being worked on"
         raise Problem("in-progress", detail, remedy="ask again soon", headers=retry_after(1))
     try:
         answer = await act(Stamp(key, f"{scope}\0{key}\0{fingerprint}", reserved.since))
-    except BaseException:
-        await store.keep_reply(scope, key, fingerprint, None)
+    except (Problem, MainspringError) as error:
+        # Of a refusal nothing is left. But what a store did that did not answer, nobody knows: then the key stays,
+        # and whoever asks with it again, once the hold is over, makes the same.
+        if not isinstance(error, StoreError):
+            await store.keep_reply(scope, key, fingerprint, None)
         raise
-    await store.keep_reply(scope, key, fingerprint, Reply(answer.status, answer.encode().decode()), keep=KEEP)
+    await store.keep_reply(scope, key, fingerprint, Reply(answer.status, _pack(answer)), keep=KEEP)
     return answer
+
+
+def _pack(answer: Answer) -> str:
+    """What is kept of an answer: the headers that tell of what was made, on a line before the body."""
+    told = {name: value for name, value in answer.headers.items() if name in ("Location", "ETag")}
+    return (msgspec.json.encode(told) + b"\n" + answer.encode()).decode()
+
+
+def _unpack(text: str) -> tuple[dict[str, str], bytes]:
+    headers, _, body = text.partition("\n")
+    return msgspec.json.decode(headers, type=dict[str, str]), body.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
@@ -31,6 +32,8 @@ from mainspring.store import RunFilter
 from mainspring.task import Recipe, make_recipe
 from mainspring.views import run_view
 
+AT_ONCE = 100
+"""So many kinds of runs of a batch are read without a look at what else there is to do."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -95,7 +98,7 @@ def _like_before(call: Call, form: Form) -> NewRun:
 async def submit_batch(call: Call) -> Answer:
     """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission."""
     bodies: Sequence[RunBody | PlainRun] = call.given.get("runs", ())
-    runs = _draft_all(call, bodies)
+    runs = await _draft_all(call, bodies)
     call.wrong.settle()
     headers = await call.spend(len(runs))
     told = {"count": len(runs), "first": runs[0].id}
@@ -103,7 +106,7 @@ async def submit_batch(call: Call) -> Answer:
     return Answer(201, {"run_ids": run_ids, "count": len(run_ids)}, headers)
 
 
-def _draft_all(call: Call, bodies: Sequence[RunBody | PlainRun]) -> list[NewRun]:
+async def _draft_all(call: Call, bodies: Sequence[RunBody | PlainRun]) -> list[NewRun]:
     """Runs that differ in their arguments only share what was read of the first of them."""
     ids = call.stamp.ids(len(bodies), call.desk.app.new_ids)
     known: dict[bytes, _Alike] = {}
@@ -117,13 +120,15 @@ def _draft_all(call: Call, bodies: Sequence[RunBody | PlainRun]) -> list[NewRun]
         if group is not None and (text := group.encode(args if isinstance(args, dict) else {}, limit)) is not None:
             group.add(index, ids[index], text)
             continue
+        if len(known) % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)  # Runs that have little in common take long: others want to be served, too.
         drafted = _draft_one(call, {**given_of(body), "args": args}, index)
         if drafted is not None:
             group = known.setdefault(_encode(body), drafted[0])
             group.add(index, ids[index], drafted[1])
         elif len(call.wrong.faults) >= MOST_FAULTS:
             break
-    return _in_order(list(known.values()), call.namespace, call.desk.store.now())
+    return await _in_order(list(known.values()), call.namespace, call.desk.store.now())
 
 
 def _draft_one(call: Call, given: Given, index: int) -> tuple[_Alike, str] | None:
@@ -167,14 +172,14 @@ class _Alike:
         self.texts.append(text)
 
 
-def _in_order(groups: Sequence[_Alike], namespace: str, now: Instant) -> list[NewRun]:
+async def _in_order(groups: Sequence[_Alike], namespace: str, now: Instant) -> list[NewRun]:
     if len(groups) == 1:
         return groups[0].recipe.runs(groups[0].ids, groups[0].texts, namespace, now)
-    made = [
-        (place, run)
-        for group in groups
-        for place, run in zip(group.places, group.recipe.runs(group.ids, group.texts, namespace, now), strict=True)
-    ]
+    made: list[tuple[int, NewRun]] = []
+    for index, group in enumerate(groups):
+        if index % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)
+        made += zip(group.places, group.recipe.runs(group.ids, group.texts, namespace, now), strict=True)
     made.sort(key=itemgetter(0))
     return [run for _, run in made]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome
+from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome, UnderPressure
 from mainspring.core.states import State
 
 T = TypeVar("T")
@@ -51,7 +51,10 @@ class Job(msgspec.Struct):
     key: str | None
     limit: int | None
     timeout: str | None
+    soft_timeout: str | None
     retries: int
+    isolation: str | None
+    under_pressure: UnderPressure
     tags: list[str]
     policy: dict[str, Any]
     version: int
@@ -106,7 +109,10 @@ class Run(msgspec.Struct):
     priority: int
     key: str | None
     timeout: str | None
+    soft_timeout: str | None
     retries: int
+    isolation: str | None
+    under_pressure: UnderPressure
     tags: list[str]
     args: Any
     result: Any

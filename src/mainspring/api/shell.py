@@ -69,7 +69,7 @@ class Shell:
         began = time.perf_counter()
         try:
             found = self._lane.find(scope["method"], scope["path"])
-            if found is not None:
+            if found is not None and not _hides_a_slash(scope):
                 endpoint, named = found
                 answer = await self._desk.serve(endpoint, Asked(scope, receive, headers_of(scope), named))
                 notes["status"] = answer.status
@@ -88,6 +88,10 @@ class Shell:
                 await self._desk.gatekeeper.identify(headers_of(scope))
                 allowed = ", ".join(self._methods_at(scope["path"]))
                 raise Problem("method-not-allowed", f"here are {allowed}", headers={"Allow": allowed})
+            elif _hides_a_slash(scope):
+                await self._desk.gatekeeper.identify(headers_of(scope))
+                remedy = "a job whose name has a slash is found by /v1/jobs?name=NAME, and has an id"
+                raise Problem("not-found", "nothing is served at a path with an escaped slash", remedy=remedy)
         except Exception as error:
             await _send(refuse(error, notes["request_id"]), send)
             return
@@ -129,13 +133,19 @@ class Shell:
                 "at": format_instant(self._desk.app.clock.now()),
                 "request_id": notes["request_id"],
                 "method": method,
-                "path": scope["path"][:500],
+                "path": (scope.get("raw_path") or b"").decode("latin-1")[:500],
                 "status": notes["status"],
                 "ms": round(seconds * 1000, 3),
                 "subject": notes["subject"],
                 "client": client[0] if client else None,
             }
             access_log.info(msgspec.json.encode(line).decode())
+
+
+def _hides_a_slash(scope: Any) -> bool:
+    """Whether a slash is escaped: what looks like a name to those before us must not be a path to us."""
+    raw: bytes = scope.get("raw_path") or b""
+    return b"%" in raw and b"%2f" in raw.lower()
 
 
 async def _send(answer: Answer, send: Send, request_id: bytes | None = None) -> None:

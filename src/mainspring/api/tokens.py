@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,7 +19,7 @@ from jwt.types import Options
 
 from mainspring.api.access import Caller, read_grants
 from mainspring.api.problems import Problem, retry_after
-from mainspring.core.instants import SECOND, Duration, Instant
+from mainspring.core.instants import DAY, SECOND, Duration, Instant
 from mainspring.errors import InvalidInput
 from mainspring.settings import Settings
 
@@ -27,6 +28,8 @@ log = logging.getLogger("mainspring")
 TYPE: Final = "at+jwt"
 LONGEST_TOKEN = 8_192
 LEEWAY: Duration = 5 * SECOND
+LONGEST_LIFE: Duration = 400 * DAY
+"""No token is good for longer: so long a revocation is remembered."""
 REMEMBERED = 1_024
 SHORTEST_SECRET = 32
 FEWEST_DIFFERENT = 10
@@ -50,21 +53,27 @@ def is_loopback(host: str) -> bool:
 class Keys:
     """What tokens are checked with, by key id; and signed with, if it may."""
 
-    def __init__(self, algorithm: str, checking: Mapping[str | None, Any], signing: Any = None) -> None:
+    def __init__(
+        self, algorithm: str, checking: Mapping[str | None, Any], signing: Any = None, signs_as: str | None = None
+    ) -> None:
         self.algorithm = algorithm
         self.checking = dict(checking)
         self.signing = signing
+        self.signs_as = signs_as
+        """The id of the key that signs, where there may be several."""
 
 
 def load_keys(settings: Settings) -> Keys | None:
     """The keys that the settings name; None if they name none. Weak ones are refused."""
     if settings.token_algorithm == "HS256":
-        if settings.token_keys is not None:
-            remedy = "set token_algorithm to RS256 or EdDSA, or use secret"
-            raise InvalidInput("token_keys", settings.token_keys, "holds keys of another algorithm", remedy)
-        if settings.secret is None:
-            return None
-        return Keys("HS256", {None: check_secret(settings.secret)}, settings.secret)
+        if settings.token_keys is None:
+            return (
+                None
+                if settings.secret is None
+                else Keys("HS256", {None: check_secret(settings.secret)}, settings.secret)
+            )
+        if settings.secret is not None:
+            raise InvalidInput("token_keys", settings.token_keys, "is given together with secret", "give one of them")
     if settings.token_keys is None:
         problem = f"has no keys for {settings.token_algorithm}"
         raise InvalidInput("token_keys", None, problem, "name a file with a PEM key or a JWKS")
@@ -90,18 +99,36 @@ def check_exposure(settings: Settings, keys: Keys | None) -> None:
 
 
 def _load_file(path: Path, algorithm: str) -> Keys:
-    remedy = "name a readable file with a PEM key or a JWKS"
+    remedy = "name a readable file with " + ("secrets" if algorithm == "HS256" else "a PEM key or a JWKS")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InvalidInput("token_keys", str(path), f"cannot be read: {error.strerror}", remedy) from None
     try:
-        keys = _from_jwks(data, algorithm) if data.lstrip().startswith(b"{") else _from_pem(data, algorithm)
+        if algorithm == "HS256":
+            keys = _from_secrets(data)
+        else:
+            keys = _from_jwks(data, algorithm) if data.lstrip().startswith(b"{") else _from_pem(data, algorithm)
     except (ValueError, TypeError, KeyError, jwt.PyJWTError) as error:
         raise InvalidInput("token_keys", str(path), f"holds no key for {algorithm}: {error}", remedy) from None
     if not keys.checking:
         raise InvalidInput("token_keys", str(path), f"holds no key for {algorithm}", remedy)
     return keys
+
+
+def _from_secrets(data: bytes) -> Keys:
+    """One on each line: the first signs, all are believed, so that an old one can be let run out."""
+    if b"-----BEGIN" in data or data.lstrip().startswith(b"{"):
+        raise ValueError("what is there is for another algorithm")  # A public key must never be taken for a secret.
+    secret_lines = [line for line in data.decode().splitlines() if line and not line.startswith("#")]
+    found: dict[str | None, Any] = {_key_id(line): check_secret(line) for line in secret_lines}
+    signs_as = next(iter(found), None)
+    return Keys("HS256", found, found.get(signs_as), signs_as)
+
+
+def _key_id(secret: str) -> str:
+    """Tells secrets apart, and nothing of what they are."""
+    return blake2b(secret.encode(), digest_size=6, person=b"key id").hexdigest()
 
 
 def _from_jwks(data: bytes, algorithm: str) -> Keys:
@@ -158,7 +185,8 @@ def issue(
         "jti": token_id,
         "roles": {namespace: list(names) for namespace, names in roles.items()},
     }
-    return jwt.encode(claims, keys.signing, keys.algorithm, headers={"typ": TYPE}), token_id
+    headers = {"typ": TYPE} | ({} if keys.signs_as is None else {"kid": keys.signs_as})
+    return jwt.encode(claims, keys.signing, keys.algorithm, headers=headers), token_id
 
 
 class Verifier:
@@ -215,6 +243,8 @@ class Verifier:
         begins = max(known.iat, known.nbf if known.nbf is not None else known.iat)
         if begins * SECOND > now + LEEWAY or known.exp * SECOND + LEEWAY <= now or known.exp > _LAST_SECOND:
             raise ValueError("not of this time")
+        if known.exp - begins > LONGEST_LIFE / SECOND:
+            raise ValueError("good for longer than a revocation is remembered")
         grants = read_grants(known.roles)
         roles = {namespace: frozenset(names) for namespace, names in known.roles.items()}
         return Caller(known.sub, grants, roles, known.jti, round(known.iat * SECOND), round(known.exp * SECOND))

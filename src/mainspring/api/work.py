@@ -18,6 +18,7 @@ from mainspring.payload import encode_result
 from mainspring.store import RunFilter
 
 MOST_CURRENT = 1_000
+MOST_LINES = 10_000
 LONGEST_SUMMARY = 500
 
 
@@ -148,6 +149,8 @@ async def set_progress(call: Call) -> Answer:
 async def add_lines(call: Call) -> Answer:
     """Keep what a run wrote."""
     run, store = await _held_run(call), call.desk.store
+    if await store.list_logs(run.id, after=MOST_LINES, limit=1):
+        raise Problem("too-large", f"a run may write {MOST_LINES} lines", remedy="keep what it writes elsewhere")
     stream = call.given.get("stream", "stdout")
     now = store.now()
     await store.record([LogLine(run.id, run.attempt + 1, now, stream, text) for text in call.given["lines"]], [])

@@ -27,7 +27,7 @@ from mainspring.cli.triggering import (
     trigger_options,
 )
 from mainspring.core.instants import Instant, to_datetime
-from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap
+from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap, UnderPressure
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import AtTrigger, CronTrigger, Trigger, describe
 from mainspring.errors import InvalidInput, NotAllowed
@@ -84,6 +84,11 @@ definition_options = stack(
     click.option("--max-losses", type=int, help="How often its worker may be lost before it is failed."),
     click.option(
         "--on-key-failure", type=click.Choice(get_args(OnKeyFailure)), help="Whether a failure stops its key."
+    ),
+    click.option(
+        "--under-pressure",
+        type=click.Choice(get_args(UnderPressure)),
+        help="Whether it waits for what it follows while there is far too much to do.",
     ),
     click.option("--alert", metavar="WHOM", help="Told if it fails for good: a task, a URL, or $ and a command."),
     click.option("--keep-succeeded", callback=_read_count, metavar="NUMBER", help="How many succeeded runs to keep."),

@@ -145,8 +145,10 @@ def _draw_story(screen: Screen, story: _Story) -> None:
 
 def _facts(job: shapes.Job, now: Instant) -> list[tuple[str, Value]]:
     work = [f"queue {job.queue}", f"priority {job.priority}", f"{job.retries} retries"]
-    optional = (("timeout", job.timeout), ("key", job.key), ("limit", job.limit))
+    bounds = (("timeout", job.timeout), ("soft timeout", job.soft_timeout), ("isolation", job.isolation))
+    optional = (*bounds, ("key", job.key), ("limit", job.limit))
     work += [f"{name} {value}" for name, value in optional if value is not None]
+    work += [] if job.under_pressure == "wait" else ["under pressure it does not wait"]
     paused = None if job.paused_at is None else f"paused since {both(job.paused_at, now)} {job.paused_why}".rstrip()
     return [
         ("schedule", job.schedule),
@@ -165,7 +167,7 @@ def _facts(job: shapes.Job, now: Instant) -> list[tuple[str, Value]]:
 def describe_policy(policy: Mapping[str, Any]) -> str:
     """What differs from the defaults, and the two words that everybody asks about."""
     shown = [f"misfire={policy['misfire']}", f"overlap={policy['overlap']}"]
-    usual = msgspec.to_builtins(policy_view(Job("", "", "", manual(), policy=JobPolicy())))
+    usual = msgspec.json.decode(msgspec.json.encode(policy_view(Job("", "", "", manual(), policy=JobPolicy()))))
     for name, value in policy.items():
         if name not in ("misfire", "overlap") and value != usual.get(name):
             shown.append(f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}")

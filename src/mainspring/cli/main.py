@@ -22,6 +22,7 @@ _JOBS = {
     "pause": Entry("mainspring.cli.job_actions:pause", "Let jobs rest; what comes due meanwhile is skipped."),
     "resume": Entry("mainspring.cli.job_actions:resume", "Let paused jobs go on."),
     "remove": Entry("mainspring.cli.job_actions:remove", "Forget jobs; their runs and ledger stay."),
+    "backfill": Entry("mainspring.cli.backfill:backfill", "Fire past instants that never ran."),
     "trigger": Entry("mainspring.cli.job_actions:trigger", "Fire a job now, by hand."),
 }
 _RUNS = {

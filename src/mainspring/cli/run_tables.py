@@ -94,7 +94,9 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
     where = [f"queue {run.queue}", f"region {run.region}", f"priority {run.priority}"]
     where += [] if run.key is None else [f"key {run.key}"]
     limits = [f"{run.retries} retries"]
-    limits += [] if run.timeout is None else [f"timeout {run.timeout}"]
+    optional = (("timeout", run.timeout), ("soft timeout", run.soft_timeout), ("isolation", run.isolation))
+    limits += [f"{name} {value}" for name, value in optional if value is not None]
+    limits += [] if run.under_pressure == "wait" else ["under pressure it does not wait"]
     waited, took = _waited(run, now), _took(run, now)
     return [
         ("state", state_cell(run.state)),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol, Unpack
 
 from mainspring.api import shapes
@@ -68,6 +69,11 @@ class Jobs(Protocol):
 
     async def trigger(self, job: str, request_id: str | None = None) -> shapes.Firing:
         """Fire it now."""
+
+    async def backfill(
+        self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
+    ) -> shapes.Backfill:
+        """Fire the instants of a past interval that never ran, at most `limit`; `next` tells where to go on."""
 
     async def sync(self, app: Mainspring) -> shapes.Synced:
         """Store what an app declares: all or nothing."""

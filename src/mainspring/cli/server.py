@@ -33,12 +33,17 @@ api_options = stack(
     click.option("--host", help="Where the API listens; 127.0.0.1 unless given."),
     click.option("--port", type=int, help="The port of the API; 0 for any that is free."),
 )
+lease_option = click.option("--lease", metavar="URL", help="Who elects the leader, in place of the store: redis://…")
 """The options that `up` and `server` share."""
+broker_option = click.option("--broker", metavar="URL", help="What carries runs to workers: redis://…")
+"""The option that `up`, `worker` and `server` share."""
 
 
 @click.command(cls=Verb)
 @click.argument("ref", metavar="[APP]", required=False)
 @api_options
+@lease_option
+@broker_option
 @undeclared_option
 @click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long.")
 @click.option("--quiet", is_flag=True, help="Write no access log.")
@@ -48,6 +53,8 @@ def server(
     ref: str | None,
     host: str | None,
     port: int | None,
+    lease: str | None,
+    broker: str | None,
     undeclared: Undeclared,
     duration: str | None,
     quiet: bool,
@@ -57,7 +64,7 @@ def server(
     APP is `module:app` or `file.py`; its jobs are stored first, and arguments are checked against its tasks. Without a
     secret (MAINSPRING_SECRET) only programs on this machine are served.
     """
-    app = open_app(session, ref, host=host, port=port)
+    app = open_app(session, ref, host=host, port=port, lease=lease, broker=broker)
     screen = Screen(session)
     check_exposure(app)
     if not quiet:

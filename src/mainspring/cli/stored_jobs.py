@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
 import msgspec
 
 from mainspring.api import shapes
 from mainspring.app import Mainspring
+from mainspring.backfilling import survey
 from mainspring.cli.arguments import encode_args
+from mainspring.core.instants import from_datetime
 from mainspring.core.model import Job, RunOptions
 from mainspring.core.retry import Retry
 from mainspring.core.specs import check_spec
@@ -128,6 +131,19 @@ class StoredJobs:
     async def trigger(self, job: str, request_id: str | None = None) -> shapes.Firing:
         """See `scheduler.Jobs`."""
         return shown(firing_view(await self._app.trigger(job, request_id)), shapes.Firing)
+
+    async def backfill(
+        self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
+    ) -> shapes.Backfill:
+        """See `scheduler.Jobs`."""
+        store, stored = await self._app.open(), await self._get(job)
+        remembered = self._app.settings.keep_firings
+        found = await survey(store, stored, from_datetime(since), from_datetime(until), limit, remembered)
+        made = found.lacking()
+        if made and not dry_run:
+            made = frozenset(await store.backfill(stored, found.wanted()))
+            await note_jobs(store, [stored], reason)
+        return shown(found.view(made, dry_run=dry_run), shapes.Backfill)
 
     async def sync(self, app: Mainspring) -> shapes.Synced:
         """See `scheduler.Jobs`."""

@@ -19,7 +19,7 @@ from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.cli.triggering import check_to_come, read_instant
 from mainspring.core.instants import DAY, format_duration, from_datetime, to_datetime
-from mainspring.core.model import Worker
+from mainspring.core.model import UnderPressure, Worker
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import OnFailure, When
 from mainspring.core.why import Crowd, worker_trouble
@@ -57,6 +57,9 @@ LONG_AGO = 100_000 * DAY
 )
 @click.option("--when", type=click.Choice(get_args(When)), help="With --after: all of them, or any.")
 @click.option("--on-failure", type=click.Choice(get_args(OnFailure)), help="With --after: if one of them fails.")
+@click.option(
+    "--under-pressure", type=click.Choice(get_args(UnderPressure)), help="With --after: under far too much load."
+)
 @click.option("--tag", "tags", multiple=True, help="A tag, to select by; repeat for several.")
 @click.option("--idempotency-key", metavar="KEY", help="Submitted again with the same key, it is the same run.")
 @click.pass_obj

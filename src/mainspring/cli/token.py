@@ -17,6 +17,7 @@ from mainspring.options import check_name
 
 ROLES = ("viewer", "submitter", "operator", "admin", "worker")
 LONGEST = 400 * DAY
+"""The same as `api.tokens.LONGEST_LIFE`, which would have to be imported with all that checks tokens."""
 
 
 @click.command(cls=Verb)
@@ -34,7 +35,7 @@ def create(
     namespaces: Sequence[str],
     expires: str,
 ) -> None:
-    """Make a token for the API, signed with the secret (MAINSPRING_SECRET) or the private key of `token_keys`.
+    """Make a token for the API, signed with the secret (MAINSPRING_SECRET), or by the file of `token_keys`.
 
     It is shown once and stored nowhere. Its id is what `mainspring token revoke` takes.
     """

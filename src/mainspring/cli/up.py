@@ -13,7 +13,7 @@ from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
 from mainspring.cli.screen import Screen
-from mainspring.cli.server import api_options, health_beside, serve_beside
+from mainspring.cli.server import api_options, broker_option, health_beside, lease_option, serve_beside
 from mainspring.cli.session import Session
 from mainspring.cli.stored_runs import Stored
 from mainspring.cli.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
@@ -31,6 +31,7 @@ class WorkerWords(TypedDict):
     concurrency: int | None
     queues: tuple[str, ...]
     regions: tuple[str, ...]
+    broker: str | None
     duration: str | None
     quiet: bool
 
@@ -39,6 +40,7 @@ worker_options = stack(
     click.option("--concurrency", type=int, help="How many runs to execute at once."),
     click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
     click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
+    broker_option,
     click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
     click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
 )
@@ -51,13 +53,19 @@ worker_options = stack(
 @undeclared_option
 @api_options
 @click.option("--no-api", is_flag=True, help="Do not serve the API.")
-@click.option("--coordination", type=click.Choice(get_args(Coordination)), help="Who plans: one leader, or all nodes.")
+@lease_option
+@click.option(
+    "--coordination",
+    type=click.Choice(get_args(Coordination)),
+    help="Who plans: one leader, all nodes, or whoever gets a job's lease.",
+)
 @click.pass_obj
 def up(
     session: Session,
     ref: str | None,
     undeclared: Undeclared,
     coordination: str | None,
+    lease: str | None,
     host: str | None,
     port: int | None,
     no_api: bool,
@@ -68,7 +76,7 @@ def up(
     APP is `module:app` or `file.py`; its jobs are stored first. Without one, only commands are run. The first Ctrl-C
     lets running work finish, the second stops at once.
     """
-    app = open_app(session, ref, coordination=coordination, host=host, port=port, **_flags(words))
+    app = open_app(session, ref, coordination=coordination, lease=lease, host=host, port=port, **_flags(words))
     screen = Screen(session)
     beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
 
@@ -105,7 +113,12 @@ def worker(session: Session, ref: str | None, **words: Unpack[WorkerWords]) -> i
 
 
 def _flags(words: WorkerWords) -> dict[str, object]:
-    return {"concurrency": words["concurrency"], "queues": words["queues"] or None, "regions": words["regions"] or None}
+    return {
+        "concurrency": words["concurrency"],
+        "queues": words["queues"] or None,
+        "regions": words["regions"] or None,
+        "broker": words["broker"],
+    }
 
 
 def _service(
@@ -120,6 +133,10 @@ def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
     what = f"app {app.name} ({ref}), {len(app.tasks)} tasks" if ref else "no app: commands only"
     screen.hint(f"mainspring {__version__}")
     screen.hint(f"store  {show_url(settings.store)}")
+    if settings.lease is not None:
+        screen.hint(f"lease  {show_url(settings.lease)}")
+    if settings.broker is not None:
+        screen.hint(f"broker {show_url(settings.broker)}")
     serves = f"queue {', '.join(settings.queues)} · region {', '.join(settings.regions)}"
     screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once")
     screen.hint(f"host   {'; '.join(describe_host(settings))}")

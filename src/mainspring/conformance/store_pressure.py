@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from mainspring.conformance.store_samples import a_run, another_try, seen, submit, take, take_one, told
+from mainspring.conformance.store_after import end, outcomes
+from mainspring.conformance.store_samples import (
+    a_job,
+    a_run,
+    another_try,
+    finish,
+    in_line,
+    options,
+    seen,
+    states,
+    submit,
+    take,
+    take_one,
+    told,
+)
 from mainspring.core.instants import HOUR, SECOND
-from mainspring.core.model import Gate
+from mainspring.core.model import Gate, RunOptions
+from mainspring.core.triggers import AfterTrigger
 from mainspring.store import Backlog, Store
 from mainspring.testing.clock import ManualClock
 
@@ -63,3 +78,47 @@ class PressureSuite:
         strain = store.strain()
         assert strain.waits >= 0
         assert strain.longest_s <= strain.waited_s or strain.waits == 0
+
+    async def test_runs_that_allow_it_do_not_wait_under_pressure(self, store: Store, clock: ManualClock) -> None:
+        first, second, key = a_run(clock), a_run(clock), in_line(clock, "key:v1")
+        await submit(store, first, second, key)
+        hasty = options(under_pressure="run")
+        both = a_run(clock, after=(first.id, second.id), options=hasty)
+        patient = a_run(clock, after=(first.id,))
+        future = a_run(clock, after=(first.id,), options=hasty, due_at=clock.now() + HOUR)
+        behind = in_line(clock, "key:v1", after=(first.id,), options=hasty)
+        await submit(store, both, patient, future, behind)
+        assert await states(store, both, patient, future, behind) == ["blocked"] * 4
+        assert await store.hurry("400 runs wait", 10) == 2
+        assert await store.hurry("400 runs wait", 10) == 0
+        assert await states(store, both, patient, future, behind) == ["pending", "blocked", "blocked", "blocked"], (
+            "the last does not wait for a run any more, but its key is another's"
+        )
+        assert (await seen(store, both)).reason == "does not wait for what it follows: 400 runs wait"
+        assert {event.run_id for event in await told(store) if event.kind == "run.hurried"} == {both.id, behind.id}
+        await finish(store, first)
+        assert await states(store, both, patient) == ["pending", "pending"], "it is freed once, not twice"
+        await finish(store, key)
+        assert await states(store, behind) == ["pending"]
+
+    async def test_no_more_are_hurried_than_were_asked_for(self, store: Store, clock: ManualClock) -> None:
+        first = a_run(clock)
+        await submit(store, first)
+        await submit(store, *(a_run(clock, after=(first.id,), options=options(under_pressure="run")) for _ in range(3)))
+        assert [await store.hurry("", 2) for _ in range(3)] == [2, 1, 0]
+
+    async def test_jobs_that_allow_it_do_not_wait_for_all_before_them(self, store: Store, clock: ManualClock) -> None:
+        for name in ("extract", "load"):
+            await store.create_job(a_job(clock, name))
+        after = AfterTrigger(("extract", "load"))
+        patient = await store.create_job(a_job(clock, "patient", after))
+        hasty = await store.create_job(a_job(clock, "hasty", after, options=RunOptions(under_pressure="run")))
+        assert await store.hurry("400 runs wait", 10) == 0, "nothing has ended yet that it could follow"
+        await end(store, clock, "extract")
+        assert (await outcomes(store, patient), await outcomes(store, hasty)) == ([], []), "without pressure it waits"
+        assert await store.hurry("400 runs wait", 10) == 1
+        (event,) = [event for event in await told(store) if event.kind == "job.hurried"]
+        assert (event.job, event.reason) == ("hasty", "does not wait for what it follows: 400 runs wait")
+        await end(store, clock, "extract")
+        assert (await outcomes(store, patient), len(await outcomes(store, hasty))) == ([], 1)
+        assert await store.hurry("400 runs wait", 10) == 0, "what it fired for is used up"

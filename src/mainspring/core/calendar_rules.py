@@ -113,6 +113,20 @@ def references(rules: Iterable[Rule]) -> Iterator[str]:
             yield from references(rule.rules)
 
 
+def count_parts(rules: Iterable[Rule]) -> int:
+    """How much there is to look at: rules, and the days that they name."""
+    total = 0
+    for rule in rules:
+        match rule:
+            case Dates(parts) | Weekdays(parts):
+                total += 1 + len(parts)
+            case Not(inner):
+                total += 1 + count_parts(inner)
+            case _:
+                total += 1
+    return total
+
+
 def check_rules(rules: tuple[Rule, ...], calendars: Collection[str], path: str = "rules", depth: int = 1) -> None:
     """Refuse rules that could not be evaluated, naming the field; those that name a calendar need it in `calendars`."""
     if depth > DEEPEST:

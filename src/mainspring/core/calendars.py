@@ -24,6 +24,7 @@ from mainspring.core.calendar_rules import (
     SimpleRule,
     Weekdays,
     check_rules,
+    count_parts,
     ends_of,
     references,
 )
@@ -32,6 +33,8 @@ from mainspring.core.graph import check_acyclic
 from mainspring.core.instants import DAY, LATEST, Instant, from_wall, load_zone, to_datetime, transition_between
 from mainspring.errors import InvalidInput, NotFound
 
+MOST_PARTS = 1_000
+"""Each instant is held against all of them: a calendar of very many would hold up whoever plans."""
 _SEARCHED_DAYS = 731
 _ONE_DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -213,15 +216,32 @@ def check_calendar(calendar: Calendar, known: Mapping[str, Calendar]) -> None:
         raise InvalidInput("name", calendar.name, "is empty", "give the calendar a name")
     load_zone(calendar.tz)
     calendars = {**known, calendar.name: calendar}
+    if count_parts(calendar.rules) > MOST_PARTS:
+        problem = f"are more than {MOST_PARTS} rules and days"
+        raise InvalidInput("rules", calendar.name, problem, "write ranges of days as one")
     check_rules(calendar.rules, calendars)
     # All of them: a reference added at the bottom makes every calendar above it deeper.
     edges = _edges(calendars)
     check_acyclic(edges, "rules")
+    parts = {name: count_parts(each.rules) for name, each in calendars.items()}
     heights: dict[str, int] = {}
     for name in edges:
+        if (total := sum(parts[each] for each in _reached(name, edges))) > MOST_PARTS:
+            problem = f"has {total} rules and days, with those of the calendars that it refers to"
+            raise InvalidInput("rules", name, problem, f"use at most {MOST_PARTS}; a range of days counts as one")
         if _height(name, edges, heights) > DEEPEST:
             problem = f"refers to calendars that refer to others, more than {DEEPEST} deep"
             raise InvalidInput("rules", name, problem, "name the last of them directly")
+
+
+def _reached(name: str, edges: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """A calendar and all that it refers to."""
+    found, left = {name}, [name]
+    while left:
+        new = set(edges.get(left.pop(), ())) - found
+        found |= new
+        left += new
+    return found
 
 
 def _height(name: str, edges: Mapping[str, tuple[str, ...]], heights: dict[str, int]) -> int:

@@ -82,6 +82,11 @@ def shed_end(reason: str) -> Next:
     return Next(SKIPPED, f"shed: {reason}")
 
 
+def hurried_why(reason: str) -> str:
+    """Why a run or a job does not wait for what it follows."""
+    return f"does not wait for what it follows: {reason}"
+
+
 def describe(load: Load, limits: Limits) -> str:
     """Why, for the reason of what is shed and for the log."""
     parts = []

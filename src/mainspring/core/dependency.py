@@ -45,8 +45,13 @@ def after_upstream(when: When, on_failure: OnFailure, upstream_id: str, upstream
     return End(state, f"upstream run {upstream_id} {upstream_state}")
 
 
-def judge_edges(when: When, on_failure: OnFailure, edges: Sequence[Edge]) -> Fire | End | Wait:
-    """Whether an `after` job is due, given the newest ended firing of each upstream job and the one last used."""
+def judge_edges(
+    when: When, on_failure: OnFailure, edges: Sequence[Edge], *, hurried: bool = False
+) -> Fire | End | Wait:
+    """Whether an `after` job is due, given the newest ended firing of each upstream job and the one last used.
+
+    `hurried`: one that has something new is enough, and the others are not waited for.
+    """
     fresh = [edge for edge in edges if edge.latest_at > edge.consumed_at]
     if not fresh:
         return Wait()
@@ -56,7 +61,7 @@ def judge_edges(when: When, on_failure: OnFailure, edges: Sequence[Edge]) -> Fir
     if bad and on_failure != "run":
         state: State = FAILED if on_failure == "fail" else SKIPPED
         return End(state, f"upstream job {bad[0].upstream} {bad[0].latest_outcome}")
-    return Fire() if len(fresh) == len(edges) else Wait()
+    return Fire() if hurried or len(fresh) == len(edges) else Wait()
 
 
 def consumed_edges(verdict: Fire | End, edges: Sequence[Edge]) -> list[tuple[str, Instant]]:

@@ -24,6 +24,7 @@ Misfire = Literal["skip", "once", "all"]
 Overlap = Literal["allow", "forbid", "queue", "replace"]
 OnExcluded = Literal["skip", "next_day"]
 OnKeyFailure = Literal["continue", "stop"]
+UnderPressure = Literal["wait", "run"]
 FiringKind = Literal["scheduled", "manual", "after", "backfill"]
 FiringOutcome = Literal["fired", "missed", "succeeded", "failed", "cancelled", "skipped"]
 AttemptOutcome = Literal["succeeded", "failed", "timed_out", "cancelled", "lost", "skipped"]
@@ -44,6 +45,8 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     isolation: Isolation | None = None
     alert: str | None = None
     """Who is told if the run fails for good: see `core.alerts`."""
+    under_pressure: UnderPressure = "wait"
+    """Whether it runs without waiting for what it follows while there is far too much to do: see `core.degradation`."""
 
 
 class Gate(msgspec.Struct, frozen=True):

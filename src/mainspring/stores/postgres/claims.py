@@ -165,8 +165,8 @@ class Claims:
 
         async def work(tx: Transaction) -> tuple[Look, list[Claim], Judgement]:
             look = await self._look(tx, worker, window, ordering, ahead)
-            judgement = await _judge(tx, worker.namespace, look.rows, wanted, first=first)
-            claims = await _take(tx, worker, judgement.chosen, ttl) if judgement.chosen else []
+            judgement = await judge(tx, worker.namespace, look.rows, wanted, first=first)
+            claims = await take(tx, worker, judgement.chosen, ttl) if judgement.chosen else []
             return look, claims, judgement
 
         look, claims, judgement = await self._db.write(work)
@@ -218,7 +218,7 @@ def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[lis
     )
 
 
-async def _judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
+async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
     room = await Room.at(tx, namespace, [name for row in found if row[17] for name in row[17]])
     chosen: list[Record] = []
     alone = False
@@ -240,7 +240,7 @@ async def _judge(tx: Transaction, namespace: str, found: Sequence[Record], wante
     return Judgement(chosen, alone, await room.apply(tx))
 
 
-async def _take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: Duration) -> list[Claim]:
+async def take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: Duration) -> list[Claim]:
     until = chosen[0][13] + ttl
     await tx.run(_Q["take"], [row[0] for row in chosen], worker.id, until, tx.now)
     claims = [Claim(*(*row[:13], until)) for row in chosen]

@@ -79,8 +79,8 @@ class Jobs:
             return await self._db.write(lambda tx: _pause(tx, namespace, names, reason))
         return await self._db.write(lambda tx: _resume(tx, namespace, names))
 
-    async def remove_job(self, namespace: str, name: str) -> None:
-        await self._db.write(lambda tx: _remove(tx, namespace, name))
+    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
+        await self._db.write(lambda tx: _remove(tx, namespace, name, expected_version))
 
     async def trigger(self, namespace: str, name: str, request_id: str, runs: MakeRuns) -> Firing:
         return await self._db.write(lambda tx: _trigger(tx, namespace, name, request_id, runs))
@@ -215,9 +215,11 @@ async def _resume(tx: Transaction, namespace: str, names: Collection[str]) -> li
     return list(jobs.values())
 
 
-async def _remove(tx: Transaction, namespace: str, name: str) -> None:
+async def _remove(tx: Transaction, namespace: str, name: str, expected_version: int | None) -> None:
     await lock_changes(tx)
     job = await find_job(tx, namespace, name)
+    if expected_version is not None:
+        check_editable(job, job, expected_version)
     await hold_jobs(tx, [job.id])
     check_no_downstream(job, [row[0] for row in await tx.fetch(_Q["downstream"], job.id)])
     await tx.run(_Q["drop_edges"], job.id, [])

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from mainspring.core.degradation import SHED_FROM, shed_end
+from collections import Counter
+
+from mainspring.core.degradation import SHED_FROM, hurried_why, shed_end
+from mainspring.core.model import Event
 from mainspring.store import Backlog, Strain
 from mainspring.stores.postgres.database import Database, Transaction
 from mainspring.stores.postgres.endings import end_unstarted
+from mainspring.stores.postgres.job_rows import lock_changes, mark_changed
+from mainspring.stores.postgres.lines import wait_less
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "pressure")
+_ENDINGS = load_queries("postgres", "endings")
 
 
 class Pressure:
@@ -27,7 +33,42 @@ class Pressure:
 
         return await self._db.write(work)
 
+    async def hurry(self, reason: str, limit: int) -> int:
+        why = hurried_why(reason)
+        runs = await self._db.write(lambda tx: _hurry_runs(tx, why, limit))
+        return runs + await self._db.write(lambda tx: _hurry_jobs(tx, why, limit))
+
     def strain(self) -> Strain:
         waiting = self._db.waiting
         skew = getattr(self._db.clock, "skew", 0)
         return Strain(waiting.count, waiting.seconds, waiting.longest_s, skew)
+
+
+async def _hurry_runs(tx: Transaction, reason: str, limit: int) -> int:
+    hasty = [row[0] for row in await tx.fetch(_Q["hasty_runs"], tx.now, limit)]
+    # Locked before their edges, as by those whose end frees them: see `endings`.
+    waiting = {row[0]: row for row in await tx.fetch(_ENDINGS["lock_unstarted"], hasty)} if hasty else {}
+    edges = Counter(row[0] for row in await tx.fetch(_ENDINGS["drop_edges"], list(waiting))) if waiting else Counter()
+    if not edges:
+        return 0
+    await tx.run(_Q["hurry_runs"], list(edges), reason)
+    await wait_less(tx, edges)
+    for run_id, namespace, task, _, job_id, job, fire_at, *_ in (waiting[run_id] for run_id in edges):
+        tx.events.append(
+            Event("run.hurried", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason)
+        )
+    tx.changed = True
+    return len(edges)
+
+
+async def _hurry_jobs(tx: Transaction, reason: str, limit: int) -> int:
+    if not await tx.fetch(_Q["hasty_jobs"], limit):
+        return 0
+    await lock_changes(tx)
+    hasty = await tx.fetch(_Q["hasty_jobs"], limit)
+    for job_id, namespace, name, task in hasty:
+        await tx.run(_ENDINGS["make_due"], tx.now, job_id)
+        tx.events.append(Event("job.hurried", tx.now, namespace, None, job_id, name, task, reason=reason))
+    if hasty:
+        await mark_changed(tx, [row[0] for row in hasty])
+    return len(hasty)

@@ -193,16 +193,21 @@ def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) 
             continue
         tx.execute(_Q["note_upstream"], (fire_at, outcome, job_id))
         for job in downstream[job_id]:
-            _make_due(tx, job)
+            _judge_job(tx, job)
 
 
-def _make_due(tx: Transaction, job_id: str) -> None:
+def _judge_job(tx: Transaction, job_id: str) -> None:
     trigger = _trigger.decode(tx.execute(_Q["trigger_of"], (job_id,)).fetchone()[0])
     if not isinstance(trigger, AfterTrigger):
         return
     edges = [Edge(*row) for row in tx.execute(_Q["edges_of_job"], (job_id,))]
     if isinstance(judge_edges(trigger.when, trigger.on_failure, edges), Wait):
         return
+    make_due(tx, job_id)
+
+
+def make_due(tx: Transaction, job_id: str) -> None:
+    """Let the planner fire an `after` job that waits."""
     change = tx.execute(_Q["next_change"]).fetchone()[0]
     tx.execute(_Q["make_due"], (tx.now, change, job_id))
     tx.changed = True

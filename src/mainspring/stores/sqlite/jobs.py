@@ -70,8 +70,8 @@ class Jobs:
             return await self._db.write(lambda tx: _pause(tx, namespace, names, reason))
         return await self._db.write(lambda tx: _resume(tx, namespace, names))
 
-    async def remove_job(self, namespace: str, name: str) -> None:
-        await self._db.write(lambda tx: _remove(tx, namespace, name))
+    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
+        await self._db.write(lambda tx: _remove(tx, namespace, name, expected_version))
 
     async def trigger(
         self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
@@ -211,8 +211,10 @@ def _resume_one(tx: Transaction, plan: Plan, change: int) -> Job:
     return msgspec.structs.replace(job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at)
 
 
-def _remove(tx: Transaction, namespace: str, name: str) -> None:
+def _remove(tx: Transaction, namespace: str, name: str, expected_version: int | None) -> None:
     job = find_job(tx, namespace, name)
+    if expected_version is not None:
+        check_editable(job, job, expected_version)
     check_no_downstream(job, [row[0] for row in tx.execute(_Q["downstream"], (job.id,))])
     tx.execute(_Q["drop_edges"], (job.id, "[]"))
     tx.execute(_Q["remove"], (job.id,))

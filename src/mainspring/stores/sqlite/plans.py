@@ -140,11 +140,16 @@ def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
     if not isinstance(trigger, AfterTrigger) or plan.job.next_fire_at is None:
         return _Due(plan)
     edges = [Edge(*row) for row in tx.execute(_JOBS["edges"], (plan.job.id,))]
-    verdict = judge_edges(trigger.when, trigger.on_failure, edges)
+    verdict = judge_edges(trigger.when, trigger.on_failure, edges, hurried=_may_hurry(plan.job))
     if isinstance(verdict, Wait):
         return _Due(msgspec.structs.replace(plan, firings=()))
     fire_at = free_instant(tx, plan.job.id, plan.job.next_fire_at)
     return _Due(settle(plan, verdict, fire_at, tx.now), consumed_edges(verdict, edges))
+
+
+def _may_hurry(job: Job) -> bool:
+    """Whether a job that was made due may have been so under pressure: then not all that it follows has ended."""
+    return job.options.under_pressure == "run"
 
 
 def _consume(tx: Transaction, plan: Plan, consumed: Sequence[tuple[str, Instant]]) -> None:

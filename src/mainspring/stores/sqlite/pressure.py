@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from mainspring.core.degradation import SHED_FROM, shed_end
+from mainspring.core.degradation import SHED_FROM, hurried_why, shed_end
+from mainspring.core.model import Event
 from mainspring.store import Backlog, Strain
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
-from mainspring.stores.sqlite.endings import end_unstarted
+from mainspring.stores.sqlite.endings import end_unstarted, make_due
 from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "pressure")
+_ENDINGS = load_queries("sqlite", "endings")
 
 
 class Pressure:
@@ -28,5 +30,32 @@ class Pressure:
 
         return await self._db.write(work)
 
+    async def hurry(self, reason: str, limit: int) -> int:
+        def work(tx: Transaction) -> int:
+            return _hurry_runs(tx, hurried_why(reason), limit) + _hurry_jobs(tx, hurried_why(reason), limit)
+
+        return await self._db.write(work)
+
     def strain(self) -> Strain:
         return Strain()
+
+
+def _hurry_runs(tx: Transaction, reason: str, limit: int) -> int:
+    hasty = tx.execute(_Q["hasty_runs"], (tx.now, limit)).fetchall()
+    for run_id, namespace, task, job_id, job, fire_at in hasty:
+        tx.execute(_Q["hurry_run"], (reason, run_id))
+        edges = tx.execute(_ENDINGS["drop_edges"], (run_id,)).rowcount
+        tx.execute(_ENDINGS["wait_less"], (edges, run_id))
+        tx.events.append(
+            Event("run.hurried", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason)
+        )
+        tx.changed = True
+    return len(hasty)
+
+
+def _hurry_jobs(tx: Transaction, reason: str, limit: int) -> int:
+    hasty = tx.execute(_Q["hasty_jobs"], (limit,)).fetchall()
+    for job_id, namespace, name, task in hasty:
+        make_due(tx, job_id)
+        tx.events.append(Event("job.hurried", tx.now, namespace, None, job_id, name, task, reason=reason))
+    return len(hasty)

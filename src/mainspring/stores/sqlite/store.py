@@ -9,6 +9,7 @@ from mainspring.core.instants import Instant
 from mainspring.stores.sqlite.api import Api
 from mainspring.stores.sqlite.care import Care
 from mainspring.stores.sqlite.database import Database
+from mainspring.stores.sqlite.dispatching import Dispatching
 from mainspring.stores.sqlite.events import Events
 from mainspring.stores.sqlite.jobs import Jobs
 from mainspring.stores.sqlite.leases import Leases
@@ -19,7 +20,7 @@ from mainspring.stores.sqlite.runs import Runs
 from mainspring.stores.sqlite.work import Work
 
 
-class SqliteStore(Jobs, Plans, Runs, Work, Reports, Care, Pressure, Leases, Events, Api):
+class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure, Leases, Events, Api):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
 
     `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs

@@ -1,0 +1,38 @@
+"""What is due, for a broker; and claims of what a broker delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.broker import Notice
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Claim, Worker
+from mainspring.stores.postgres.claims import judge, take
+from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "dispatch")
+
+
+class Dispatching:
+    """See `store.DispatchStore`."""
+
+    _db: Database
+
+    async def due_runs(self, limit: int) -> tuple[list[Notice], Instant | None]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["due"], tx.now, limit))
+        notices = [Notice(*row[:7]) for row in rows if row[0] is not None]
+        return notices, min((row[7] for row in rows if row[7] is not None), default=None)
+
+    async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
+        tokens = dict(runs)
+
+        async def work(tx: Transaction) -> list[Claim]:
+            words = (tx.given, list(tokens), worker.namespace, tx.now, worker.tasks, worker.queues, worker.regions)
+            rows = [row for row in await tx.fetch(_Q["delivered"], *words) if tokens[row[0]] == row[1] - 1]
+            place = {run_id: number for number, run_id in enumerate(tokens)}
+            rows.sort(key=lambda row: place[row[0]])  # The order in which they were delivered.
+            judgement = await judge(tx, worker.namespace, rows, len(rows), first=True)
+            return await take(tx, worker, judgement.chosen, ttl) if judgement.chosen else []
+
+        return await self._db.write(work)

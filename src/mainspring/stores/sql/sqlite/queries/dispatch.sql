@@ -1,0 +1,24 @@
+-- lines: where pending runs wait: from one line of the index to the next, as in pressure.sql
+WITH RECURSIVE heads (seq) AS (
+  SELECT (SELECT seq FROM runs WHERE state = 'pending' ORDER BY namespace, queue, region, priority LIMIT 1)
+  UNION ALL
+  SELECT (SELECT n.seq FROM runs AS n
+          WHERE n.state = 'pending' AND (n.namespace, n.queue, n.region, n.priority) > (h.namespace, h.queue, h.region, h.priority)
+          ORDER BY n.namespace, n.queue, n.region, n.priority LIMIT 1)
+  FROM heads JOIN runs AS h ON h.seq = heads.seq
+)
+SELECT h.namespace, h.queue, h.region, h.priority FROM heads JOIN runs AS h ON h.seq = heads.seq;
+
+-- due: the due runs of a line, longest due first
+SELECT id, token, namespace, queue, region, priority, due_at FROM runs
+WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3 AND priority = ?4 AND due_at <= ?5
+ORDER BY due_at, seq LIMIT ?6;
+
+-- next: when the next run of a line is due
+SELECT min(due_at) FROM runs
+WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3 AND priority = ?4 AND due_at > ?5;
+
+-- delivered: those of some runs that a worker may have
+SELECT id, token, priority, due_at, seq, care FROM runs
+WHERE id IN (SELECT value FROM json_each(?1)) AND state = 'pending' AND namespace = ?2 AND due_at <= ?3
+  AND task IN (SELECT value FROM json_each(?4)) AND queue IN (SELECT value FROM json_each(?5)) AND region IN (SELECT value FROM json_each(?6));
