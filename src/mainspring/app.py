@@ -19,12 +19,14 @@ from mainspring.core.calendars import Calendar, check_calendar
 from mainspring.core.instants import Instant
 from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Run
 from mainspring.core.planning import make_runs
+from mainspring.core.retry import Length
 from mainspring.core.specs import check_spec
 from mainspring.core.states import FINAL, SUCCEEDED, State
 from mainspring.core.triggers import Trigger, check_trigger
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.handle import RunHandle, Waiting
 from mainspring.ids import IdSource
+from mainspring.lock import Lock, Locks
 from mainspring.options import (
     Defaults,
     JobWords,
@@ -77,6 +79,7 @@ class Mainspring:
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.waiting = Waiting(self.open)
+        self._locks = Locks(self)
         self._code = {"store": store, "namespace": namespace, "broker": broker, **settings}
         self._flags: dict[str, object] = {}
         self._settings: Settings | None = None
@@ -245,6 +248,11 @@ class Mainspring:
         store = await self.open()
         return await store.pause_jobs(self.settings.namespace, jobs, paused=False, reason="")
 
+    def lock(self, name: str, *, ttl: Length = 30, wait: Length = 10) -> Lock:
+        """A lock that one at a time holds: `async with app.lock("payroll") as lock:`. See `mainspring.lock`. It is kept
+        by the lease of this app, renewed while the body runs, and free `ttl` seconds after its holder has died."""
+        return self._locks.make(name, ttl, wait)
+
     @property
     def opened(self) -> Store | None:
         """The store, if this process has opened it."""
@@ -257,6 +265,7 @@ class Mainspring:
 
     async def close(self) -> None:
         """Let go of the store. The app can be used again: it is opened anew."""
+        await self._locks.close()
         with self._lock:
             store, self._store = self._store, None
         if store is not None and self._opened_in == os.getpid():

@@ -13,6 +13,7 @@ from mainspring.core.retry import Length
 from mainspring.core.states import State
 from mainspring.errors import MainspringError
 from mainspring.handle import RunHandle
+from mainspring.lock import BlockingLock
 from mainspring.task import BoundTask
 
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ class Blocking(Background):
     def resume(self, *jobs: str) -> list[Job]:
         """See `Mainspring.resume`."""
         return self.call(self._app.resume, *jobs)
+
+    def lock(self, name: str, *, ttl: Length = 30, wait: Length = 10) -> BlockingLock:
+        """See `Mainspring.lock` and `lock.BlockingLock`: `with app.sync.lock("payroll"):`."""
+        return BlockingLock(self, lambda: self._app.lock(name, ttl=ttl, wait=wait))
 
     def close(self) -> None:
         """Let go of the store and end the background thread. The next call starts both anew."""

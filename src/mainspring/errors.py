@@ -22,6 +22,10 @@
     ├── ServerError                 a server could not be asked, or did not do it
     │   ├── ServerUnavailable       try again: it cannot be reached, or is too busy
     │   └── ServerMismatch          what answers is not Mainspring, or not of this version
+    ├── LeaseUnavailable            who keeps leases could not be asked: try again
+    ├── BrokerUnavailable           the broker could not be asked: the store is
+    ├── LockRefused                 another holds the lock, and the wait is over
+    ├── LockLost                    the lock was not kept until the end of its body
     ├── TermPassed                  a leader wrote under a term that has ended
     ├── RunFailed                   raised by `result()`: the run ended other than succeeded
     └── WaitTimeout                 raised by `result(timeout=…)` and `wait`
@@ -141,6 +145,22 @@ class ServerUnavailable(ServerError):
 
 class ServerMismatch(ServerError):
     """What answers is not Mainspring, or is of a version that does not understand this one."""
+
+
+class LeaseUnavailable(MainspringError):
+    """Whoever keeps the leases cannot be reached, or refuses: the same call may succeed later."""
+
+
+class BrokerUnavailable(MainspringError):
+    """The broker cannot be reached, or refuses: the store is asked instead."""
+
+
+class LockRefused(MainspringError):
+    """Another holds the lock, and did so for as long as was waited. The body did not run."""
+
+
+class LockLost(MainspringError):
+    """The lock could not be kept until its body ended: another may have held it meanwhile."""
 
 
 class TermPassed(MainspringError):

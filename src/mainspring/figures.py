@@ -114,6 +114,16 @@ class Measured:
             self._count(claims)
         return claims
 
+    async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
+        try:
+            claims = await self._store.claim_these(worker, runs, ttl)
+        except StoreError:
+            self.figures.count("store_errors", "claim")
+            raise
+        if claims:
+            self._count(claims)
+        return claims
+
     def stand(self, standing: Standing | None) -> None:
         if standing is not None:
             standing = standing._replace(take=partial(self._take, standing.take))

@@ -13,7 +13,8 @@ from mainspring.core.model import Hold
 
 
 class Lease(Protocol):
-    """Three verbs. Times are those of whoever keeps the lease, not of the caller."""
+    """Three verbs. Times are those of whoever keeps the lease, not of the caller. A name may have any characters. What
+    cannot be asked raises LeaseUnavailable, or StoreError where the database keeps the leases."""
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         """The lease if it is free or has expired, else None. Its token grows with each acquisition."""
@@ -24,3 +25,6 @@ class Lease(Protocol):
 
     async def release(self, hold: Hold) -> None:
         """Free it at once if it is still ours; otherwise nothing."""
+
+    async def close(self) -> None:
+        """Let go of connections. What is held stays so until it is released or expires."""

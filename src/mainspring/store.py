@@ -379,7 +379,17 @@ class ApiStore(Protocol):
 
 
 class Store(
-    JobStore, PlanStore, RunStore, WorkStore, DispatchStore, CareStore, PressureStore, LeaseStore, EventStore, ApiStore, Protocol
+    JobStore,
+    PlanStore,
+    RunStore,
+    WorkStore,
+    DispatchStore,
+    CareStore,
+    PressureStore,
+    LeaseStore,
+    EventStore,
+    ApiStore,
+    Protocol,
 ):
     """All of it, as adapters implement it."""
 

@@ -7,7 +7,7 @@ import re
 
 def show_url(url: str) -> str:
     """A URL without its password."""
-    scheme, separator, rest = re.sub(r"([?&]password=)[^&]*", r"\1***", url).partition("://")
+    scheme, separator, rest = re.sub(r"([?&](?:\w+_)?password=)[^&]*", r"\1***", url).partition("://")
     place, slash, path = rest.partition("/")
     user, at, host = place.rpartition("@")
     name, colon, _ = user.partition(":")

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.clock import Clock
+from mainspring.broker import Broker
+from mainspring.clock import Clock, SystemClock
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput
 from mainspring.figures import measured
 from mainspring.lease import Lease
+from mainspring.redis_link import SCHEMES as REDIS_SCHEMES
 from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
@@ -39,14 +41,40 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
 
     To be called on a thread where no event loop runs.
     """
+    return measured(_announced(_open_store(url, settings, clock), settings, clock))
+
+
+def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
     if _is_postgres(url):
         from mainspring.stores.postgres.store import PostgresStore
 
-        opening = PostgresStore.open(url, clock, pool_size=settings.pool_size, listen=settings.listen)
-        return measured(asyncio.run(opening))
+        return asyncio.run(PostgresStore.open(url, clock, pool_size=settings.pool_size, listen=settings.listen))
     from mainspring.stores.sqlite.store import SqliteStore
 
-    return measured(SqliteStore(_sqlite_path(url), clock, durable=settings.durable))
+    return SqliteStore(_sqlite_path(url), clock, durable=settings.durable)
+
+
+def _announced(store: Store, settings: Settings, clock: Clock) -> Store:
+    """A store whose submissions are told to the broker, if there is one."""
+    broker = open_broker(settings)
+    if broker is None:
+        return store
+    from mainspring.announcing import announced
+
+    return announced(store, broker, clock)
+
+
+def open_broker(settings: Settings) -> Broker | None:
+    """The broker that the settings name; None without one. Nothing is connected to yet."""
+    match settings.broker and settings.broker.partition("://")[0]:
+        case None:
+            return None
+        case scheme if scheme in REDIS_SCHEMES:
+            from mainspring.brokers.redis import RedisBroker
+
+            return RedisBroker(settings.broker or "", settings.ordering)
+    remedy = "write redis://host:6379, or leave it out: then workers ask the store"
+    raise InvalidInput("broker", show_url(settings.broker or ""), "names no kind of broker that there is", remedy)
 
 
 def _sqlite_path(url: str) -> str:
@@ -117,13 +145,23 @@ def open_memory(clock: Clock) -> Store:
     return SqliteStore(":memory:", clock, durable=False, inline=True)
 
 
-def open_lease(url: str | None, store: Store) -> Lease:
-    """The lease that a URL names; the store's own without one."""
-    from mainspring.leases.database import DatabaseLease
+def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lease:
+    """The lease that a URL names; the store's own without one. Nothing is connected to yet."""
+    match url and url.partition("://")[0]:
+        case None:
+            from mainspring.leases.database import DatabaseLease
 
-    if url is not None:
-        raise InvalidInput("lease", url, "is not available in this version", "leave it out: the store elects")
-    return DatabaseLease(store)
+            return DatabaseLease(store)
+        case "redlock" | "redlocks":
+            from mainspring.leases.redlock import RedlockLease
+
+            return RedlockLease(url or "", clock or SystemClock())
+        case scheme if scheme in REDIS_SCHEMES:
+            from mainspring.leases.redis import RedisLease
+
+            return RedisLease(url or "")
+    remedy = "write redis://host:6379, or leave it out: then the store elects"
+    raise InvalidInput("lease", show_url(url or ""), "names no kind of lease that there is", remedy)
 
 
 def open_sinks(url: str | None, show: Callable[[str, str], None] | None) -> list[Sink]:
@@ -181,9 +219,6 @@ def build_runtime(
     """A runtime that schedules, works, or both, on the app's store."""
     from mainspring.runtime import Runtime
 
-    if settings.broker is not None:
-        raise InvalidInput("broker", settings.broker, "is not available in this version", "leave it out")
-
     async def build(crew_loop: asyncio.AbstractEventLoop) -> Node:
         from mainspring.services.node import Node
 
@@ -191,11 +226,18 @@ def build_runtime(
         name = name_process(random)
         sinks, alerts = open_sinks(settings.sink, show), names_alerts(app)
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
-        row = describe_worker(app, settings, name)
-        worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
-        return Node(store, scheduler, worker)
+        row, broker = describe_worker(app, settings, name), open_broker(settings)
+        source = store if broker is None else _delivered(store, broker, app.clock, name)
+        worker = build_worker(app, source, row, crew_loop, settings, random) if work else None
+        return Node(store, scheduler, worker, broker)
 
     return Runtime(build)
+
+
+def _delivered(store: Store, broker: Broker, clock: Clock, name: str) -> Store:
+    from mainspring.services.delivered import delivered
+
+    return delivered(store, broker, clock, name)
 
 
 def build_scheduler(
@@ -204,7 +246,7 @@ def build_scheduler(
     """The loops that schedule, on this process's lease and sinks."""
     from mainspring.services.node import Scheduler
 
-    return Scheduler(store, open_lease(settings.lease, store), name, sinks, settings, clock, random, alerts)
+    return Scheduler(store, open_lease(settings.lease, store, clock), name, sinks, settings, clock, random, alerts)
 
 
 def build_worker(

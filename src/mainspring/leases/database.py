@@ -21,3 +21,6 @@ class DatabaseLease:
 
     async def release(self, hold: Hold) -> None:
         await self._store.release(hold)
+
+    async def close(self) -> None:
+        """The store is closed by whoever opened it."""

@@ -7,12 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
 
+from mainspring.broker import Broker
 from mainspring.clock import Clock
 from mainspring.core.leadership import LEASE, lease_names
 from mainspring.core.model import Term
 from mainspring.lease import Lease
 from mainspring.services.alerter import Alerter
 from mainspring.services.cleaner import Cleaner
+from mainspring.services.contender import Contender
+from mainspring.services.dispatcher import Dispatcher
 from mainspring.services.elector import Elector
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.planner import Planner
@@ -32,8 +35,8 @@ PLANNER_GAP_S = 0.02
 
 
 class Scheduler:
-    """The loops that schedule: one node at a time leads, unless the coordination is `cluster`. Where leaders share the
-    jobs, there are an elector and a planner for each shard, and who leads the first one does the rest."""
+    """The loops that schedule: one node at a time leads, unless the coordination is `cluster` or `lock`. Where leaders
+    share the jobs, there are an elector and a planner for each shard, and who leads the first one does the rest."""
 
     def __init__(
         self,
@@ -47,14 +50,20 @@ class Scheduler:
         alerts: bool | None = None,
     ) -> None:
         """`alerts`: whether somebody is surely to be told of failures; None: nobody ever is."""
-        everyone = settings.coordination == "cluster"
+        self.lease = lease
+        everyone = settings.coordination != "leader"
+        contender = Contender(lease, owner, settings.lease_ttl) if settings.coordination == "lock" else None
         names = [LEASE] if everyone else lease_names(settings.shards)
         led = self.count_led if len(names) > 1 else None
         self.electors = [
             Elector(store, lease, owner, settings, clock, random, lease_name=name, led=led) for name in names
         ]
         self.planners = [
-            Planner(store, None if everyone else elector.term, settings, clock, random, shard=number)
+            Planner(
+                *(store, None if everyone else elector.term, settings, clock, random),
+                shard=number,
+                contender=contender,
+            )
             for number, elector in enumerate(self.electors)
         ]
         self.reaper = Reaper(store, settings, clock, random)
@@ -92,8 +101,15 @@ class Scheduler:
 class Node:
     """Runs a scheduler, a worker, or both, on the loop it is started on."""
 
-    def __init__(self, store: Store, scheduler: Scheduler | None, worker: Worker | None) -> None:
+    def __init__(
+        self, store: Store, scheduler: Scheduler | None, worker: Worker | None, broker: Broker | None = None
+    ) -> None:
         self._store = store
+        self._broker = broker
+        self._dispatcher: Dispatcher | None = None
+        if scheduler is not None and broker is not None:
+            planner = scheduler.planners[0]
+            self._dispatcher = Dispatcher(store, broker, scheduler.leads, planner.clock, Random())
         self.scheduler = scheduler
         self.worker = worker
         self._loop = asyncio.get_running_loop()
@@ -107,12 +123,15 @@ class Node:
     @property
     def loops(self) -> list[Loop]:
         """All loops of this node."""
-        return [*(self.scheduler.loops if self.scheduler else ()), *(self.worker.loops if self.worker else ())]
+        loops = [*(self.scheduler.loops if self.scheduler else ()), *(self.worker.loops if self.worker else ())]
+        return loops if self._dispatcher is None else [*loops, self._dispatcher]
 
     async def start(self) -> None:
         """Announce the worker and let the loops turn."""
         if self.worker is not None:
             await self.worker.register()
+            if self._broker is not None:
+                self._broker.on_arrival(self.worker.row, self.worker.claimer.wake)
         self._unsubscribe = self._store.on_change(self._hint)
         self._tasks = [self._loop.create_task(loop.run(), name=loop.name) for loop in self.loops]
 
@@ -127,6 +146,8 @@ class Node:
         self._hinted = False
         if self.worker is not None:
             self.worker.wake()
+        if self._dispatcher is not None:
+            self._dispatcher.wake()
         if self.scheduler is not None and not self._planner_waits:
             self._planner_waits = True
             self._loop.call_later(PLANNER_GAP_S, self._wake_scheduler, self.scheduler)
@@ -157,6 +178,10 @@ class Node:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks, timeout=PARTING_S)
+        if self.scheduler is not None:
+            await self._try(self.scheduler.lease.close())
+        if self._broker is not None:
+            await self._try(self._broker.close())
 
     async def _try(self, step: Awaitable[object]) -> None:
         """What cannot be done in time is left to those who go on: leases and claims run out by themselves."""

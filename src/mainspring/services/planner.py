@@ -1,7 +1,8 @@
 """Turns due instants into firings and runs.
 
 Jobs due within the horizon wait in the wheel; the rest wait in the store. Only the planner that leads (or, in `cluster`
-coordination, every one) reads and fires. The store applies a plan only if the job is still as it was planned from.
+and `lock` coordination, every one) reads and fires. The store applies a plan only if the job is still as it was planned
+from.
 
 What can be is written shortly before its instant, and its runs wait in the queue until they are due: so many jobs of
 one instant begin together, however long it takes to write them. The more there are, the earlier.
@@ -15,13 +16,14 @@ from random import Random
 
 from mainspring.clock import Clock
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import MILLISECOND, SECOND, ZONE_DATA, Instant
+from mainspring.core.instants import MILLISECOND, SECOND, ZONE_DATA, Duration, Instant
 from mainspring.core.leadership import shard_of
 from mainspring.core.model import Job, Term
 from mainspring.core.planning import Plan, as_of, may_precede, plan, written_at
 from mainspring.core.triggers import AfterTrigger
 from mainspring.core.wheel import Wheel
 from mainspring.errors import TermPassed
+from mainspring.services.contender import Contender
 from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
 from mainspring.store import Fired, Store
@@ -50,8 +52,8 @@ Leads = Callable[[], Term | None]
 
 
 class Planner(Loop):
-    """`leads` answers the term of this node, or None where it does not lead; without `leads` every node plans. Of
-    several leaders each plans its `shard` of the jobs."""
+    """`leads` answers the term of this node, or None where it does not lead; without `leads` every node plans, and with
+    a `contender` it fires what that has won. Of several leaders each plans its `shard` of the jobs."""
 
     name = "planner"
 
@@ -64,6 +66,7 @@ class Planner(Loop):
         random: Random,
         *,
         shard: int = 0,
+        contender: Contender | None = None,
     ) -> None:
         super().__init__(clock, random)
         self._shard = shard
@@ -72,6 +75,7 @@ class Planner(Loop):
             self.name = f"{self.name}:{shard + 1}/{self._shards}"
         self._store = store
         self._leads = leads
+        self._contender = contender
         self._horizon = settings.horizon
         self._wheel: Wheel[str] = Wheel(store.now(), self._horizon)
         self._jobs: dict[str, Job] = {}
@@ -172,6 +176,22 @@ class Planner(Loop):
             raise
 
     async def _fire(self, plans: Sequence[Plan], term: Term | None) -> None:
+        if self._contender is None:
+            await self._write(plans, term)
+            return
+        async with self._contender.contest([made.job for made in plans]) as won:
+            if won:
+                await self._write([made for made in plans if made.job.id in won], term)
+        for made in plans:
+            if made.job.id not in won and self._jobs.get(made.job.id) is made.job:
+                self._wait_for_winner(made.job, self._contender.ttl)
+
+    def _wait_for_winner(self, job: Job, ttl: Duration) -> None:
+        """Another node fires this instant. If that has died, somebody else must: look when its lease is over."""
+        if not self._wheel.insert(job.id, max(self._store.now(), job.next_fire_at or 0) + ttl):
+            self._drop(job.id)
+
+    async def _write(self, plans: Sequence[Plan], term: Term | None) -> None:
         for fired in await self._store.fire(plans, term):
             self._take_over(fired)
 
@@ -212,7 +232,8 @@ class Planner(Loop):
         soon = [self._jobs[job_id] for job_id in self._wheel.soonest() if job_id in self._jobs][:AHEAD_LIMIT]
         await self._load_calendars(soon)
         for number, job in enumerate(soon, 1):
-            if job.id not in self._ahead and not isinstance(job.trigger, AfterTrigger):
+            awaited = job.next_fire_at == next_at  # Otherwise another node is about to fire it.
+            if awaited and job.id not in self._ahead and not isinstance(job.trigger, AfterTrigger):
                 made = self._plan(job, next_at)
                 if made is not None:
                     self._ahead[job.id] = made

@@ -40,3 +40,7 @@ class LyingLease:
         """Let go."""
         if hold.token != _FALSE:
             await self._honest.release(hold)
+
+    async def close(self) -> None:
+        """Let go of the honest one."""
+        await self._honest.close()

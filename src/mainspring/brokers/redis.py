@@ -1,0 +1,171 @@
+"""The broker on Redis: a sorted set for each namespace, queue and region.
+
+`job_queue:{namespace/queue/region}` holds `run:token` by rank, smallest first (`core.priority`). A worker takes a batch
+in one script, which moves it to `…:taken`, sorted by when it must be acknowledged; what is not, because its worker
+died, is put back in line by the next who takes. `…:owners` remembers who took it, and its rank. Adding tells those who
+wait by a message on a channel of the same name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import product
+from typing import Final
+
+from mainspring.broker import Delivery, Notice
+from mainspring.core.instants import MILLISECOND, SECOND, Duration
+from mainspring.core.model import Worker
+from mainspring.core.priority import Ordering, rank
+from mainspring.errors import BrokerUnavailable
+from mainspring.redis_link import RedisLink, Script, read_url
+
+TIMEOUT: Final = "timeout=250ms"
+"""How long an answer may take, unless the URL says otherwise: then it is quicker to ask the store."""
+TAKEN: Duration = 5 * SECOND
+"""So long after it was taken, what nobody has acknowledged is put back in line."""
+AT_ONCE = 500
+"""So many are put in line by one script: others must not wait for long."""
+RECONNECT_S = 0.5
+
+PUT = Script(
+    """
+local added = 0
+for i = 1, #ARGV, 2 do
+  if not redis.call('ZSCORE', KEYS[2], ARGV[i]) then
+    added = added + redis.call('ZADD', KEYS[1], 'NX', ARGV[i + 1], ARGV[i])
+  end
+end
+if added > 0 then
+  redis.call('PUBLISH', KEYS[1], added)
+end
+return added
+"""
+)
+TAKE = Script(
+    """
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 500)) do
+  local score = string.match(redis.call('HGET', KEYS[3], member) or '', '^%S+') or '0'
+  redis.call('ZADD', KEYS[1], score, member)
+  redis.call('ZREM', KEYS[2], member)
+  redis.call('HDEL', KEYS[3], member)
+end
+if tonumber(ARGV[1]) == 0 then
+  return redis.call('ZREM', KEYS[1], '') and {}
+end
+local best = redis.call('ZRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
+for i = 1, #best, 2 do
+  redis.call('ZADD', KEYS[2], now + ARGV[3], best[i])
+  redis.call('HSET', KEYS[3], best[i], best[i + 1] .. ' ' .. ARGV[2])
+  redis.call('ZREM', KEYS[1], best[i])
+end
+return best
+"""
+)
+DONE = Script(
+    """
+redis.call('ZREM', KEYS[1], unpack(ARGV))
+return redis.call('HDEL', KEYS[2], unpack(ARGV))
+"""
+)
+BACK = Script(
+    """
+for i = 1, #ARGV, 2 do
+  if redis.call('ZREM', KEYS[2], ARGV[i]) == 1 then
+    redis.call('HDEL', KEYS[3], ARGV[i])
+    redis.call('ZADD', KEYS[1], ARGV[i + 1], ARGV[i])
+  end
+end
+redis.call('PUBLISH', KEYS[1], #ARGV / 2)
+return 0
+"""
+)
+
+
+class RedisBroker:
+    """See `broker.Broker`. `ordering` decides ranks where runs are put in line: the same on all nodes."""
+
+    def __init__(self, url: str, ordering: Ordering) -> None:
+        if "timeout=" not in url:
+            url += ("&" if "?" in url else "?") + TIMEOUT
+        self._link = RedisLink(read_url(url, "broker"), BrokerUnavailable)
+        self._ordering: Ordering = ordering
+        self._listening: set[asyncio.Task[None]] = set()
+
+    async def publish(self, notices: Sequence[Notice]) -> None:
+        lines: defaultdict[str, list[str | int]] = defaultdict(list)
+        for run_id, token, namespace, queue, region, priority, due_at in notices:
+            line = lines[self._key(namespace, queue, region)]
+            line += (f"{run_id}:{token}", rank(priority, due_at, self._ordering))
+        for key, words in lines.items():
+            for start in range(0, len(words), 2 * AT_ONCE):
+                await self._link.run(PUT, [key, f"{key}:taken"], *words[start : start + 2 * AT_ONCE])
+
+    async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        for key in self._lines(worker):
+            if len(deliveries) >= limit:
+                break
+            words = (limit - len(deliveries), worker.id, TAKEN // MILLISECOND)
+            best = await self._link.run(TAKE, _keys(key), *words)
+            for member, score in zip(best[::2], best[1::2], strict=True):
+                run_id, _, token = member.decode().rpartition(":")
+                deliveries.append(Delivery(run_id, int(token), (key, member, score)))
+        return deliveries
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        for key, receipts in _by_line(deliveries).items():
+            await self._link.run(DONE, _keys(key)[1:], *(member for member, _ in receipts))
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        for key, receipts in _by_line(deliveries).items():
+            await self._link.run(BACK, _keys(key), *(word for receipt in receipts for word in receipt))
+
+    def on_arrival(self, worker: Worker, listener: Callable[[], None]) -> Callable[[], None]:
+        listening = asyncio.get_running_loop().create_task(self._listen(self._lines(worker), listener))
+        self._listening.add(listening)
+        listening.add_done_callback(self._listening.discard)
+
+        def stop() -> None:
+            listening.cancel()
+
+        return stop
+
+    async def close(self) -> None:
+        for listening in list(self._listening):
+            listening.cancel()
+        if self._listening:
+            await asyncio.wait(self._listening)
+        await self._link.close()
+
+    async def _listen(self, channels: Sequence[str], listener: Callable[[], None]) -> None:
+        while True:
+            with suppress(BrokerUnavailable):
+                await self._link.listen(channels, listener)
+            listener()  # What was said while nobody listened is unknown.
+            await asyncio.sleep(RECONNECT_S)
+
+    def _lines(self, worker: Worker) -> list[str]:
+        return [self._key(worker.namespace, *place) for place in product(worker.queues, worker.regions)]
+
+    def _key(self, namespace: str, queue: str, region: str) -> str:
+        """What is in braces decides where a cluster keeps it: all that belongs to a line together."""
+        place = "/".join(name.replace("%", "%25").replace("}", "%7D") for name in (namespace, queue, region))
+        return self._link.key(f"job_queue:{{{place}}}")
+
+
+def _keys(key: str) -> list[str]:
+    return [key, f"{key}:taken", f"{key}:owners"]
+
+
+def _by_line(deliveries: Sequence[Delivery]) -> dict[str, list[tuple[bytes, bytes]]]:
+    lines: defaultdict[str, list[tuple[bytes, bytes]]] = defaultdict(list)
+    for delivery in deliveries:
+        match delivery.receipt:
+            case (str(key), bytes(member), bytes(score)):
+                lines[key].append((member, score))
+    return lines

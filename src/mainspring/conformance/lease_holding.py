@@ -1,0 +1,142 @@
+"""Who may act under a name: one at a time, for so long, with a number that grows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from mainspring.core.instants import SECOND, Duration
+from mainspring.core.model import Hold
+from mainspring.lease import Lease
+
+TTL = 30 * SECOND
+Elapse = Callable[[Duration], Awaitable[None]]
+
+
+async def held(lease: Lease, name: str, owner: str) -> Hold:
+    """A lease that must be free."""
+    hold = await lease.acquire(name, owner, TTL)
+    assert hold is not None
+    return hold
+
+
+class LeaseConformance:
+    """All guarantees of the lease port. Subclass it and provide the fixtures `lease`, on which nothing is held yet, and
+    `elapse`, which lets time pass for whoever keeps the leases."""
+
+    async def test_a_lease_has_one_holder(self, lease: Lease) -> None:
+        hold = await held(lease, "scheduler", "a")
+        assert (hold.name, hold.owner, hold.ttl) == ("scheduler", "a", TTL)
+        assert await lease.acquire("scheduler", "b", TTL) is None
+
+    async def test_a_lease_is_not_given_twice_even_to_its_owner(self, lease: Lease) -> None:
+        await held(lease, "payroll", "a")
+        assert await lease.acquire("payroll", "a", TTL) is None
+
+    async def test_of_many_who_ask_at_once_at_most_one_gets_it(self, lease: Lease) -> None:
+        for number in range(5):
+            name = f"contended-{number}"
+            answers = await asyncio.gather(*(lease.acquire(name, f"node-{n}", TTL) for n in range(10)))
+            given = [hold for hold in answers if hold is not None]
+            assert len(given) <= 1
+            for hold in given:
+                assert await lease.renew(hold) is not None
+
+    async def test_of_many_owners_that_ask_under_one_name_at_once_at_most_one_gets_it(self, lease: Lease) -> None:
+        answers = await asyncio.gather(*(lease.acquire("same", "a", TTL) for _ in range(10)))
+        given = [hold for hold in answers if hold is not None]
+        assert len(given) <= 1
+        for hold in given:
+            assert await lease.renew(hold) is not None
+
+    async def test_who_asks_again_and_again_gets_it_though_others_ask_too(self, lease: Lease) -> None:
+        async def insist(owner: str) -> Hold:
+            while True:
+                hold = await lease.acquire("wanted", owner, TTL)
+                if hold is not None:
+                    await lease.release(hold)
+                    return hold
+                await asyncio.sleep(0.001)
+
+        holds = await asyncio.wait_for(asyncio.gather(*(insist(f"node-{n}") for n in range(5))), 60)
+        assert len({hold.token for hold in holds}) == 5
+
+    async def test_leases_of_other_names_are_free(self, lease: Lease) -> None:
+        for name in ("scheduler", "payroll", "job:a", "job:{a}", "job:%7Ba%7D", "scheduler:1/3", "naïve ☃"):
+            await held(lease, name, "a")
+
+    async def test_a_lease_expires(self, lease: Lease, elapse: Elapse) -> None:
+        await held(lease, "scheduler", "a")
+        await elapse(TTL - SECOND)
+        assert await lease.acquire("scheduler", "b", TTL) is None
+        await elapse(2 * SECOND)
+        assert (await held(lease, "scheduler", "b")).owner == "b"
+
+    async def test_its_token_grows_across_expiry(self, lease: Lease, elapse: Elapse) -> None:
+        tokens = []
+        for owner in "aba":
+            tokens.append((await held(lease, "scheduler", owner)).token)
+            await elapse(TTL + SECOND)
+        assert tokens == sorted(set(tokens))
+
+    async def test_its_token_grows_across_release(self, lease: Lease) -> None:
+        tokens = []
+        for _ in range(20):
+            hold = await held(lease, "scheduler", "a")
+            tokens.append(hold.token)
+            await lease.release(hold)
+        assert tokens == sorted(set(tokens))
+
+    async def test_a_renewed_lease_lives_on_with_its_token(self, lease: Lease, elapse: Elapse) -> None:
+        hold = await held(lease, "scheduler", "a")
+        await elapse(TTL - SECOND)
+        renewed = await lease.renew(hold)
+        assert renewed is not None
+        assert renewed.expires_at > hold.expires_at - TTL
+        assert msgspec.structs.replace(renewed, expires_at=hold.expires_at) == hold
+        await elapse(TTL - SECOND)
+        assert await lease.acquire("scheduler", "b", TTL) is None
+
+    async def test_an_expired_lease_is_renewed_or_free_but_never_both(self, lease: Lease, elapse: Elapse) -> None:
+        hold = await held(lease, "scheduler", "a")
+        await elapse(10 * TTL)
+        renewed = await lease.renew(hold)
+        other = await lease.acquire("scheduler", "b", TTL)
+        assert (renewed is None) != (other is None)
+
+    async def test_a_lease_that_passed_to_another_is_not_renewed(self, lease: Lease, elapse: Elapse) -> None:
+        old = await held(lease, "scheduler", "a")
+        await elapse(TTL + SECOND)
+        new = await held(lease, "scheduler", "b")
+        assert await lease.renew(old) is None
+        assert await lease.renew(new) is not None
+
+    async def test_an_earlier_hold_of_the_same_owner_is_not_renewed(self, lease: Lease, elapse: Elapse) -> None:
+        old = await held(lease, "scheduler", "a")
+        await elapse(TTL + SECOND)
+        await held(lease, "scheduler", "a")
+        assert await lease.renew(old) is None
+
+    async def test_a_released_lease_is_free_at_once_and_not_renewed(self, lease: Lease) -> None:
+        hold = await held(lease, "scheduler", "a")
+        await lease.release(hold)
+        assert await lease.renew(hold) is None
+        assert (await held(lease, "scheduler", "b")).owner == "b"
+
+    async def test_nobody_releases_or_renews_what_is_not_theirs(self, lease: Lease, elapse: Elapse) -> None:
+        old = await held(lease, "scheduler", "a")
+        await elapse(TTL + SECOND)
+        new = await held(lease, "scheduler", "a")
+        stolen = msgspec.structs.replace(new, owner="b")
+        assert await lease.renew(stolen) is None
+        await lease.release(old)
+        await lease.release(stolen)
+        assert await lease.acquire("scheduler", "c", TTL) is None
+
+    async def test_releasing_twice_does_no_harm(self, lease: Lease) -> None:
+        hold = await held(lease, "scheduler", "a")
+        await lease.release(hold)
+        await lease.release(hold)
+        await held(lease, "scheduler", "b")

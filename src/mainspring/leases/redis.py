@@ -1,0 +1,98 @@
+"""The lease on Redis: one key with a time to live, given by SET NX PX, and renewed and released by its owner only.
+
+The token is a number that Redis raises with each acquisition, and never less than its clock in microseconds: so it also
+grows where Redis has forgotten the last one, because it was restarted empty or a replica took over. That rests on the
+clock of the server; a leader's writes do not rest on it, since terms are numbered by the store.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mainspring.core.instants import DAY, MILLISECOND, Duration
+from mainspring.core.model import Hold
+from mainspring.errors import LeaseUnavailable
+from mainspring.redis_link import RedisLink, Script, read_url
+
+REMEMBER: Final = DAY // MILLISECOND
+"""How long the last token of a lease that nobody wants any more is kept: a clock may be set back so far at most."""
+
+NOW: Final = """
+local function now()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+"""
+TAKE = Script(
+    NOW
+    + """
+local time = now()
+local token = math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, time)
+local written = string.format('%.0f', token)
+if not redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. written, 'NX', 'PX', ARGV[2]) then
+  return false
+end
+redis.call('SET', KEYS[2], written, 'PX', ARGV[3])
+return {token, time}
+"""
+)
+RENEW = Script(
+    NOW
+    + """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return false
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return now()
+"""
+)
+FREE = Script(
+    """
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('DEL', KEYS[1])
+end
+return 0
+"""
+)
+
+
+class RedisLease:
+    """See `lease.Lease`; expiry is judged by the server."""
+
+    def __init__(self, url: str) -> None:
+        self._link = RedisLink(read_url(url, "lease"), LeaseUnavailable)
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        keys = lock_keys(self._link, name)
+        found = await self._link.run(TAKE, keys, owner, in_milliseconds(ttl), max(REMEMBER, in_milliseconds(ttl)))
+        return None if found is None else Hold(name, owner, found[0], ttl, found[1] + ttl)
+
+    async def renew(self, hold: Hold) -> Hold | None:
+        key = lock_keys(self._link, hold.name)[0]
+        now = await self._link.run(RENEW, [key], mark(hold), in_milliseconds(hold.ttl))
+        return None if now is None else msgspec.structs.replace(hold, expires_at=now + hold.ttl)
+
+    async def release(self, hold: Hold) -> None:
+        await self._link.run(FREE, [lock_keys(self._link, hold.name)[0]], mark(hold))
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+def lock_keys(link: RedisLink, name: str) -> list[str]:
+    """The key of a lease, and that of its last token, which a cluster keeps on the same server: what is in braces
+    decides where a key is."""
+    key = link.key("job:lock:" + name.replace("%", "%25").replace("{", "%7B").replace("}", "%7D"))
+    return [key, f"{{{key}}}:token"]
+
+
+def mark(hold: Hold) -> str:
+    """What is written under the key while this hold lasts."""
+    return f"{hold.owner} {hold.token}"
+
+
+def in_milliseconds(ttl: Duration) -> int:
+    """As Redis counts; never none."""
+    return max(ttl // MILLISECOND, 1)

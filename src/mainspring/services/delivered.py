@@ -1,0 +1,106 @@
+"""Claims of what a broker delivers; and of what is due in the store, while the broker does not answer.
+
+Stands where the claimer looks for the store. A delivery only says which runs to ask the store for. While the broker has
+nothing, the store is looked at once a second all the same: what the broker may have lost is found there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, cast
+
+from mainspring.broker import Broker
+from mainspring.clock import Clock
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Claim, Worker
+from mainspring.core.priority import Ordering
+from mainspring.errors import BrokerUnavailable, StoreError
+from mainspring.services.loop import log
+from mainspring.services.switch import Switch
+from mainspring.store import Standing, Store
+
+ROUNDS: Final = 10
+"""So often in a row deliveries that the store refuses are replaced by others."""
+LOOK_S: Final = 1.0
+
+
+class Delivered:
+    """A store whose claims come from a broker. All else is the store's own."""
+
+    def __init__(self, store: Store, broker: Broker, clock: Clock, who: str) -> None:
+        self._store = store
+        self._broker = broker
+        self._clock = clock
+        self._switch = Switch(store, clock, who)
+        self._looked_at = clock.monotonic()
+        self._acks: set[asyncio.Task[None]] = set()
+        self.now = store.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def stand(self, standing: Standing | None) -> None:
+        """No claim is left with the store: a run goes to whoever the broker gives it to."""
+
+    async def claim(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        """See `WorkStore.claim`."""
+        if not self._switch.is_closed:
+            self._later(partial(self._probe, worker))
+        elif not ahead:
+            try:
+                claims = await self._receive(worker, limit, ttl)
+            except BrokerUnavailable as error:
+                log.debug("claiming from the store: %s", error)
+            else:
+                now = self._clock.monotonic()
+                if claims or now - self._looked_at < LOOK_S:
+                    return claims
+                self._looked_at = now
+        return await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        """While the broker delivers, whoever dispatches looks at what will be due."""
+        return None if self._switch.is_closed else await self._store.next_due(worker)
+
+    async def _receive(self, worker: Worker, limit: int, ttl: Duration) -> list[Claim]:
+        claims: list[Claim] = []
+        for _ in range(ROUNDS):
+            wanted = limit - len(claims)
+            deliveries = await self._switch.call(partial(self._broker.receive, worker, wanted))
+            if not deliveries:
+                break
+            try:
+                claims += await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
+            except StoreError:
+                self._later(partial(self._broker.release, deliveries))
+                if claims:
+                    break  # What has been claimed must not be forgotten over what could not be.
+                raise
+            self._later(partial(self._broker.ack, deliveries))  # The work need not wait until the broker knows.
+            if len(claims) >= limit or len(deliveries) < wanted:
+                break
+        return claims
+
+    async def _probe(self, worker: Worker) -> None:
+        """Whether the broker answers again: not while somebody waits for a claim."""
+        await self._broker.receive(worker, 0)
+
+    def _later(self, word: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(self._say(word))
+        self._acks.add(task)
+        task.add_done_callback(self._acks.discard)
+
+    async def _say(self, word: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await self._switch.call(word)
+        except BrokerUnavailable as error:
+            log.debug("the broker was not told, and will deliver again: %s", error)
+
+
+def delivered(store: Store, broker: Broker, clock: Clock, who: str) -> Store:
+    """The store as workers see it that a broker delivers to."""
+    return cast(Store, Delivered(store, broker, clock, who))

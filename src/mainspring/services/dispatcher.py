@@ -1,0 +1,62 @@
+"""Tells the broker what is due: soon after it is, and again for as long as nobody has claimed it.
+
+So a broker that was emptied is filled again, and a message that was lost is said again. What the broker knows already
+it keeps as it is. Only the best of each line are told: the rest follow as these are claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from mainspring.broker import Broker, Notice
+from mainspring.clock import Clock
+from mainspring.core.instants import SECOND
+from mainspring.services.loop import Loop
+from mainspring.store import Store
+
+LIMIT: Final = 1_000
+"""So many of each line are told at once."""
+GAP_S: Final = 0.01
+"""Work that comes while others come is told together."""
+AGAIN_S: Final = 1.0
+"""How soon to say again what nobody has claimed."""
+LONGEST_WAIT_S: Final = 0.5
+
+
+class Dispatcher(Loop):
+    """Runs where the node leads. Two that lead at once only say the same twice."""
+
+    name = "dispatcher"
+
+    def __init__(self, store: Store, broker: Broker, leads: Callable[[], bool], clock: Clock, random: Random) -> None:
+        super().__init__(clock, random)
+        self._store = store
+        self._broker = broker
+        self._leads = leads
+        self._looked_at = -GAP_S
+        self._told: dict[str, tuple[int, float]] = {}
+        """Token and when, of what was told lately."""
+
+    async def turn(self) -> float:
+        if not self._leads():
+            self._told.clear()
+            return LONGEST_WAIT_S
+        now = self.clock.monotonic()
+        if now < self._looked_at + GAP_S:
+            return self._looked_at + GAP_S - now
+        due, next_at = await self._store.due_runs(LIMIT)
+        self._looked_at = self.clock.monotonic()
+        news = [notice for notice in due if self._is_news(notice, now)]
+        if news:
+            await self._broker.publish(news)
+        self._told = {notice.run_id: self._told.get(notice.run_id, (0, 0.0)) for notice in due} | {
+            notice.run_id: (notice.token, now) for notice in news
+        }
+        wait_s = LONGEST_WAIT_S if next_at is None else (next_at - self._store.now()) / SECOND
+        return min(max(wait_s, GAP_S), LONGEST_WAIT_S)
+
+    def _is_news(self, notice: Notice, now: float) -> bool:
+        token, told_at = self._told.get(notice.run_id, (-1, 0.0))
+        return token != notice.token or now - told_at >= AGAIN_S

@@ -1,0 +1,78 @@
+"""Whether the broker is used: a breaker around its calls, and who is told when it opens or closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from mainspring.clock import Clock
+from mainspring.core.breaker import Breaker, Policy, admit, note
+from mainspring.core.model import Event
+from mainspring.errors import BrokerUnavailable, MainspringError
+from mainspring.figures import figures_of
+from mainspring.services.loop import log
+from mainspring.store import Store
+
+T = TypeVar("T")
+
+POLICY: Final = Policy(share=0.5, least=2, window_s=1.0, pause_s=0.5, longest_pause_s=5.0, probes=2)
+SLOW_S: Final = 0.2
+"""A broker that takes longer than this is no better than none: the store has answered long before."""
+
+
+class Switch:
+    """One for a process's use of its broker."""
+
+    def __init__(self, store: Store, clock: Clock, who: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._who = who
+        self._breaker = Breaker(POLICY, began_at=clock.monotonic())
+        self._closed = True
+        self._tellings: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the broker is relied on."""
+        return self._closed
+
+    async def call(self, make: Callable[[], Awaitable[T]]) -> T:
+        """The answer of the broker; BrokerUnavailable if it has none, or is not to be asked for now."""
+        began = self._clock.monotonic()
+        self._breaker, let = admit(self._breaker, began)
+        if not let:
+            raise BrokerUnavailable("the broker has not answered lately, and is asked again in a moment")
+        try:
+            answer = await make()
+        except BrokerUnavailable as error:
+            self._note(False, str(error))
+            raise
+        except BaseException:
+            self._note(True, "")  # Not the broker's fault; but a probe must not be waited for.
+            raise
+        took = self._clock.monotonic() - began
+        self._note(took < SLOW_S, f"an answer took {took:.1f} s")
+        return answer
+
+    def _note(self, well: bool, why: str) -> None:
+        self._breaker = note(self._breaker, self._clock.monotonic(), well=well)
+        if self._closed and self._breaker.state == "open":
+            self._closed = False
+            self._tell("broker.lost", f"runs are claimed from the store: {why}")
+        elif not self._closed and self._breaker.state == "closed":
+            self._closed = True
+            self._tell("broker.back", "runs are delivered again")
+
+    def _tell(self, kind: str, why: str) -> None:
+        log.warning("%s: %s", kind.replace(".", " "), why)
+        figures_of(self._store).count("broker", kind.partition(".")[2])
+        telling = asyncio.get_running_loop().create_task(self._record(kind, why))
+        self._tellings.add(telling)
+        telling.add_done_callback(self._tellings.discard)
+
+    async def _record(self, kind: str, why: str) -> None:
+        try:
+            await self._store.tell([Event(kind, self._store.now(), worker=self._who, reason=why)])
+        except MainspringError as error:
+            log.warning("that %s could not be told as an event: %s", kind, error)

@@ -1,0 +1,125 @@
+"""Nodes that contend for each firing: one fires, the others let it, and somebody else does if that one dies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from stage import FaultyStore, JumpingClock, add_job, at_home, fired_at, let_pass, turning
+
+from mainspring import Mainspring
+from mainspring.core.instants import SECOND, Duration
+from mainspring.core.model import Hold, Job
+from mainspring.errors import LeaseUnavailable
+from mainspring.lease import Lease
+from mainspring.leases.database import DatabaseLease
+from mainspring.services.contender import Contender
+from mainspring.services.planner import Planner
+from mainspring.settings import Settings
+from mainspring.stores.sqlite.store import SqliteStore
+
+SETTINGS = Settings(coordination="lock")
+TTL = SETTINGS.lease_ttl
+
+
+class Absent:
+    """A lease that nobody can be asked for."""
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        raise LeaseUnavailable("gone")
+
+    async def renew(self, hold: Hold) -> Hold | None:
+        raise LeaseUnavailable("gone")
+
+    async def release(self, hold: Hold) -> None:
+        raise LeaseUnavailable("gone")
+
+    async def close(self) -> None: ...
+
+
+class Node(Planner):
+    """One node, whose calls of the store are counted."""
+
+    def __init__(self, store: SqliteStore, clock: JumpingClock, owner: str, lease: Lease | None = None) -> None:
+        self.line = FaultyStore(store)
+        contender = Contender(lease or DatabaseLease(store), owner, TTL)
+        super().__init__(self.line, None, SETTINGS, clock, Random(owner), contender=contender)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def stores(tmp_path: Path, clock: JumpingClock) -> AsyncIterator[list[SqliteStore]]:
+    stores = [SqliteStore(str(tmp_path / "shared.db"), clock, durable=False, inline=True) for _ in range(2)]
+    yield stores
+    for store in stores:
+        await store.close()
+
+
+async def add_jobs(store: SqliteStore, clock: JumpingClock, *periods: int) -> list[Job]:
+    with at_home(Mainspring(), store, clock) as app:
+        return [await add_job(app, f"job-{period}", f"{period}s") for period in periods]
+
+
+async def test_each_instant_fires_once_whoever_wins(stores: list[SqliteStore], clock: JumpingClock) -> None:
+    jobs = await add_jobs(stores[0], clock, 1, 2, 3)
+    async with turning(*(Node(store, clock, str(n)) for n, store in enumerate(stores))):
+        await let_pass(clock, "60s")
+    assert [await fired_at(stores[0], job) for job in jobs] == [list(range(n, 61, n)) for n in (1, 2, 3)]
+
+
+async def test_whoever_holds_the_lease_of_a_job_is_left_alone_until_it_is_over(
+    stores: list[SqliteStore], clock: JumpingClock
+) -> None:
+    (job,) = await add_jobs(stores[0], clock, 10)
+    node = Node(stores[0], clock, "a")
+    async with turning(node):
+        await let_pass(clock, "9s")
+        dying = await stores[1].acquire(f"firing:{job.namespace}:{job.name}", "dying", TTL)
+        assert dying is not None
+        await let_pass(clock, "1s")
+        await stores[1].renew_hold(dying)
+        await let_pass(clock, "1s")
+        assert await fired_at(stores[0], job) == []
+        assert node.line.calls["fire"] == 0
+        await let_pass(clock, "3s")
+        assert await fired_at(stores[0], job) == [10]
+        await let_pass(clock, "20s")
+    assert await fired_at(stores[0], job) == [10, 20, 30]
+
+
+async def test_where_leases_cannot_be_had_the_store_decides(stores: list[SqliteStore], clock: JumpingClock) -> None:
+    (job,) = await add_jobs(stores[0], clock, 1)
+    async with turning(*(Node(store, clock, str(n), Absent()) for n, store in enumerate(stores))):
+        await let_pass(clock, "20s")
+    assert await fired_at(stores[0], job) == list(range(1, 21))
+
+
+async def test_leases_are_free_after_the_firing(stores: list[SqliteStore], clock: JumpingClock) -> None:
+    (job,) = await add_jobs(stores[0], clock, 5)
+    async with turning(Node(stores[0], clock, "a")):
+        await let_pass(clock, "5s")
+        assert await fired_at(stores[0], job) == [5]
+        assert await stores[1].acquire(f"firing:{job.namespace}:{job.name}", "b", SECOND) is not None
+
+
+async def test_who_lost_neither_asks_again_and_again_nor_writes_in_vain(
+    stores: list[SqliteStore], clock: JumpingClock
+) -> None:
+    jobs = await add_jobs(stores[0], clock, 30)
+    held = await stores[1].acquire(f"firing:{jobs[0].namespace}:{jobs[0].name}", "slow", 100 * SECOND)
+    assert held is not None
+    node = Node(stores[0], clock, "a")
+    turns = 0
+    real = node.turn
+
+    async def counted() -> float:
+        nonlocal turns
+        turns += 1
+        return await real()
+
+    node.turn = counted  # type: ignore[method-assign]
+    async with turning(node):
+        await let_pass(clock, "90s")
+    assert node.line.calls["fire"] == 0
+    assert turns < 200
