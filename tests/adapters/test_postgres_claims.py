@@ -55,6 +55,27 @@ async def test_programs_that_claim_at_once_share_the_runs_and_keep_gates_and_lin
     assert max(count for line, count in most.items() if line.startswith("key:")) == 1
 
 
+async def test_runs_that_need_care_and_others_are_claimed_in_one_order(
+    postgres: PostgresStore, clock: ManualClock
+) -> None:
+    for _ in range(2):  # The second time, the store knows that there are such.
+        runs = [
+            a_run(clock, priority=1),
+            gated(clock, "g", capacity=1, priority=2),
+            a_run(clock, priority=3, expires_at=clock.now() + HOUR),
+            gated(clock, "g", capacity=1, priority=4),
+            a_run(clock, priority=5),
+        ]
+        await postgres.submit(runs)
+        claims = await take(postgres, limit=4)
+        assert [claim.run_id for claim in claims] == [runs[n].id for n in (0, 1, 2, 4)]
+        await postgres.report([success(claim) for claim in claims])
+        rest = await take(postgres)
+        assert [claim.run_id for claim in rest] == [runs[3].id]
+        await postgres.report([success(claim) for claim in rest])
+        assert await take(postgres) == []
+
+
 async def test_while_looks_from_the_start_are_slow_nothing_is_missed_for_longer_than_a_second(
     postgres: PostgresStore, clock: ManualClock
 ) -> None:

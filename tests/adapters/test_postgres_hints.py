@@ -85,6 +85,15 @@ async def test_a_change_by_another_process_is_heard_at_once(opened: Open) -> Non
     await ear.hears()
 
 
+@pytest.mark.usefixtures("seldom")
+async def test_a_submission_is_heard_in_its_own_process(opened: Open) -> None:
+    here = await opened()
+    ear = await listening(here)
+    for _ in range(5):
+        await here.submit([a_run(CLOCK)])
+        await ear.hears()
+
+
 async def said_while(postgres_url: str, store: PostgresStore, work: Callable[[], Awaitable[object]]) -> int:
     """How often others are told while a store does something and is closed."""
     said: list[object] = []

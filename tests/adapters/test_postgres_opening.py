@@ -112,7 +112,7 @@ class TestTrouble:
     async def test_a_wrong_password_is_named_and_not_shown(self, servers: Servers) -> None:
         host = servers.direct.rpartition("@")[2]
         said = await refusal(f"postgresql://mainspring:hunter2@{host}/postgres")
-        assert said.startswith("StoreUnavailable")
+        assert said.startswith("StoreRefused")
         assert "does not let mainspring in" in said
         assert "hunter2" not in said
 

@@ -72,6 +72,7 @@ def same(value: object) -> list[object]:
 
 HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("work", "candidates"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100, NOW),
+    ("work", "claim_plain"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100, NOW, "worker-1", HOUR, 10**16),
     ("work", "earliest"): (*PLACES, "default", NOW, ["encode"]),
     ("work", "take"): (IDS, "worker-1", NOW, NOW),
     ("work", "renew"): (NOW, "worker-1", 5, IDS, TOKENS, HOUR),

@@ -3,6 +3,7 @@ more, it claims what is due in a moment, which the crew starts at its instant.""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -21,8 +22,15 @@ from mainspring.store import Standing, Store
 LONGEST_WAIT_S = 1.0
 """New work is told by a hint that may be lost, so look for it at least this often."""
 SHORTEST_WAIT_S = 0.001
-"""What is due but was not given (it must run alone, say) must not make the loop spin."""
+OVERDUE_WAIT_S = 0.02
+"""What was due but was not given is somebody else's at this moment, or must run alone: look again, but not at once."""
 FULL_WAIT_S = 1.0
+HEAD_START_S = 0.001
+"""What was just claimed starts first, on its own loop, before this one looks further: they share one interpreter."""
+VAIN = 4
+DEFERENCE_S = 0.002
+"""Who came in vain so often, though there was a hint, is not the quickest of those who hear it: it lets them go first
+for a moment, instead of taking the processor and the store from them."""
 LEAD = 400 * MILLISECOND
 """How long before it is due to claim what will be: less than it may be claimed ahead, so that more than one is."""
 EARLY_BATCH = 300
@@ -60,6 +68,10 @@ class Claimer(Loop):
         self._ttl = settings.claim_ttl
         self._ordering = settings.ordering
         self._sated = False
+        self._asked_at: Instant = 0
+        self._hinted = False
+        self._in_vain = 0
+        self._deferring = False
         self._early: list[Instant] = []
 
     async def turn(self) -> float:
@@ -71,9 +83,15 @@ class Claimer(Loop):
             self._on_full()
         if wanted <= 0 or self._held.solitary:
             return FULL_WAIT_S
-        if await self._claim(wanted) >= wanted:
+        hinted, self._hinted = self._hinted, False
+        self._asked_at = self._store.now()
+        claimed = await self._claim(wanted)
+        self._in_vain = 0 if claimed else self._in_vain + hinted
+        if claimed >= wanted:
             return 0.0
         self._sated = True
+        if claimed:
+            return HEAD_START_S
         wait = await self._look_ahead()
         self._stand()
         return wait
@@ -111,6 +129,18 @@ class Claimer(Loop):
         self._store.stand(None)
         super().stop()
 
+    def hint(self) -> None:
+        """Somebody changed something, and there may be work."""
+        if self._in_vain < VAIN:
+            self._follow_hint()
+        elif not self._deferring:
+            self._deferring = True
+            asyncio.get_running_loop().call_later(DEFERENCE_S, self._follow_hint)
+
+    def _follow_hint(self) -> None:
+        self._deferring, self._hinted = False, True
+        self.wake()
+
     def make_room(self) -> None:
         """Runs have ended here. After a claim that came back short there is nothing to fill their places with, until
         something changes or comes due."""
@@ -128,6 +158,8 @@ class Claimer(Loop):
     async def _look_ahead(self) -> float:
         """Nothing more is due: claim what soon will be. How long to wait for the rest."""
         due_at = await self._store.next_due(self._worker)
+        if due_at is not None and due_at <= self._asked_at:
+            return OVERDUE_WAIT_S
         if due_at is not None and due_at <= self._store.now() + CLAIM_AHEAD:
             while await self._claim_early() >= EARLY_BATCH:
                 pass

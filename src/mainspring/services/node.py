@@ -26,8 +26,8 @@ from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
 
-PARTING_S = 2.0
-"""How long one step of stopping may take where the store does not answer."""
+PARTING_S, HASTE_S = 2.0, 0.3
+"""How long one step of stopping may take where the store does not answer; and those after one that took so long."""
 
 
 PLANNER_GAP_S = 0.02
@@ -117,6 +117,7 @@ class Node:
         self._unsubscribe: Callable[[], None] = lambda: None
         self._hinted = False
         self._planner_waits = False
+        self._patience_s = PARTING_S
         if scheduler is not None and scheduler.alerter is not None and worker is not None:
             worker.reporter.on_alerts = scheduler.alerter.wake
 
@@ -177,7 +178,7 @@ class Node:
             await self._try(asyncio.wait(self._tasks))
             for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks, timeout=PARTING_S)
+            await asyncio.wait(self._tasks, timeout=self._patience_s)
         if self.scheduler is not None:
             await self._try(self.scheduler.lease.close())
         if self._broker is not None:
@@ -185,7 +186,11 @@ class Node:
 
     async def _try(self, step: Awaitable[object]) -> None:
         """What cannot be done in time is left to those who go on: leases and claims run out by themselves."""
+        clock = self.loops[0].clock
+        began = clock.monotonic()
         try:
-            await within(self.loops[0].clock, PARTING_S, step)
+            await within(clock, self._patience_s, step)
         except Exception as error:
+            if clock.monotonic() - began >= self._patience_s:
+                self._patience_s = HASTE_S
             log.warning("while stopping: %s", error)

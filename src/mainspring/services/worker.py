@@ -31,8 +31,8 @@ from mainspring.store import Store
 DRAIN_LOOK_S = 0.02
 ENDING_S = 4.0
 """How long work that did not finish within the grace may take to end: a process is asked before it is killed."""
-PARTING_S = 2.0
-"""How long a last word to the store may take."""
+PARTING_S, HASTE_S = 2.0, 0.3
+"""How long a last word to the store may take; and those after one that had no answer."""
 EXIT_UNSTOPPABLE = 70
 
 
@@ -66,6 +66,7 @@ class Worker:
         self._on_unstoppable = on_unstoppable
         self._on_stopped = on_stopped
         self._told = False
+        self._patience_s = PARTING_S
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
         self.crew = Crew(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done)
@@ -92,7 +93,7 @@ class Worker:
 
     def wake(self) -> None:
         """Something changed: there may be work, or a cancel."""
-        self.claimer.wake()
+        self.claimer.hint()
         if len(self.held):
             self.heart.wake()
 
@@ -200,7 +201,10 @@ class Worker:
 
     async def _part(self, word: Awaitable[object]) -> None:
         """Say a last word to the store, if it can be reached."""
+        began = self._clock.monotonic()
         try:
-            await within(self._clock, PARTING_S, word)
+            await within(self._clock, self._patience_s, word)
         except MainspringError as error:
+            if self._clock.monotonic() - began >= self._patience_s:
+                self._patience_s = HASTE_S
             log.warning("worker %s, while stopping: %s", self.row.id, error)

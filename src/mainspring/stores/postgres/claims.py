@@ -1,7 +1,7 @@
 """Claims: due runs are locked, judged in their order, and taken.
 
 Locked rows are passed over (SKIP LOCKED), so claimers do not wait for each other. Runs that need care, because they
-need a place at a gate or were lost before, are judged one by one; all others are taken as they come.
+need a place at a gate or were lost before, are judged one by one; all others are taken as they come, by one statement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 from mainspring.core.model import Claim, Event, RunOptions, Worker
 from mainspring.core.outcome import is_suspect
-from mainspring.core.priority import HIGHEST, LOWEST, Ordering, rank
+from mainspring.core.priority import HIGHEST, LOWEST, STEPS, Ordering, rank
 from mainspring.errors import StoreError
 from mainspring.stores.postgres.database import Database, Record, Transaction
 from mainspring.stores.postgres.gates import Room
@@ -119,10 +119,41 @@ class Claims:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._careful = False
+        """Whether the last look met a run that needs care: then the next one may, too."""
         self.marks = Marks()
 
     async def take(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration = 0
+    ) -> list[Claim]:
+        """Runs that need no care in one journey; if one that does is among them, carefully."""
+        if not self._careful:
+            claims = await self._take_plain(worker, limit, ttl, ordering, ahead)
+            if claims is not None:
+                return claims
+        return await self._take_carefully(worker, limit, ttl, ordering, ahead)
+
+    async def _take_plain(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
+    ) -> list[Claim] | None:
+        """None: there is one that needs care, and nothing was taken."""
+        places, now = _places(worker), self._db.clock.now()
+        marks = self.marks.of(places, now)
+        question = _question(places, marks, worker, now, limit, ordering, ahead)
+        rows = await self._db.alone(
+            _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering]
+        )
+        if rows and rows[-1][16]:
+            return None
+        if not ahead:
+            # With nothing to take there was nothing to write: the search is all that took time.
+            took = rows[0][19] if rows else self._db.clock.now() - now
+            look = Look(places, rows, marks is None, len(rows) < limit, now, took)
+            self.marks.note(look, {row[0] for row in rows})
+        return [Claim(*row[:14]) for row in rows]
+
+    async def _take_carefully(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
     ) -> list[Claim]:
         """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not. Each is a
         transaction: gates are not held for longer than it takes to enter them."""
@@ -170,6 +201,7 @@ class Claims:
             return look, claims, judgement
 
         look, claims, judgement = await self._db.write(work)
+        self._careful = any(row[16] for row in look.rows)
         if not ahead:  # What is not due yet says nothing about what is.
             self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
         return claims, judgement.alone or not judgement.blocked or len(look.rows) < window
@@ -178,24 +210,12 @@ class Claims:
         places = _places(worker)
         began = self._db.clock.now()
         marks = self.marks.of(places, began)
-        lanes = len(places) if ordering != "strict" else len(places) // len(_PRIORITIES)
-        # Within a priority all lanes must be seen before the best can be told; the next priority only if too few.
         rows = await tx.fetch(
-            _Q["candidates"],
-            *(
-                tx.given,
-                *_columns(places, marks),
-                worker.namespace,
-                tx.now,
-                worker.tasks,
-                limit,
-                limit * lanes,
-                tx.now + ahead,
-            ),
+            _Q["candidates"], tx.given, *_question(places, marks, worker, tx.now, limit, ordering, ahead)
         )
         took = self._db.clock.now() - began
         exhausted = len(rows) < limit
-        if lanes > 1:
+        if _lanes(places, ordering) > 1:
             rows = sorted(rows, key=lambda row: (rank(row[7], row[8], ordering), row[15]))[:limit]
         return Look(places, rows, marks is None, exhausted, began, took)
 
@@ -205,6 +225,25 @@ def _places(worker: Worker) -> list[Place]:
         Place(worker.namespace, queue, region, priority, worker.tasks)
         for priority, queue, region in product(_PRIORITIES, worker.queues, worker.regions)
     ]
+
+
+def _question(
+    places: Sequence[Place],
+    marks: Sequence[Mark] | None,
+    worker: Worker,
+    now: Instant,
+    limit: int,
+    ordering: Ordering,
+    ahead: Duration,
+) -> tuple[object, ...]:
+    """What `candidates` is asked for, but for the server's clock."""
+    most = limit * _lanes(places, ordering)
+    return (*_columns(places, marks), worker.namespace, now, worker.tasks, limit, most, now + ahead)
+
+
+def _lanes(places: Sequence[Place], ordering: Ordering) -> int:
+    """Within a priority all lanes must be seen before the best can be told; the next priority only if too few."""
+    return len(places) if ordering != "strict" else len(places) // len(_PRIORITIES)
 
 
 def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[list[object], ...]:

@@ -155,6 +155,11 @@ class Database:
 
         return await self._try(work, self._begin if self.server.pooled else "")
 
+    def may_tell(self) -> tuple[str, str] | None:
+        """By what word in which channel a transaction of one statement can tell others of itself, if now is the time.
+        Behind a pooler such a statement is not alone."""
+        return None if self.server.pooled else self._listener.may_tell()
+
     def announce(self) -> None:
         """Planners or workers may have something to do, here and elsewhere. After a commit."""
         self._listener.call()

@@ -26,8 +26,10 @@ from mainspring.urls import show_url
 log = logging.getLogger("mainspring")
 
 CHANNEL = "mainspring"
-GAP_S = 0.01
-"""Changes within this time of each other are told together."""
+GAP_S = 0.004
+"""Changes are told one by one unless they come closer together than this; then those within this time together."""
+LENIENCE_S = 0.012
+"""By so much some may come too soon, if others came late."""
 POLL_S = 0.5
 PING_S = 3.0
 """How often the connection is tried: one that was cut without a word would stay silent for ever."""
@@ -47,7 +49,7 @@ class Listener:
         self._stop: asyncio.Event | None = None
         self._stopping = False
         self._telling = False
-        self._told_at = 0.0
+        self._paid_until = 0.0
         self.hears = False
         """Whether changes of other processes are heard as they happen."""
 
@@ -69,6 +71,15 @@ class Listener:
                 # A hint that nobody could take must not undo the commit that it tells of.
                 log.exception("a listener to changes of the store failed")
 
+    def may_tell(self) -> tuple[str, str] | None:
+        """The channel, and a word that this process hears too: for a transaction that tells of itself. Not while many
+        are to be told together."""
+        now = time.monotonic()
+        if self._telling or now < self._paid_until - LENIENCE_S or (self._listeners and not self.hears):
+            return None
+        self._paid_until = max(self._paid_until, now) + GAP_S
+        return CHANNEL, ""
+
     def tell(self, pool: Pool) -> None:
         """Let other processes know, soon: at once, unless they were told only just now."""
         if not self._telling:
@@ -82,10 +93,10 @@ class Listener:
             self._telling = False  # Its loop ended before it had begun.
 
     async def _tell(self, pool: Pool) -> None:
-        wait = self._told_at + GAP_S - time.monotonic()
+        wait = self._paid_until - LENIENCE_S - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)
-        self._told_at = time.monotonic()
+        self._paid_until = max(self._paid_until, time.monotonic()) + GAP_S
         self._telling = False  # What changes from here on is told by the next one.
         try:
             connection = await pool.take("NOTIFY")

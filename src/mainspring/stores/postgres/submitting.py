@@ -86,7 +86,9 @@ async def _accept_some(db: Database, runs: Sequence[NewRun]) -> list[str]:
 async def _accept_one(db: Database, run: NewRun) -> list[str]:
     """The most frequent submission: one statement, one journey."""
     now = db.clock.now()
-    if await db.alone(_Q["accept_one"], *_values(run, now)):
+    if teller := db.may_tell():
+        await db.alone(_Q["accept_and_tell"], *_values(run, now), *teller)
+    elif await db.alone(_Q["accept_one"], *_values(run, now)):
         db.announce()
     return [run.id]
 

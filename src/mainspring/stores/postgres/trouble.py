@@ -14,6 +14,7 @@ from mainspring.errors import (
     StoreFull,
     StoreMismatch,
     StoreReadOnly,
+    StoreRefused,
     StoreUnavailable,
     Unstorable,
 )
@@ -25,9 +26,9 @@ DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg
 _Words = tuple[type[StoreError], str]
 _SCHEMA: _Words = (StoreMismatch, "the schema of {url} is not as expected ({text}): run `mainspring db status`")
 _STATES: dict[str, _Words] = {
-    "28P01": (StoreUnavailable, "{url} does not let {user} in: check the user and the password in the URL ({text})"),
-    "28000": (StoreUnavailable, "{url} does not let {user} in: check the URL, and the server's pg_hba.conf ({text})"),
-    "3D000": (StoreUnavailable, "there is no such database at {url}: create it with `createdb`, or correct the URL"),
+    "28P01": (StoreRefused, "{url} does not let {user} in: check the user and the password in the URL ({text})"),
+    "28000": (StoreRefused, "{url} does not let {user} in: check the URL, and the server's pg_hba.conf ({text})"),
+    "3D000": (StoreRefused, "there is no such database at {url}: create it with `createdb`, or correct the URL"),
     "53100": (StoreFull, "the disk of {url} is full: nothing was written. Free some space and try again"),
     "53300": (StoreUnavailable, "{url} has no connection left ({text}): lower pool_size, or raise max_connections"),
     "25006": (StoreReadOnly, "{url} cannot be written: it is a replica, or was made read-only"),

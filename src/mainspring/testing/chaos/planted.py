@@ -74,7 +74,9 @@ BUGS: Final = MappingProxyType(
             also=(4, 6, 8),
         ),
         "a submission is lost": Bug([InCode(f"{_STORE}.gathering:accept", _lose_some)], 3, nodes=1),
-        "a claim is not atomic": Bug([in_statement("work", "candidates", " FOR UPDATE SKIP LOCKED", "")], 4),
+        "a claim is not atomic": Bug(
+            [in_statement("work", query, " FOR UPDATE SKIP LOCKED", "") for query in ("candidates", "claim_plain")], 4
+        ),
         "claims are taken away early": Bug(
             [
                 in_statement("care", query, "claimed_until <", "claimed_until - 60000000 <")

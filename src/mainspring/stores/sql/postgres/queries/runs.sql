@@ -8,6 +8,9 @@ WITH new AS (
 INSERT INTO mainspring.outbox (count, events, created_at) SELECT 1, $19, $20 FROM new WHERE NOT known
 RETURNING seq;
 
+-- accept_and_tell: the same, and those who listen are told by the commit; see the migration that made it
+CALL mainspring.accept_and_tell($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22);
+
 -- accept_some: the same of some runs, given as JSON: encoding a few columns of a few rows each would take longer than all the rest. Only what
 -- was accepted is told
 WITH given AS MATERIALIZED (

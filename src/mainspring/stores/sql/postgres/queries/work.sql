@@ -16,6 +16,43 @@ CROSS JOIN LATERAL (
   ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
 LIMIT $11;
 
+-- claim_plain: the claim of runs that need no care, as one statement, which is the whole transaction: they are found as by `candidates`,
+-- the best of them are taken, and it is told. If one that needs care is among them, none is taken, and it is the answer. Last, how long the
+-- search took, without the rest
+WITH found AS MATERIALIZED (
+  SELECT r.*, place.number
+  FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
+       AS place (queue, region, priority, due_from, seq_from, number)
+  CROSS JOIN LATERAL (
+    SELECT id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id, seq, care
+    FROM mainspring.runs
+    WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
+      AND due_at <= $12 AND (due_at <= $8 OR NOT care) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
+      AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
+    ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
+  LIMIT $11),
+best AS MATERIALIZED (
+  SELECT * FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10),
+look AS MATERIALIZED (
+  SELECT now + $14::bigint AS until, now - coalesce($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint) AS took
+  FROM mainspring.store_now($1) AS now),
+taken AS (
+  UPDATE mainspring.runs
+  SET state = 'running', token = token + 1, worker = $13, claimed_until = (SELECT until FROM look), started_at = greatest($8, due_at),
+      reason = ''
+  WHERE id = ANY (ARRAY(SELECT id FROM best))),
+told AS (
+  INSERT INTO mainspring.outbox (count, events, created_at)
+  SELECT count(*), '[' || string_agg(
+           '{"kind":"run.running","at":' || greatest($8, due_at) || ',"namespace":' || to_json(namespace) || ',"run_id":' || to_json(id)
+           || coalesce(',"job_id":' || to_json(job_id), '') || coalesce(',"job":' || to_json(job), '') || ',"task":' || to_json(task)
+           || ',"worker":' || to_json($13::text) || coalesce(',"fire_at":' || fire_at, '') || ',"attempt":' || attempt + 1 || '}', ',')
+         || ']', $8
+  FROM best HAVING count(*) > 0)
+SELECT id, token + 1, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, (SELECT until FROM look), job_id,
+       seq, care, NULL, number, (SELECT took FROM look)
+FROM (SELECT * FROM best UNION ALL (SELECT * FROM found WHERE care LIMIT 1)) AS answer;
+
 -- take: claim runs that are locked
 UPDATE mainspring.runs
 SET state = 'running', token = token + 1, worker = $2, claimed_until = $3, started_at = greatest($4, due_at), reason = ''
