@@ -23,13 +23,18 @@ For a store, with pytest and pytest-asyncio (`asyncio_mode = "auto"`):
 Each test gets an empty store of its own, which takes its time from `clock`: a claim that should expire does so when the
 test moves the clock. The suite speaks to the store through its port alone. Every test states a guarantee on which the
 rest of the program relies; none may be left out.
+
+For a lease it is `LeaseConformance`, for a broker `BrokerConformance`: their docstrings name the fixtures.
 """
 
 from __future__ import annotations
 
+from mainspring.conformance.broker_delivering import BrokerConformance
+from mainspring.conformance.lease_holding import LeaseConformance
 from mainspring.conformance.store_api import ApiSuite
 from mainspring.conformance.store_backfill import BackfillSuite
 from mainspring.conformance.store_care import CareSuite
+from mainspring.conformance.store_dispatch import DispatchSuite
 from mainspring.conformance.store_events import EventSuite
 from mainspring.conformance.store_jobs import JobSuite
 from mainspring.conformance.store_leases import LeaseSuite
@@ -38,10 +43,20 @@ from mainspring.conformance.store_pressure import PressureSuite
 from mainspring.conformance.store_runs import RunSuite
 from mainspring.conformance.store_work import WorkSuite
 
-__all__ = ["StoreConformance"]
+__all__ = ["BrokerConformance", "LeaseConformance", "StoreConformance"]
 
 
 class StoreConformance(
-    JobSuite, PlanSuite, BackfillSuite, RunSuite, WorkSuite, CareSuite, PressureSuite, LeaseSuite, EventSuite, ApiSuite
+    JobSuite,
+    PlanSuite,
+    BackfillSuite,
+    RunSuite,
+    WorkSuite,
+    DispatchSuite,
+    CareSuite,
+    PressureSuite,
+    LeaseSuite,
+    EventSuite,
+    ApiSuite,
 ):
     """All guarantees of the store port. Subclass it and provide the fixtures `store` and `clock`."""

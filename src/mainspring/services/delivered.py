@@ -7,6 +7,7 @@ nothing, the store is looked at once a second all the same: what the broker may 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, cast
@@ -60,7 +61,12 @@ class Delivered:
                 if claims or now - self._looked_at < LOOK_S:
                     return claims
                 self._looked_at = now
-        return await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
+        claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
+        if len(claims) >= limit:
+            self._looked_at = (
+                -math.inf
+            )  # There is more than the broker knows of: nobody dispatches, or not fast enough.
+        return claims
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """While the broker delivers, whoever dispatches looks at what will be due."""

@@ -34,6 +34,7 @@ REFUSALS: Final = (TermPassed, Conflict, NotFound, InvalidInput)
 CALLS: Final = (
     "begin_term",
     "claim",
+    "claim_these",
     "create_job",
     "edit_job",
     "fire",

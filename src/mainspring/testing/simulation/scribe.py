@@ -63,6 +63,7 @@ class Scribe:
             "spend": self._spend,
             "request_cancel": self._cancel,
             "claim": self._claim,
+            "claim_these": self._claim,
             "renew": self._renew,
             "report": self._report,
         }

@@ -1,0 +1,235 @@
+"""`python -m bench --store postgres --only redis [--peers dramatiq taskiq huey arq celery] [--quick]`: Mainspring with
+its queue on Redis and its runs on PostgreSQL, beside peers that keep all they have on the same Redis.
+
+One `up` and one `worker`, both at work, as the peers' two processes are. Locks are taken in this process: Mainspring's
+`app.lock`, its bare lease, and the lock of redis-py (asyncio), one after another and by 16 who want the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from redis.asyncio import Redis
+from redis.asyncio.lock import Lock as RedisLock
+
+from bench.cluster.arena import OURS, take_turns
+from bench.cluster.contestants import MAINSPRING, Contestant
+from bench.cluster.rows import judge, percentile_row, rate_row
+from bench.cluster.stage import Stage, set_stage
+from bench.cluster.throughput import BATCH, check_recorded, drain
+from bench.figures import Row, Series, percentile, rate, show
+from bench.running import Failed, scratch_folder
+from bench.script import Answer
+from mainspring import Mainspring
+from mainspring.broker import Notice
+from mainspring.brokers.redis import RedisBroker
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Worker
+from mainspring.leases.redis import RedisLease
+
+if TYPE_CHECKING:
+    from bench.cluster.arena import Arena
+
+HOLDERS = 16
+WARM_S = 3
+CARRIED = 50_000
+TAKEN_AT_ONCE = 500
+PATIENCE_S = 30.0
+
+
+def measure(arena: Arena) -> list[Row]:
+    """All of it."""
+    measures = (_carry, _drain, _latency, _locks, _fallback)
+    rows = []
+    for each in measures:
+        for row in each(arena):
+            print(f"  {row.measure}: {row.cells} {row.ratio}", file=sys.stderr)
+            rows.append(row)
+    return rows
+
+
+@contextmanager
+def _stage(each: Contestant, arena: Arena, slots: int) -> Iterator[Stage]:
+    """Ours has a broker, and an `up` that dispatches in place of one of its two workers."""
+    with set_stage(each, arena.servers, arena.folder, slots) as stage:
+        if each is MAINSPRING:
+            arena.servers.redis_says("FLUSHALL")
+            stage.environment["MAINSPRING_BROKER"] = arena.servers.redis
+            stage.working = lambda *_: _dispatched(stage)  # type: ignore[method-assign, assignment]
+        yield stage
+
+
+@contextmanager
+def _dispatched(stage: Stage) -> Iterator[None]:
+    commands = [stage.command("node", {}), stage.command("work", {})]
+    with stage.started(commands) as stage.workers:
+        yield
+
+
+def _carry(arena: Arena) -> list[Row]:
+    """What the broker itself does: put in line, and take and acknowledge, in batches."""
+
+    async def carry() -> tuple[float, float]:
+        broker, worker = RedisBroker(arena.servers.redis + "?timeout=10s", "strict"), Worker(id="bench")
+        notices = [Notice(f"{n:026d}", 0, "default", "default", "default", 5, n) for n in range(CARRIED)]
+        began = time.perf_counter()
+        await broker.publish(notices)
+        put = time.perf_counter()
+        while deliveries := await broker.receive(worker, TAKEN_AT_ONCE):
+            await broker.ack(deliveries)
+        taken = time.perf_counter()
+        await broker.close()
+        return CARRIED / (put - began), CARRIED / (taken - put)
+
+    arena.servers.redis_says("FLUSHALL")
+    put, taken = asyncio.run(carry())
+    return [
+        Row("put in line, in bulk", {OURS: show(put, "/s")}),
+        Row("taken and acknowledged", {OURS: show(taken, "/s")}),
+    ]
+
+
+def _drain(arena: Arena) -> list[Row]:
+    def work_off(each: Contestant) -> Answer:
+        count = each.count // arena.size(1, 4)
+        with _stage(each, arena, count) as stage:
+            stage.ask("fill", {"count": count, "batch": BATCH})
+            stage.settle()
+            drained = drain(stage, count)
+            check_recorded(stage, count)
+            return {"rates": [drained.rate]}
+
+    series = take_turns(arena.everybody, arena.size(3, 1), "drain by Redis", work_off)
+    row = rate_row(f"drain of {MAINSPRING.count // arena.size(1, 4):,} no-op runs, two processes", series)
+    label, best = _best(series)
+    return [judge(row, series[OURS].figure(rate), best, 3, label) if best else row]
+
+
+def _best(series: dict[str, Series]) -> tuple[str, float | None]:
+    others = {label: own.figure(rate) or 0.0 for label, own in series.items() if label != OURS}
+    label = max(others, key=lambda name: others[name], default="")
+    return label, others.get(label)
+
+
+def _latency(arena: Arena) -> list[Row]:
+    rows = []
+    for per_second, limits in ((100, {0.5: 1.5, 0.99: 3.0}), (1_000, {})):
+        seconds = WARM_S + arena.size(10, 4)
+        count, warm = per_second * seconds, per_second * WARM_S
+
+        def send(each: Contestant, per_second: int = per_second, count: int = count, warm: int = warm) -> Answer:
+            with _stage(each, arena, count) as stage, stage.working():
+                stage.warm_up(1)
+                sent = stage.ask("send", {"per_second": per_second, "seconds": count // per_second})["sent"]
+                stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "sending was")
+                took = [(began - at) * 1000 for began, at in zip(stage.slate.times, sent, strict=True)]
+            return {"samples_ms": took[warm:]}
+
+        series = take_turns(arena.everybody, arena.size(3, 1), f"latency by Redis, {per_second}/s", send)
+        rows.append(percentile_row(f"start latency at {per_second:,}/s, p50 / p99", series, limits))
+    return rows
+
+
+Hold = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+def _locks(arena: Arena) -> list[Row]:
+    seconds = arena.size(3, 1)
+
+    async def each() -> dict[str, tuple[float, float]]:
+        found = {}
+        with scratch_folder(arena.folder) as folder:
+            async with _lockers(arena.servers.redis, folder) as lockers:
+                for _ in range(2):  # The second time everything is warm.
+                    for label, hold in lockers.items():
+                        found[label] = (await _alone(hold, seconds), await _contended(hold, seconds))
+        return found
+
+    found = asyncio.run(each())
+    theirs = found["redis-py"]
+    rows = []
+    for number, name in enumerate(("lock acquired and released", f"the same, wanted by {HOLDERS} at once")):
+        cells = {OURS: show(found["app.lock"][number], "/s"), "bare lease": show(found["lease"][number], "/s")}
+        row = Row(
+            f"{name}: app.lock {cells[OURS]}, lease {cells['bare lease']}, redis-py {show(theirs[number], '/s')}", cells
+        )
+        rows.append(judge(row, found["app.lock"][number], theirs[number], 1, "redis-py's Lock"))
+    return rows
+
+
+@asynccontextmanager
+async def _lockers(url: str, folder: Path) -> AsyncIterator[dict[str, Hold]]:
+    client, lease = Redis.from_url(url), RedisLease(url)
+    app = Mainspring(f"sqlite:///{folder}/locks.db", lease=url)
+
+    @asynccontextmanager
+    async def leased() -> AsyncIterator[None]:
+        while True:
+            hold = await lease.acquire("bench-lease", "bench", 30 * SECOND)
+            if hold is not None:
+                break
+            await asyncio.sleep(0.01)
+        yield
+        await lease.release(hold)
+
+    yield {
+        "app.lock": lambda: app.lock("bench", wait=60),
+        "lease": leased,
+        "redis-py": lambda: RedisLock(client, "bench-theirs", timeout=30),
+    }
+    await app.close()
+    await lease.close()
+    await client.aclose()
+
+
+async def _alone(hold: Hold, seconds: float) -> float:
+    return await _count(hold, seconds)
+
+
+async def _contended(hold: Hold, seconds: float) -> float:
+    return sum(await asyncio.gather(*(_count(hold, seconds) for _ in range(HOLDERS))))
+
+
+async def _count(hold: Hold, seconds: float) -> float:
+    began, done = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        async with hold():
+            done += 1
+    return done / (time.perf_counter() - began)
+
+
+def _fallback(arena: Arena) -> list[Row]:
+    """From the moment at which Redis stands still to the start of a run that is submitted then."""
+    times = []
+    pid = int(_info(arena, "process_id"))
+    for _ in range(arena.size(5, 2)):
+        with _stage(MAINSPRING, arena, 1) as stage, stage.working():
+            stage.warm_up(1)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                began = time.monotonic()
+                stage.ask("fill", {"count": 1, "batch": 1})
+                stage.wait(lambda: stage.slate.ran() == 1, PATIENCE_S, "falling back was")
+                times.append(stage.slate.times[0] - began)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+    text = f"{show(percentile(times, 0.5))} / {show(max(times), 's')}"
+    row = Row("Redis stands still: a run submitted then starts after, median / worst", {OURS: text})
+    row.target, row.met = "< 1 s beside starting the client", max(times) < 2.0
+    return [row]
+
+
+def _info(arena: Arena, name: str) -> str:
+    for line in arena.servers.redis_says("INFO", "server").splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return value.strip()
+    raise Failed(f"Redis does not tell its {name}")

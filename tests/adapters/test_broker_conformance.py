@@ -1,0 +1,103 @@
+"""Every broker under the suite of its port: the store itself on both databases, and Redis."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis_server import need_redis
+
+from mainspring.brokers.direct import DirectBroker
+from mainspring.brokers.redis import RedisBroker
+from mainspring.conformance import BrokerConformance
+from mainspring.conformance.broker_delivering import Elapse
+from mainspring.core.instants import MILLISECOND, Duration
+from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.clock import ManualClock
+
+LATER = """
+for _, key in ipairs(redis.call('KEYS', '*:taken')) do
+  for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    redis.call('ZINCRBY', key, -ARGV[1], member)
+  end
+end
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    need_redis()
+    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def sqlite(clock: ManualClock, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(str(tmp_path / "test.db"), clock)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def redis(server: RedisServer) -> AsyncIterator[RedisBroker]:
+    with Redis(port=server.port) as client:
+        client.flushall()
+    broker = RedisBroker(f"{server.url}?timeout=20s", "strict")
+    yield broker
+    await broker.close()
+
+
+@pytest.fixture
+def elapse(request: pytest.FixtureRequest, clock: ManualClock) -> Elapse:
+    async def pass_on(duration: Duration) -> None:
+        clock.advance(duration)
+        if "redis" in request.fixturenames:
+            with Redis(port=request.getfixturevalue("server").port) as client:
+                client.eval(LATER, 0, duration // MILLISECOND)
+
+    return pass_on
+
+
+class TestDirectOnSqlite(BrokerConformance):
+    @pytest.fixture
+    def store(self, sqlite: SqliteStore) -> SqliteStore:
+        return sqlite
+
+    @pytest.fixture
+    def broker(self, store: SqliteStore) -> DirectBroker:
+        return DirectBroker(store, "strict")
+
+
+class TestDirectOnPostgres(BrokerConformance):
+    @pytest.fixture
+    def store(self, postgres: PostgresStore) -> PostgresStore:
+        return postgres
+
+    @pytest.fixture
+    def broker(self, store: PostgresStore) -> DirectBroker:
+        return DirectBroker(store, "strict")
+
+
+class TestRedisOnSqlite(BrokerConformance):
+    @pytest.fixture
+    def store(self, sqlite: SqliteStore) -> SqliteStore:
+        return sqlite
+
+    @pytest.fixture
+    def broker(self, redis: RedisBroker) -> RedisBroker:
+        return redis
+
+
+class TestRedisOnPostgres(BrokerConformance):
+    @pytest.fixture
+    def store(self, postgres: PostgresStore) -> PostgresStore:
+        return postgres
+
+    @pytest.fixture
+    def broker(self, redis: RedisBroker) -> RedisBroker:
+        return redis

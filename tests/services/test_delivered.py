@@ -1,0 +1,224 @@
+"""Workers that a broker delivers to: claims are the store's, and where the broker fails, the store is asked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from stage import FaultyStore, JumpingClock, let_pass, turning
+
+from mainspring.broker import Delivery, Notice
+from mainspring.brokers.direct import DirectBroker
+from mainspring.conformance.store_samples import TTL, a_run, a_worker, submit
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Worker
+from mainspring.errors import BrokerUnavailable, StoreUnavailable
+from mainspring.figures import figures_of, measured
+from mainspring.services.delivered import LOOK_S, delivered
+from mainspring.services.dispatcher import AGAIN_S, Dispatcher
+from mainspring.services.switch import SLOW_S
+from mainspring.store import Store
+from mainspring.stores.sqlite.store import SqliteStore
+
+
+class Line(DirectBroker):
+    """A broker that may be away, slow or forgetful, and remembers what it was told."""
+
+    def __init__(self, store: Store, clock: JumpingClock) -> None:
+        super().__init__(store, "strict")
+        self._clock = clock
+        self.away = False
+        self.slow = False
+        self.asked = 0
+        self.published: list[str] = []
+        self.queued: dict[str, Notice] = {}
+        self.acked: list[str] = []
+        self.released: list[str] = []
+
+    async def publish(self, notices: Sequence[Notice]) -> None:
+        self._answer()
+        self.published += [notice.run_id for notice in notices]
+        self.queued |= {notice.run_id: notice for notice in notices}
+
+    async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
+        self.asked += 1
+        self._answer()
+        taken = list(self.queued.values())[:limit]
+        for notice in taken:
+            del self.queued[notice.run_id]
+        return [Delivery(notice.run_id, notice.token, notice) for notice in taken]
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        self._answer()
+        self.acked += [each.run_id for each in deliveries]
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        self._answer()
+        self.released += [each.run_id for each in deliveries]
+
+    def _answer(self) -> None:
+        if self.slow:
+            self._clock.advance(int((SLOW_S + 0.1) * SECOND))
+        if self.away:
+            raise BrokerUnavailable("away")
+
+
+@pytest.fixture
+def line(store: SqliteStore, clock: JumpingClock) -> Line:
+    return Line(store, clock)
+
+
+@pytest.fixture
+def source(store: SqliteStore, line: Line, clock: JumpingClock) -> Store:
+    return delivered(measured(store), line, clock, "w")
+
+
+async def claim(source: Store, limit: int = 10) -> list[str]:
+    return [each.run_id for each in await source.claim(a_worker("w"), limit, TTL, "strict")]
+
+
+async def kinds(store: SqliteStore) -> list[str]:
+    await store.number_events(100)
+    told = [event.kind for batch in await store.events_since(0, 1_000) for event in batch.events]
+    return [kind for kind in told if kind.startswith("broker.")]
+
+
+async def test_what_is_delivered_is_claimed_and_acknowledged(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    runs = [a_run(clock) for _ in range(3)]
+    await submit(store, *runs)
+    await line.publish((await store.due_runs(10))[0])
+    assert await claim(source) == [run.id for run in runs]
+    await let_pass(clock, "1ms")
+    assert line.acked == [run.id for run in runs]
+
+
+async def test_what_is_not_delivered_is_found_in_the_store_a_little_later(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    run = a_run(clock)
+    await submit(store, run)
+    assert await claim(source) == []
+    clock.advance(int(LOOK_S * SECOND))
+    assert await claim(source) == [run.id]
+
+
+async def test_deliveries_that_the_store_refuses_are_replaced_by_others(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    runs = [a_run(clock) for _ in range(4)]
+    await submit(store, *runs)
+    notices = (await store.due_runs(10))[0]
+    await store.claim_these(a_worker("other"), [(run.id, 0) for run in runs[:2]], TTL)
+    await line.publish(notices)
+    assert await claim(source, 2) == [run.id for run in runs[2:]]
+    await let_pass(clock, "1ms")
+    assert len(line.acked) == 4
+
+
+async def test_a_broker_that_is_away_costs_nothing_but_the_first_tries(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    line.away = True
+    for number in range(50):
+        run = a_run(clock)
+        await submit(store, run)
+        assert await claim(source) == [run.id], number
+        await let_pass(clock, "10ms")
+    assert line.asked < 10
+    assert await kinds(store) == ["broker.lost"]
+    assert figures_of(source._store).counts["broker", "lost"] == 1  # type: ignore[attr-defined]
+
+
+async def test_a_broker_that_is_back_delivers_again(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    line.away = True
+    for _ in range(5):
+        await claim(source)
+    line.away = False
+    for _ in range(20):
+        await claim(source)
+        await let_pass(clock, "500ms")
+    assert await kinds(store) == ["broker.lost", "broker.back"]
+    run = a_run(clock)
+    await submit(store, run)
+    await line.publish((await store.due_runs(10))[0])
+    assert await claim(source) == [run.id]
+    await let_pass(clock, "1ms")
+    assert line.acked == [run.id]
+
+
+async def test_a_broker_that_is_slow_is_as_good_as_away(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    line.slow = True
+    for _ in range(5):
+        await claim(source)
+        await let_pass(clock, "1ms")
+    assert await kinds(store) == ["broker.lost"]
+
+
+async def test_while_the_broker_delivers_nobody_looks_ahead_in_the_store(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    await submit(store, a_run(clock, due_at=clock.now() + SECOND))
+    assert await source.next_due(a_worker("w")) is None
+    line.away = True
+    for _ in range(5):
+        await claim(source)
+    assert await source.next_due(a_worker("w")) == clock.now() + SECOND
+
+
+async def test_what_could_not_be_claimed_because_the_store_is_away_goes_back(
+    store: SqliteStore, line: Line, clock: JumpingClock
+) -> None:
+    faulty: Any = FaultyStore(store)
+    source = delivered(faulty, line, clock, "w")
+    run = a_run(clock)
+    await submit(store, run)
+    await line.publish((await store.due_runs(10))[0])
+    faulty.lose_request("claim_these")
+    with pytest.raises(StoreUnavailable):
+        await claim(source)
+    await let_pass(clock, "1ms")
+    assert line.released == [run.id]
+    assert line.acked == []
+
+
+class TestDispatcher:
+    async def test_what_comes_due_is_told_when_it_is(self, store: SqliteStore, line: Line, clock: JumpingClock) -> None:
+        now, later = a_run(clock), a_run(clock, due_at=clock.now() + 300_000)
+        await submit(store, now, later)
+        async with turning(Dispatcher(store, line, lambda: True, clock, Random(0))):
+            await let_pass(clock, "10ms")
+            assert line.published == [now.id]
+            await let_pass(clock, "310ms")
+            assert line.published == [now.id, later.id]
+
+    async def test_what_nobody_has_claimed_is_said_again_and_what_was_is_not(
+        self, store: SqliteStore, line: Line, clock: JumpingClock
+    ) -> None:
+        claimed, waiting = a_run(clock), a_run(clock)
+        await submit(store, claimed, waiting)
+        async with turning(Dispatcher(store, line, lambda: True, clock, Random(0))):
+            await let_pass(clock, "10ms")
+            await store.claim_these(a_worker("w"), [(claimed.id, 0)], TTL)
+            line.queued.clear()  # FLUSHALL
+            await let_pass(clock, f"{AGAIN_S + 1:g}s")
+        assert list(line.queued) == [waiting.id]
+        assert line.published.count(claimed.id) == 1
+        assert line.published.count(waiting.id) >= 2
+
+    async def test_only_whoever_leads_tells(self, store: SqliteStore, line: Line, clock: JumpingClock) -> None:
+        await submit(store, a_run(clock))
+        leads = False
+        async with turning(Dispatcher(store, line, lambda: leads, clock, Random(0))):
+            await let_pass(clock, "2s")
+            assert line.published == []
+            leads = True
+            await let_pass(clock, "1s")
+            assert len(line.published) == 1
