@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
 .PHONY: setup up test lint services services-stop bench simulate chaos clean
@@ -18,7 +18,7 @@ setup: $(STAMP)
 up: $(STAMP)
 	@exec $(BIN)/mainspring up examples/quickstart.py
 
-# Without the servers their tests are skipped; not so where CI is set. Tests wait more than they compute: three at a time
+# Without the servers their tests are skipped; not so where CI is set. Tests wait as much as they compute: two at a time
 # fit two cores. `pytest` alone runs them one after another. What is ALONE takes a minute and a gigabyte only to collect, in
 # each process that does.
 test: $(STAMP) lint
