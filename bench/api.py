@@ -1,4 +1,4 @@
-"""The API beside an empty Litestar handler, in one run: `python -m bench.api [--store URL]`.
+"""The API beside an empty Litestar handler and Prefect's API, in one run: `python -m bench.api [--store URL]`.
 
 The store should be a PostgreSQL server that syncs its commits; a database of its own is made in it and dropped. Without
 one, a SQLite file.
@@ -26,6 +26,9 @@ from bench.cluster.arena import OURS, Arena
 from bench.figures import Row, percentile
 from bench.http.client import Outcome, connect, post, storm, stream
 from bench.http.ours import app_on
+from bench.http.with_prefect import NAME as PREFECT
+from bench.http.with_prefect import serving as serving_prefect
+from bench.running import Failed
 from mainspring.api.tokens import issue, load_keys
 from mainspring.core.instants import HOUR
 from mainspring.runtime import new_loop
@@ -149,6 +152,9 @@ class Taken:
     batches: list[Outcome] = field(default_factory=list)
     steady: list[Outcome] = field(default_factory=list)
     journeys_ms: list[float] = field(default_factory=list)
+    prefect: Outcome | None = None
+    left_out: str = ""
+    """Why Prefect was not measured."""
 
     @property
     def share(self) -> float:
@@ -177,7 +183,21 @@ async def take(url: str | None, seconds: float, rounds: int, say: Callable[[str]
     with a_store(url) as store, served("bench.http.ours", store, "whole") as whole:
         await journey(whole, token, 50)
         taken.journeys_ms = await journey(whole, token, 500)
+    try:
+        taken.prefect = await take_prefect(url, seconds)
+        say(line(f"{PREFECT}, one by one", taken.prefect))
+    except Failed as failure:
+        taken.left_out = str(failure)
+        say(f"{PREFECT}: left out: {failure}")
     return taken
+
+
+async def take_prefect(url: str | None, seconds: float) -> Outcome:
+    """The same submissions to Prefect's API, on the same server."""
+    port = free_port()
+    with a_store(url) as store, serving_prefect(HOST, port, store) as request:
+        await storm(HOST, port, request, clients=CLIENTS, seconds=1)
+        return await storm(HOST, port, request, clients=CLIENTS, seconds=seconds)
 
 
 def measure(arena: Arena) -> list[Row]:
@@ -187,17 +207,27 @@ def measure(arena: Arena) -> list[Row]:
     with asyncio.Runner(loop_factory=new_loop) as runner:
         taken = runner.run(take(arena.servers.postgres, seconds, rounds, say))
     rates = {OURS: [each.rate for each in taken.single], EMPTY: [each.rate for each in taken.empty]}
+    if taken.prefect is not None:
+        rates[PREFECT] = [taken.prefect.rate]
     batches = [each.rate * BATCH for each in taken.batches]
     steady, journeys = taken.steady[0].latencies_ms, taken.journeys_ms
     return [
         Row("API: submissions, 32 clients", {name: shown(each, "/s") for name, each in rates.items()},
-            f"{taken.share:.0%} of {EMPTY}", "≥ 40 %", taken.share >= 0.4, rates),
+            beside(taken), "≥ 40 %", taken.share >= 0.4, rates),
         Row(f"API: in batches of {BATCH}", {OURS: shown(batches, "/s")}, "", "≥ 40,000/s",
             statistics.median(batches) >= 40_000, {OURS: batches}),
         Row("API: at 500 a second, p50 / p99", {OURS: both(steady)}, "", "p99 < 50 ms", percentile(steady, 0.99) < 50),
         Row("API: submit, persist, take, complete, p50 / p99", {OURS: both(journeys)}, "", "p99 < 95 ms",
             percentile(journeys, 0.99) < 95),
     ]  # fmt: skip
+
+
+def beside(taken: Taken) -> str:
+    """What single submissions are beside the others."""
+    ceiling = f"{taken.share:.0%} of {EMPTY}"
+    if taken.prefect is None:
+        return f"{ceiling}; {PREFECT} left out: {taken.left_out}"
+    return f"{ceiling}, {statistics.median(each.rate for each in taken.single) / taken.prefect.rate:.0f} × {PREFECT}"
 
 
 def shown(rates: Sequence[float], unit: str) -> str:

@@ -29,7 +29,7 @@ from bench.table import print_side_by_side
 
 Measure = Callable[[Arena], list[Row]]
 PEERS = {peer.name: peer for peer in EVERY_PEER}
-PLUGGED = ("failover", "executors")
+PLUGGED = ("failover", "executors", "redis", "api")
 """Measures in modules of their own, `bench/NAME.py`, each with a function `measure(arena) -> list[Row]`."""
 
 
