@@ -15,6 +15,7 @@
     ├── AppLoadError                the user's app file could not be imported
     ├── StoreError
     │   ├── StoreUnavailable        try again: busy, locked, connection lost
+    │   │   └── StoreRefused        it lets nobody in: somebody has to mend that first
     │   ├── StoreFull               the disk is full
     │   ├── StoreReadOnly
     │   └── StoreMismatch           not our database, or one that needs a newer program
@@ -117,6 +118,11 @@ class StoreError(MainspringError):
 
 class StoreUnavailable(StoreError):
     """Busy, locked, or the connection is lost: the same call may succeed later."""
+
+
+class StoreRefused(StoreUnavailable):
+    """A wrong password, no such database, a folder that does not exist: waiting alone does not mend that. Who is at work
+    already goes on trying all the same, for somebody may."""
 
 
 class StoreFull(StoreError):

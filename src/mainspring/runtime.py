@@ -11,6 +11,9 @@ from mainspring.services.node import Node
 
 T = TypeVar("T")
 
+LEFT_S = 1.0
+"""How long what is left when a node has stopped may take to end."""
+
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """uvloop where it is installed, asyncio's own otherwise."""
@@ -34,6 +37,7 @@ class Runtime:
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.run_until_complete(_wind_up())
 
     async def start(self) -> Node:
         """Build the node and let it turn; errors of either are raised here."""
@@ -69,3 +73,17 @@ class Runtime:
             return await work()
 
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
+
+
+async def _wind_up() -> None:
+    """End what is left on this loop, and close its connections; not for long, if nobody answers."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=LEFT_S)
+    closing = asyncio.ensure_future(asyncio.get_running_loop().shutdown_asyncgens())
+    await asyncio.wait({closing}, timeout=LEFT_S)
+    if not closing.done():
+        closing.cancel()
+        await asyncio.wait({closing}, timeout=LEFT_S)

@@ -6,14 +6,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from mainspring.clock import SystemClock
 from mainspring.core.model import NewRun
-from mainspring.errors import Conflict, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
+from mainspring.errors import Conflict, StoreFull, StoreMismatch, StoreReadOnly, StoreRefused, StoreUnavailable
 from mainspring.ids import IdSource
 from mainspring.store import RunFilter
 from mainspring.stores.sql import load_migrations
@@ -42,6 +42,25 @@ def without_root() -> Iterator[None]:
         yield
     finally:
         os.seteuid(0)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own with room for little more than an empty database."""
+    if os.geteuid():
+        pytest.skip("only root can make a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "mainspring", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(file: Path) -> None:
+    """Until there is no room."""
+    with suppress(OSError), file.open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(b"\0" * 4096)
 
 
 class TestOpening:
@@ -96,6 +115,17 @@ class TestOpening:
         with without_root(), pytest.raises(StoreReadOnly, match="check the permissions"):
             SqliteStore(str(path), CLOCK)
 
+    def test_a_folder_in_place_of_a_file_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreRefused, match="it is a folder; name a file in it"):
+            SqliteStore(str(tmp_path), CLOCK)
+
+    def test_a_disk_that_is_mounted_read_only_is_named(self, small_disk: Path) -> None:
+        path = small_disk / "x.db"
+        asyncio.run(SqliteStore(str(path), CLOCK).close())
+        subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+        with pytest.raises(StoreRefused, match=f"the folder {small_disk} cannot be written"):
+            SqliteStore(str(path), CLOCK)
+
     def test_looking_at_a_database_changes_nothing(self, tmp_path: Path) -> None:
         path = str(tmp_path / "x.db")
         connection = connect(path)
@@ -136,6 +166,26 @@ class TestMigrations:
 
 
 class TestAFullDisk:
+    async def test_is_named_to_who_opens_a_file_on_it_and_to_who_has_it_open(self, small_disk: Path) -> None:
+        store = SqliteStore(str(small_disk / "x.db"), CLOCK)
+        kept, big = new_run(), [new_run(args='"' + "x" * 100_000 + '"') for _ in range(5)]
+        await store.submit([kept])
+        ballast = small_disk / "ballast"
+        fill(ballast)
+        with pytest.raises(StoreFull, match=r"nothing was written\. Free some space"):
+            await store.submit(big)
+        ballast.unlink()
+        await store.close()
+
+        fill(ballast)
+        with pytest.raises(StoreFull, match=r"nothing was written\. Free some space"):
+            SqliteStore(str(small_disk / "x.db"), CLOCK)
+        ballast.unlink()
+        store = SqliteStore(str(small_disk / "x.db"), CLOCK)
+        assert [run.id for run in await store.list_runs(RunFilter())] == [kept.id]
+        await store.submit(big)
+        await store.close()
+
     async def test_refuses_the_write_whole_and_goes_on_when_there_is_room_again(self, tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path / "x.db"), CLOCK)
         kept = new_run()

@@ -10,8 +10,9 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from random import Random
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mainspring.app import Mainspring
 from mainspring.cli.lines import Lines
@@ -19,19 +20,25 @@ from mainspring.cli.screen import Screen
 from mainspring.cli.trouble import INTERRUPTED
 from mainspring.core.instants import SECOND
 from mainspring.core.model import EventBatch
+from mainspring.errors import StoreRefused, StoreUnavailable
 from mainspring.runtime import Runtime, new_loop
 from mainspring.views import event_view
 from mainspring.wiring import build_runtime, open_sinks
 
 FOLLOW_S = 0.1
 FOLLOW_LIMIT = 200
-LAST_RESORT_S = 10.0
+LAST_RESORT_S = 25.0
 """So long after it should have stopped, a process in which something hangs ends all the same."""
 LEFTOVERS_S = 1.0
+FAREWELL_S = 2.0
+"""How long each of those beside the node may take to end, where a database that does not answer holds them up."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
+"""How long to wait for a database that is away before the next try."""
 NOTICE_S = 0.5
 """How often to look for a notice."""
 
 Deliver = Callable[[Sequence[EventBatch]], Awaitable[None]]
+Show = Callable[[str, str], None]
 
 
 class Service(NamedTuple):
@@ -67,9 +74,13 @@ class Stopping:
         self._over = threading.Event()
         self.first = asyncio.Event()
         self.second = asyncio.Event()
+        self.signalled = asyncio.Event()
+        """Set if a request was a signal: somebody waits for the end, whatever is under way."""
         self._before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.signalled.set)
         self.request()
 
     def request(self) -> None:
@@ -155,22 +166,67 @@ async def _serve(service: Service, stopping: Stopping) -> int:
     app, session = service.app, service.screen.session
     lines = Lines(colored=session.colored() and not session.as_json, on_closed=stopping.request_first)
     try:
-        await service.prepare()
-        show = lines.put if service.tells_by_relay else None
-        runtime = build_runtime(app, app.settings, schedule=service.schedule, work=service.work, show=show)
-        await runtime.start()
+        runtime = await _begin(service, stopping, lines.put if service.tells_by_relay else None)
+        if runtime is None:
+            service.screen.hint("Stopped.")
+            return 0
         told = asyncio.Event()
         follower = asyncio.create_task(_follow(app, _to_lines(service, lines, runtime), told))
         beside = asyncio.create_task(_run_beside(service, runtime, stopping))
         await stopping.first.wait()
         code = await _stop(runtime, stopping, service.screen)
-        await beside
         told.set()
-        await follower
+        await _briefly(beside)
+        await _briefly(follower)
         return code
     finally:
-        await app.close()
+        await _briefly(asyncio.ensure_future(app.close()))
         lines.close()
+
+
+async def _begin(service: Service, stopping: Stopping, show: Show | None) -> Runtime | None:
+    """The node, at work. While the database is away, try again and again; None if a signal ends that."""
+    pause_s, random = FIRST_PAUSE_S, Random()
+    while True:
+        starting = asyncio.create_task(_start(service, show))
+        stop = asyncio.create_task(stopping.signalled.wait())
+        await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            await _briefly(starting, wait_s=0.0)
+            return None
+        stop.cancel()
+        try:
+            return starting.result()
+        except StoreUnavailable as error:
+            if isinstance(error, StoreRefused):
+                raise
+            wait_s = pause_s * (0.5 + 0.5 * random.random())
+            service.screen.warn(f"{error}; trying again in {wait_s:.1f} s")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.first.wait(), wait_s)
+                if not stopping.signalled.is_set():  # Its time is up, and it never began.
+                    raise
+                return None
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+async def _start(service: Service, show: Show | None) -> Runtime:
+    app = service.app
+    await app.open()
+    await service.prepare()
+    runtime = build_runtime(app, app.settings, schedule=service.schedule, work=service.work, show=show)
+    await runtime.start()
+    return runtime
+
+
+async def _briefly(task: asyncio.Future[Any], wait_s: float = FAREWELL_S) -> None:
+    """Wait for a task, but not long: what hangs is cancelled, and no fault. Others' faults are raised."""
+    done, _ = await asyncio.wait({task}, timeout=wait_s)
+    if done:
+        task.result()
+        return
+    task.cancel()
+    await asyncio.wait({task}, timeout=LEFTOVERS_S)
 
 
 async def _run_beside(service: Service, runtime: Runtime, stopping: Stopping) -> None:
@@ -242,10 +298,14 @@ async def _follow(app: Mainspring, deliver: Deliver | None, ended: asyncio.Event
     if deliver is None:
         return
     store = await app.open()
-    position = await store.next_position()
+    position: int | None = None
     while True:
         last = ended.is_set()
-        batches = await store.events_since(position, FOLLOW_LIMIT)
+        batches: Sequence[EventBatch] = ()
+        with suppress(StoreUnavailable):  # The node tells of that, and this goes on where it was.
+            if position is None:
+                position = await store.next_position()
+            batches = await store.events_since(position, FOLLOW_LIMIT)
         if batches:
             await deliver(batches)
             position = batches[-1].position + len(batches[-1].events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from mainspring.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreUnavailable
+from mainspring.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreRefused, StoreUnavailable
 from mainspring.stores.sql import load_migrations
 
 APPLICATION_ID = 0x4D535052  # "MSPR": `file mainspring.db` and other programs can tell whose it is
 BUSY_TIMEOUT_S = 5.0
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+SMALLEST_ROOM = 64 * 1024
+"""With fewer bytes on the disk not even the index of the log, which grows by 32 KiB, has room."""
 
 
 class SchemaStatus(NamedTuple):
@@ -183,14 +186,35 @@ def explain(error: sqlite3.Error, path: str) -> StoreError:
         return StoreMismatch(
             f"{path} is not a database, or is damaged ({text}): name another file, or restore a backup"
         )
-    if "full" in text:
+    if "full" in text or ("disk I/O" in text and _disk_is_full(path)):
         return StoreFull(f"the disk that holds {path} is full: nothing was written. Free some space and try again")
     if "readonly" in text or "read-only" in text:
         return StoreReadOnly(f"{path} cannot be written: check the permissions of the file and of its folder")
-    if "unable to open" in text:
-        folder = Path(path).resolve().parent
-        remedy = "check its permissions" if folder.is_dir() else f"the folder {folder} does not exist; create it first"
-        return StoreUnavailable(f"{path} cannot be opened: {remedy}")
+    if "unable to open" in text or Path(path).is_dir():
+        return StoreRefused(f"{path} cannot be opened: {_remedy(Path(path))}")
     if "locked" in text or "busy" in text:
         return StoreUnavailable(f"{path} was locked by another program for {BUSY_TIMEOUT_S:g} s")
     return StoreUnavailable(f"{path}: {text}")
+
+
+def _disk_is_full(path: str) -> bool:
+    """SQLite says so only where a write to the file itself finds no room; of its index of the log it says an I/O
+    error."""
+    try:
+        room = os.statvfs(Path(path).resolve().parent)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < SMALLEST_ROOM
+
+
+def _remedy(path: Path) -> str:
+    folder = path.resolve().parent
+    if path.is_dir():
+        return "it is a folder; name a file in it"
+    if not folder.is_dir():
+        return f"the folder {folder} does not exist; create it first"
+    if not os.access(folder, os.W_OK):
+        return (
+            f"its log is kept beside it, but the folder {folder} cannot be written; change that, or copy it elsewhere"
+        )
+    return "check its permissions"

@@ -40,7 +40,7 @@ def claim_in_two_steps(_right: Right) -> Right:
 
         def take(tx: Any) -> list[Claim]:
             there = [seq for seq in chosen if tx.execute("SELECT 1 FROM runs WHERE seq = ?", (seq,)).fetchone()]
-            claims: list[Claim] = work._take(tx, worker, there, tx.now + ttl)
+            claims: list[Claim] = work.take(tx, worker, there, tx.now + ttl)
             return claims
 
         claims: list[Claim] = await store._db.write(take)
