@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from mainspring import Mainspring, current_run
+from mainspring.executors.messages import CHANNEL
 
 app = Mainspring(name="deeds")
 process = app.task(isolation="process")
@@ -128,6 +129,12 @@ async def where_async() -> int:
     return os.getpid()
 
 
+@app.task(timeout="30s")
+def where_bounded() -> int:
+    """The process that this runs in."""
+    return os.getpid()
+
+
 @app.task(isolation="none", timeout="30s")
 def where_thread() -> int:
     """A function that stays here in spite of its timeout."""
@@ -184,6 +191,23 @@ def look_around(secret: str) -> dict[str, object]:
     except OSError as error:
         found["network"] = type(error).__name__
     return found
+
+
+@app.task(isolation="limits")
+def lie(words: str, times: int) -> None:
+    """Say to the worker what only the process itself says."""
+    for _ in range(times):
+        os.write(CHANNEL, words.encode())
+    time.sleep(60)
+
+
+@app.task(isolation="limits")
+def chatter(lines: int) -> None:
+    """Log a lot, and tell progress as often."""
+    for number in range(lines):
+        current_run().log("x" * 1000)
+        current_run().progress(number / lines, str(number))
+    current_run().progress(1.0, "done")
 
 
 @app.task(isolation="limits")

@@ -92,6 +92,34 @@ class TestFunctions:
         assert await other
         await until(lambda: not groups())
 
+    @pytest.mark.parametrize(
+        ("words", "times", "trouble"),
+        [
+            ("x" * 1_000_000, 10_000, "a message of its process is longer than any can be: it is killed"),
+            ("{}garbage\n", 1, "what its process said to the worker is no message: it is killed"),
+            ('{"outcome":{"kind":"succeeded","result":"{"}}\n', 1, "what the process gave as its result is none"),
+        ],
+        ids=["endless", "garbage", "no result"],
+    )
+    async def test_one_that_lies_to_the_worker_fails_alone(
+        self, scene: Scene, words: str, times: int, trouble: str
+    ) -> None:
+        attempt = Attempt("lie", {"words": words, "times": times}, isolation=Isolation("limits", user=PYTHONS_OWNER))
+        async with asyncio.timeout(30):
+            outcome = await scene.execute(attempt)
+        assert outcome.failure is not None
+        assert trouble in "\n".join([outcome.failure.message, *attempt.said("log")])
+
+    async def test_what_it_logs_is_bounded_like_what_it_prints_and_the_last_word_of_its_progress_counts(
+        self, scene: Scene
+    ) -> None:
+        attempt = Attempt("chatter", {"lines": 4_000}, isolation=Isolation("limits", user=PYTHONS_OWNER))
+        assert (await scene.execute(attempt)).kind == "succeeded"
+        assert sum(len(text) for text in attempt.said("log")) < 1_100_000
+        assert any("of output cut" in text for text in attempt.said("log"))
+        assert len(attempt.marks) < 3_000
+        assert attempt.marks[-1] == (1.0, "done")
+
     async def test_a_flood_from_the_pool_is_cut_and_the_process_is_used_again(self) -> None:
         async with scene_of(deeds.app.tasks, concurrency=1) as scene:
             before = await scene.run(deeds.where)

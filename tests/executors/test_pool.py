@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import deeds
 import pytest
@@ -67,6 +68,13 @@ class TestReuse:
 
     async def test_a_function_can_refuse_a_process_in_spite_of_its_timeout(self, alone: Scene) -> None:
         assert await alone.run(deeds.where_thread) == os.getpid()
+
+    @pytest.mark.parametrize("task", [deeds.where_bounded, deeds.where_async], ids=["deadline", "isolation"])
+    async def test_what_a_function_is_declared_with_holds_for_who_knows_only_its_name(
+        self, alone: Scene, task: Any
+    ) -> None:
+        outcome = await alone.execute(Attempt(task.name, {}))
+        assert int(outcome.result or 0) not in (0, os.getpid())
 
     async def test_all_of_them_end_with_the_executors(self) -> None:
         async with scene_of(TASKS, concurrency=2) as scene:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+import msgspec
+
 from mainspring.context import CURRENT, RunContext
 from mainspring.core.model import RunOptions
 from mainspring.executor import AttemptContext, Executor, Outcome
@@ -29,6 +31,7 @@ class FunctionExecutor:
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         task = self._tasks[attempt.claim.task]
+        _isolate(attempt, task)
         if needs_process(task, attempt.options):
             return await self._process.run(attempt)
         return await (_await(attempt, task) if task.is_async else self._run_in_thread(attempt, task))
@@ -45,12 +48,21 @@ class FunctionExecutor:
         return self._threads.run(work)
 
 
+def _isolate(attempt: AttemptContext, task: Task[..., Any]) -> None:
+    """Whoever submitted it may have known nothing but the task's name: what the function is declared with still holds
+    unless the run names something else."""
+    declared = task.defaults.options.isolation
+    if declared is not None and attempt.options.isolation is None:
+        attempt.options = msgspec.structs.replace(attempt.options, isolation=declared)
+
+
 def needs_process(task: Task[..., Any], options: RunOptions) -> bool:
-    """Whether a function has to run in a process: where that is asked for, and where it is sync and has a deadline, for
-    a thread cannot be stopped."""
+    """Whether a function has to run in a process: where that is asked for, and where it is sync and has a deadline, or
+    is declared with one, for a thread cannot be stopped."""
     isolation = options.isolation
     if isolation is None:
-        return options.timeout is not None and not task.is_async
+        deadline = options.timeout or task.defaults.options.timeout
+        return deadline is not None and not task.is_async
     return isolation.level != "none"
 
 

@@ -33,14 +33,17 @@ functions that wait for something need them."""
 IDLE_S = 30.0
 """A process beyond one per core is let go when it had nothing to do for so long."""
 
+_ROOM = 2**20
+
 _ARGV = [sys.executable, "-m", "mainspring.executors.child"]
 
 
 class Pool:
     """Processes that have imported the app. Lives on one event loop; a process serves one run at a time."""
 
-    def __init__(self, launcher: Launcher, setup: Setup, most: int) -> None:
+    def __init__(self, launcher: Launcher, setup: Setup, most: int, longest: int) -> None:
         self._launcher = launcher
+        self._longest = longest
         self._setup = setup
         self._most = most
         self._least = min(most, os.cpu_count() or 1)
@@ -111,7 +114,7 @@ class Pool:
         launch: Launch = {"argv": _ARGV, "env": dict(os.environ), "cwd": None}
         this = asyncio.current_task()
         try:
-            seat = await open_seat(self._launcher, launch, self._setup)
+            seat = await open_seat(self._launcher, launch, self._setup, self._longest)
         except (NotStarted, Died) as error:
             while self._waiting:
                 turn = self._waiting.popleft()
@@ -175,13 +178,15 @@ class ProcessExecutor:
         self._settings = settings
         self._homes: dict[str, Home] = {}
         self._pool: Pool | None = None
+        # A result is JSON within JSON, which at most doubles it; a failure and a line of the log are shorter.
+        self._longest = 2 * settings.payload_limit + _ROOM
 
     def pool(self) -> Pool:
         """The pool, made when it is first needed: all tasks are known by then."""
         if self._pool is None:
             homes = list(dict.fromkeys(self._home(name) for name in self._tasks))
             setup = self._setup(homes, self._settings.process_runs)
-            self._pool = Pool(self._launcher, setup, self._settings.concurrency)
+            self._pool = Pool(self._launcher, setup, self._settings.concurrency, self._longest)
         return self._pool
 
     def close(self) -> None:
@@ -223,9 +228,10 @@ class ProcessExecutor:
             isolation = _with_python(isolation, setup.path, order.home)
         env = environment(isolation, host, {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"})
         launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None})
-        seat = await open_seat(self._launcher, launch, setup, output)
+        seat = await open_seat(self._launcher, launch, setup, self._longest, output)
         try:
-            return _with_limit(await seat.run(order, attempt, output), seat.ending, isolation)
+            outcome = _checked(await seat.run(order, attempt, output), self._settings.payload_limit)
+            return _with_limit(outcome, seat.ending, isolation)
         finally:
             seat.close()
 
@@ -250,6 +256,20 @@ def _with_python(isolation: Isolation, path: list[str], home: Home) -> Isolation
     outer = [each for each in shown if each != "/" and not any(each.startswith(f"{other}/") for other in shown)]
     fields = msgspec.to_builtins(isolation)
     return msgspec.convert({**fields, "read": [*outer, *isolation.read]}, Isolation)
+
+
+def _checked(outcome: Outcome, limit: int) -> Outcome:
+    """The outcome, if it can be one: a function that is not trusted may have written it itself."""
+    text = outcome.result
+    if text is None:
+        return outcome
+    try:
+        if len(text.encode()) > limit:
+            raise ValueError(f"it has more than the {limit} bytes of payload_limit")
+        msgspec.json.decode(text)
+    except ValueError as error:  # As msgspec's are.
+        return _failed("ResultInvalid", f"what the process gave as its result is none: {error}")
+    return outcome
 
 
 def _with_limit(outcome: Outcome, ending: Ending | None, isolation: Isolation) -> Outcome:

@@ -19,6 +19,8 @@ from mainspring.executors.program import Ending, Launcher, NotStarted, Program
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
+PROGRESS_S = 0.02
+"""How often it is told how far a run is."""
 
 
 class Died(Exception):
@@ -32,11 +34,18 @@ class Died(Exception):
 class Seat:
     """Talks with its process by callbacks of the loop, which cost less than coroutines. Made by `open_seat`."""
 
-    def __init__(self, program: Program, channel: socket.socket, streams: dict[str, int]) -> None:
+    def __init__(
+        self, program: Program, channel: socket.socket, streams: dict[str, int], longest: int, trusted: bool
+    ) -> None:
         self._program = program
+        self._longest = longest
+        self._trusted = trusted
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._rest = b""
+        self._condemned = False
+        self._progress: tuple[float, str] | None = None
+        self._told_progress_at = 0.0
         self._attempt: AttemptContext | None = None
         self._output: Output | None = None
         self._told: asyncio.Future[Message | None] = self._loop.create_future()
@@ -120,13 +129,49 @@ class Seat:
                 await self._loop.sock_sendall(self._channel, words[sent:])
 
     def _hear(self, words: bytes) -> None:
+        """The function itself may write here, too, whatever it likes: nothing of that may harm the worker."""
+        if self._condemned:
+            return
         *lines, self._rest = (self._rest + words).split(b"\n")
+        if max(len(self._rest), *map(len, lines), 0) > self._longest:
+            self._condemn("a message of its process is longer than any can be")
+            return
         for line in lines:
-            message = _decode(line)
+            try:
+                message = _decode(line)
+            except (msgspec.MsgspecError, UnicodeError):
+                self._condemn("what its process said to the worker is no message")
+                return
             if message.ready or message.outcome is not None:
+                self._tell_progress()
                 self._answer(message)
             elif self._attempt is not None:
-                _pass_on(message, self._attempt)
+                self._pass_on(message, self._attempt)
+
+    def _condemn(self, why: str) -> None:
+        self._condemned, self._rest = True, b""
+        if self._attempt is not None:
+            self._attempt.write("log", f"{why}: it is killed")
+        self._program.kill()
+
+    def _pass_on(self, message: Message, attempt: AttemptContext) -> None:
+        if message.log is not None:
+            if self._trusted:
+                attempt.write("log", message.log)
+            else:  # As much is kept as of what is printed, and no more.
+                self._keep("log", message.log.encode() + b"\n")
+        if message.progress is not None:
+            self._progress = (message.progress, message.note)
+            if self._loop.time() - self._told_progress_at >= PROGRESS_S:
+                self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        """How far it is: the last word counts, however many there are."""
+        context = self._attempt.context if self._attempt is not None else None
+        if self._progress is not None and context is not None:
+            self._told_progress_at = self._loop.time()
+            context.progress(*self._progress)
+        self._progress = None
 
     def _behind(self) -> bool:
         return self._attempt is not None and self._attempt.behind()
@@ -150,16 +195,11 @@ class Seat:
         self._channel.close()
 
 
-def _pass_on(message: Message, attempt: AttemptContext) -> None:
-    context = attempt.context
-    if context is not None and message.log is not None:
-        context.log(message.log)
-    if context is not None and message.progress is not None:
-        context.progress(message.progress, message.note)
-
-
-async def open_seat(launcher: Launcher, launch: Launch, setup: Setup, output: Output | None = None) -> Seat:
-    """Start a process for functions and wait until it is ready. NotStarted or Died if it cannot be."""
+async def open_seat(
+    launcher: Launcher, launch: Launch, setup: Setup, longest: int, output: Output | None = None
+) -> Seat:
+    """Start a process for functions and wait until it is ready. NotStarted or Died if it cannot be. Its messages have
+    at most `longest` bytes. One that is started for a run alone, which has an `output`, is not trusted."""
     ours, theirs = socket.socketpair()
     pipes = [(*os.pipe(), stream) for stream in ("stdout", "stderr")]
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -177,7 +217,8 @@ async def open_seat(launcher: Launcher, launch: Launch, setup: Setup, output: Ou
         for _, write_end, _ in pipes:
             os.close(write_end)
     ours.setblocking(False)
-    seat = Seat(program, ours, {stream: read_end for read_end, _, stream in pipes})
+    streams = {stream: read_end for read_end, _, stream in pipes}
+    seat = Seat(program, ours, streams, longest, trusted=output is None)
     try:
         await seat.get_ready(setup, output)
     except BaseException:
