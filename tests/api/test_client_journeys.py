@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-from test_two_servers import free_port
+from fleet import free_port
 
 from cli_work import Terminal
 from mainspring import Client, after, manual

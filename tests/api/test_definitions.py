@@ -140,3 +140,25 @@ def test_runs_are_found_by_a_part_of_their_id_in_ones_own_namespace(private_door
 @pytest.mark.parametrize("isolation", [SANDBOX, Isolation("none"), Isolation("limits", cpu="1.5s", user="nobody")])
 def test_an_isolation_is_written_as_it_is_read(isolation: Isolation) -> None:
     assert parse_isolation(format_isolation(isolation)) == isolation
+
+
+def test_whether_to_wait_under_pressure_is_said_by_task_job_or_run(private_door: Door) -> None:
+    private_door.app.task(name="hasty", under_pressure="run")(lambda: None)
+    client = private_door.client("admin")
+    shown = [
+        client.post("/v1/runs", json=body).json()["under_pressure"]
+        for body in ({"task": "hasty"}, {"task": "hasty", "under_pressure": "wait"}, {"task": "other"})
+    ]
+    assert shown == ["run", "wait", "wait"]
+    job = {"name": "j", "task": "other", "manual": True, "under_pressure": "run", "soft_timeout": "5s", "timeout": "9s"}
+    made = client.post("/v1/jobs", json=job).json()
+    assert (made["under_pressure"], made["soft_timeout"], made["isolation"]) == ("run", "5s", None)
+    assert client.patch("/v1/jobs/j", json={"under_pressure": None}).json()["under_pressure"] == "wait"
+
+
+def test_a_whole_number_may_be_written_with_a_point(private_door: Door) -> None:
+    client = private_door.client("admin")
+    body = {"task": "other", "priority": 2.0, "args": {"n": 2.0}, "retry": {"retries": 4.0}}
+    run = client.post("/v1/runs", json=body).json()
+    assert (run["priority"], run["retries"], run["args"]) == (2, 4, {"n": 2.0})
+    assert isinstance(run["args"]["n"], float)

@@ -164,6 +164,23 @@ ROWS = [
     Row("take all", "PUT", "/v1/workers/none/assign", {"limit": BIG}, 422, "invalid-input", "limit"),
     Row("progress beyond all", "PUT", "/v1/runs/none/progress", {"token": 1, "fraction": 2}, 422, "invalid-input",
         "fraction"),
+    # Said twice, or in disguise: what one program on the way goes by must be what the other does.
+    get("two tokens", "/v1/runs", 400, "bad-request", X="y\r\nAuthorization: Bearer other"),
+    get("two namespaces", "/v1/runs", 400, "bad-request", Mainspring_Namespace="a\r\nMainspring-Namespace: rival"),
+    post("two idempotency keys", "/v1/runs", RUN, 400, "bad-request", Idempotency_Key="a\r\nIdempotency-Key: b"),
+    post("two lengths", "/v1/runs", RUN, 400, "bad-request", X="y\r\nContent-Length: 1"),
+    post("a length, and chunks", "/v1/runs", RUN, 400, "bad-request", Transfer_Encoding="chunked"),
+    post("compressed", "/v1/runs", RUN, 415, "unsupported-media-type", Content_Encoding="gzip"),
+    Row("a path within a name", "POST", "/v1/jobs/j%2Fpause", None, 404, "not-found"),
+    wrong("worker's name with a line break", "/v1/workers", {"tasks": ["x"], "name": "abc\n"}, "name"),
+    Row("error type with a line break", "PUT", "/v1/runs/none/fail",
+        {"token": 1, "error": {"type": "abc\n", "message": ""}}, 422, "invalid-input", "error"),
+    # Work without end.
+    Row("calendar of very many days", "PUT", "/v1/calendars/c",
+        {"rules": [{"kind": "dates", "dates": ["12-25"] * 1_001}]}, 422, "invalid-input", "rules"),
+    wrong("very many calendars", "/v1/jobs", {**JOB, "every": "1h", "calendars": ["c"] * 11}, "calendars"),
+    post("a number of a million digits", "/v1/runs", b'{"task":"x","args":{"n":' + b"9" * 1_000_000 + b"}}", 400,
+         "malformed-body"),
     post("too many runs", "/v1/runs:batch", {"runs": [{"task": "x"}] * 10_001}, 422, "invalid-input", "runs"),
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 import schemathesis
 from door import Door, open_door
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 
 from mainspring.api.application import ENDPOINTS
@@ -28,13 +29,23 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 # A stream does not end.
 schema = schemathesis.openapi.from_dict(msgspec.to_builtins(describe_api(ENDPOINTS))).exclude(path="/v1/events")
 
-NOT_MEANT = {"positive_data_acceptance"}
-"""The schema cannot say what is a cron expression, a zone, or the name of something that exists."""
+# What the formats of the schema mean: `format` is where JSON Schema leaves off.
+schemathesis.openapi.format("name", st.from_regex(r"[a-z]{1,20}", fullmatch=True))
+schemathesis.openapi.format("duration-text", st.from_regex(r"[1-9][0-9]?(ms|s|m|h)", fullmatch=True))
+schemathesis.openapi.format("cursor", st.sampled_from(["Nw", "MTI"]))
+
+TOGETHER = {
+    "POST /v1/jobs", "PUT /v1/jobs/{job_id}", "PATCH /v1/jobs/{job_id}", "POST /v1/jobs:sync", "POST /v1/runs",
+    "POST /v1/runs:batch", "PUT /v1/calendars/{name}", "POST /v1/jobs/{job_id}/backfill", "GET /v1/jobs/{job_id}/next",
+    "GET /v1/runs",
+}  # fmt: skip
+"""Where what fits the schema may yet be refused with 422: it cannot say what is a cron expression, a zone, a date or
+the name of something that exists, nor that an end is after its beginning."""
 
 
 @schema.parametrize()
 @settings(
-    max_examples=8,
+    max_examples=5,
     deadline=None,
     derandomize=True,
     database=None,
@@ -43,7 +54,11 @@ NOT_MEANT = {"positive_data_acceptance"}
 )
 def test_every_answer_is_a_documented_one(case: Any, open_server: Door) -> None:
     token = open_server.token("admin", "worker")
-    checks = [check for check in CHECKS.get_all() if check.__name__ not in NOT_MEANT]
-    case.call_and_validate(
-        headers={"Authorization": f"Bearer {token}"}, base_url=open_server.url, checks=checks, timeout=20
-    )
+    answer = case.call(headers={"Authorization": f"Bearer {token}"}, base_url=open_server.url, timeout=20)
+    excused = answer.status_code == 422 and f"{case.method} {case.path}" in TOGETHER
+    checks = [each for each in CHECKS.get_all() if not (excused and each.__name__ == "positive_data_acceptance")]
+    case.validate_response(answer, headers={"Authorization": f"Bearer {token}"}, checks=checks)
+
+
+def test_only_rows_of_the_table_are_excused() -> None:
+    assert {f"{each.method} {each.path}" for each in ENDPOINTS} >= TOGETHER

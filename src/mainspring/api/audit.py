@@ -92,6 +92,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/tokens:revoke", revoke_tokens, "tokens:write", "Make tokens worthless.",
-        {200: shapes.Revoked}, RevokeBody, example={"subject": "ann"},
+        {200: shapes.Revoked}, RevokeBody, rule={"anyOf": [{"required": ["token_id"]}, {"required": ["subject"]}]},
+        example={"subject": "ann"},
     ),
 )  # fmt: skip

@@ -17,12 +17,23 @@ MOST_RUNS = 10_000
 MOST_NAMES = 1_000
 MOST_CALENDARS = 10
 LARGEST = 2**31 - 1
+LONGEST_S = 36_525 * 86_400
+"""A hundred years."""
 
-Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="1 to 200 printable characters")]
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=LONGEST_NAME,
+        description="1 to 200 printable characters",
+        extra_json_schema={"format": "name"},
+    ),
+]
 Names = Annotated[list[Name], Meta(max_length=MOST_NAMES)]
 Text = Annotated[str, Meta(max_length=10_000, pattern=r"^[^\x00]*$", description="a text of at most 10000 characters")]
 Span = Annotated[
-    Annotated[str, Meta(max_length=100)] | Annotated[float, Meta(ge=0)],
+    Annotated[str, Meta(max_length=100, extra_json_schema={"format": "duration-text"})]
+    | Annotated[float, Meta(ge=0, le=LONGEST_S)],
     Meta(description='a duration like "30s" or "1h30m", or a number of seconds', examples=["1h30m"]),
 ]
 When_ = Annotated[
@@ -38,7 +49,15 @@ CountFrom0 = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number f
 Priority = Annotated[int, Meta(ge=1, le=10, description="1 (highest) to 10 (lowest)")]
 Zone = Annotated[str, Meta(max_length=100, description="a name of the IANA database", examples=["Europe/Berlin"])]
 Limit = Annotated[int, Meta(ge=1, le=1_000, description="how many on a page, at most 1000")]
-Cursor = Annotated[str, Meta(max_length=400, description="the `next` of the page before")]
+Cursor = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=400,
+        description="the `next` of the page before",
+        extra_json_schema={"format": "cursor"},
+    ),
+]
 Command = Annotated[
     Annotated[str, Meta(min_length=1, max_length=100_000)] | Annotated[list[str], Meta(min_length=1, max_length=1_000)],
     Meta(
@@ -272,6 +291,13 @@ class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
 class CompleteBody(msgspec.Struct, forbid_unknown_fields=True):
     """A run has succeeded."""
 
+    token: Token
+    result: Any = None
+
+
+class CompleteJobBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The current run of a job has succeeded."""
+
     token: Token | UnsetType = UNSET
     result: Any = None
 
@@ -286,6 +312,15 @@ class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
 
 class FailBody(msgspec.Struct, forbid_unknown_fields=True):
     """An attempt has failed; whether there is another, the run's retry policy says."""
+
+    token: Token
+    error: ErrorBody | Text
+    retry_after: Span | UnsetType = UNSET
+    final: Annotated[bool, Meta(description="the same would happen again: do not retry")] | UnsetType = UNSET
+
+
+class FailJobBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An attempt at the current run of a job has failed."""
 
     error: ErrorBody | Text
     token: Token | UnsetType = UNSET

@@ -162,13 +162,19 @@ def _convert(value: Any, kind: Any, path: str, wrong: Wrong) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         refusal = str(error)
+    if isinstance(value, float) and value.is_integer():  # To JSON, 2.0 is a whole number.
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(int(value), kind)
     before = len(wrong.faults)
     inner = _struct_in(kind)
+    found: Any = msgspec.UNSET
     if inner is not None and isinstance(value, dict):
-        _walk(value, inner, f"{path}.", wrong)
+        found = _walk(value, inner, f"{path}.", wrong)
     elif inner is not None and isinstance(value, list) and _is_list(kind):
-        for index, each in enumerate(value):
-            _convert(each, inner, f"{path}[{index}]", wrong)
+        found = [_convert(each, inner, f"{path}[{index}]", wrong) for index, each in enumerate(value)]
+    if len(wrong.faults) == before and found is not msgspec.UNSET:
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(msgspec.to_builtins(found), kind)
     if len(wrong.faults) == before:
         fault, _, place = refusal.partition(" - at `$")
         wrong.add(f"{path}{place.removesuffix('`')}", fault[:1].lower() + fault[1:], _hint(kind))

@@ -74,7 +74,8 @@ def _operation(method: str, path: str, operation: dict[str, Any], schemas: dict[
         if "example" in content:
             example = msgspec.json.format(msgspec.json.encode(content["example"]), indent=2).decode()
             parts.append(f"<p>{escape(media)}<pre>{escape(example)}</pre>")
-        shape = schemas[content["schema"]["$ref"].rpartition("/")[2]]
+        named = content["schema"].get("allOf", [content["schema"]])[0]
+        shape = schemas[named["$ref"].rpartition("/")[2]]
         rows += [(name, "body", _about(kind)) for name, kind in shape["properties"].items()]
     parts.append("<table>" + "".join(_row(*row) for row in rows) + "</table>")
     answers = ", ".join(f"<code>{status}</code>" for status in operation["responses"])

@@ -128,6 +128,8 @@ class Endpoint(NamedTuple):
     """Looks at what has ended: slowed down under pressure."""
     patient: bool = False
     """A long poll or a stream: it waits on purpose."""
+    rule: Mapping[str, object] | None = None
+    """What the type of the body cannot say of its fields together, as JSON Schema does."""
     example: Mapping[str, object] | None = None
     description: str = ""
 

@@ -72,7 +72,8 @@ def _operation(endpoint: Endpoint, of: dict[str, Document]) -> Document:
     if parameters := list(_parameters(endpoint)):
         operation["parameters"] = parameters
     if endpoint.body is not None:
-        content: Document = {"schema": of[_key(endpoint.body)]}
+        shape = of[_key(endpoint.body)]
+        content: Document = {"schema": {"allOf": [shape, endpoint.rule]} if endpoint.rule else shape}
         if endpoint.example is not None:
             content["example"] = endpoint.example
         operation["requestBody"] = {"required": endpoint.needs_body, "content": {JSON: content}}
@@ -136,6 +137,6 @@ def _parameters(endpoint: Endpoint) -> Iterable[Document]:
         yield _header("If-Match", "only if the job still has this ETag", pattern=r'^(\*|"\d+")$')
 
 
-def _header(name: str, description: str, pattern: str = r"^[ -~]*$") -> Document:
+def _header(name: str, description: str, pattern: str = r"^[!-~]([ -~]*[!-~])?$") -> Document:
     schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": pattern}
     return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}

@@ -90,7 +90,15 @@ class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
 class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
     """How long to wait."""
 
-    timeout: Annotated[str, Meta(max_length=100, description='at most so long, e.g. "30s"')] | UnsetType = UNSET
+    timeout: (
+        Annotated[
+            str,
+            Meta(
+                max_length=100, description='at most so long, e.g. "30s"', extra_json_schema={"format": "duration-text"}
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class EventQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -201,6 +201,9 @@ async def _follow(call: Call, run: Run, after: int) -> AsyncIterator[bytes]:
             await waking.wait(LOOK_S)
 
 
+_SELECTED = {"anyOf": [{"required": [name]} for name in ("job", "task", "tag")]}
+_CHOSEN = {"oneOf": [{"required": ["run_ids"]}, _SELECTED]}
+
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/runs/{run_id}/cancel", cancel_run, "runs:control", "Cancel a run.", {200: shapes.Cancelled},
@@ -212,7 +215,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/dead-letters:rerun", rerun_dead, "runs:control", "Run many failed runs again.",
-        {200: shapes.Rerun}, RerunBody, problems=(429,), example={"job": "daily-report"}, grows=True,
+        {200: shapes.Rerun}, RerunBody, problems=(429,), rule=_CHOSEN, example={"job": "daily-report"}, grows=True,
     ),
     Endpoint(
         "GET", "/v1/runs/{run_id}/attempts", list_attempts, "runs:read", "The attempts of a run.",

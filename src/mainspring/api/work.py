@@ -5,7 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.api.bodies import CompleteBody, ErrorBody, FailBody, LinesBody, ProgressBody
+from mainspring.api.bodies import (
+    CompleteBody,
+    CompleteJobBody,
+    ErrorBody,
+    FailBody,
+    FailJobBody,
+    LinesBody,
+    ProgressBody,
+)
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.problems import Problem
 from mainspring.api.workers import owner_mark
@@ -43,8 +51,6 @@ async def fail_job(call: Call) -> Answer:
 
 
 async def _claimed_run(call: Call) -> Run:
-    if "token" not in call.given and not call.wrong.faults:
-        call.wrong.add("token", "is missing", "give the token that came with the claim")
     call.wrong.settle()
     run = await call.desk.store.get_run(call.namespace, call.named("run_id"))
     return _own(call, run)
@@ -170,11 +176,11 @@ ENDPOINTS = (
     ),
     Endpoint(
         "PUT", "/v1/jobs/{job_id}/complete", complete_job, "work", "Report a success of a job's current run.",
-        {200: shapes.Reported}, CompleteBody, needs_body=False, problems=(409,), example={"result": 42},
+        {200: shapes.Reported}, CompleteJobBody, needs_body=False, problems=(409,), example={"result": 42},
     ),
     Endpoint(
         "PUT", "/v1/jobs/{job_id}/fail", fail_job, "work", "Report a failure of a job's current run.",
-        {200: shapes.Reported}, FailBody, problems=(409,), example={"error": "no answer"},
+        {200: shapes.Reported}, FailJobBody, problems=(409,), example={"error": "no answer"},
     ),
     Endpoint(
         "PUT", "/v1/runs/{run_id}/progress", set_progress, "work", "Report progress.", {204: None}, ProgressBody,

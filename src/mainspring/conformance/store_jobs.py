@@ -238,6 +238,13 @@ class JobSuite(SyncSuite):
         await store.remove_job("default", "report")
         await store.remove_job("default", "extract")
 
+    async def test_a_job_that_has_changed_meanwhile_is_not_removed(self, store: Store, clock: ManualClock) -> None:
+        job = await store.create_job(a_job(clock, "hourly", HOURLY))
+        edited = await store.edit_job(msgspec.structs.replace(job, priority=1), job.version)
+        with refused(Conflict):
+            await store.remove_job("default", "hourly", job.version)
+        await store.remove_job("default", "hourly", edited.version)
+
     async def test_a_job_fires_by_hand(self, store: Store, clock: ManualClock) -> None:
         job = await store.create_job(a_job(clock, "hourly", HOURLY, args='{"x":1}', options=RunOptions(max_losses=9)))
         firing = await trigger(store, clock, "hourly", "request-1")
