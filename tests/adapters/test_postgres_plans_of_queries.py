@@ -72,8 +72,12 @@ def same(value: object) -> list[object]:
 
 HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("work", "candidates"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100, NOW),
-    ("work", "claim_plain"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100, NOW, "worker-1", HOUR, 10**16),
+    ("work", "claim_plain"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100, NOW, "worker-1", HOUR, 10**16,
+                              '{"at":'),
     ("work", "earliest"): (*PLACES, "default", NOW, ["encode"]),
+    ("dispatch", "claim_delivered"): (NOW, IDS, [0] * len(IDS), "default", NOW, ["encode"], ["default"], ["default"],
+                                      "worker-1", HOUR),
+    ("dispatch", "delivered"): (NOW, IDS, "default", NOW, ["encode"], ["default"], ["default"]),
     ("work", "take"): (IDS, "worker-1", NOW, NOW),
     ("work", "renew"): (NOW, "worker-1", 5, IDS, TOKENS, HOUR),
     ("work", "cancels"): (IDS,),
@@ -85,6 +89,8 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("endings", "lock_unstarted"): (IDS,),
     ("endings", "to_history"): (FEW, same("succeeded"), same("succeeded"), same(""), same(NOW), same(NOW),
                                 same(None), same(None), same(1), same(0)),
+    ("endings", "end_plain"): (FEW, same("succeeded"), same("succeeded"), same(""), same(NOW), same(NOW), same(None),
+                               same(None), NOW, TOKENS),
     ("endings", "back_to_pending"): (FEW, same(""), same(NOW), same(1), same(0), NOW),
     ("endings", "reported"): (FEW, NOW),
     ("endings", "dependants"): (["run-1", "run-2"],),
@@ -175,6 +181,23 @@ async def test_no_table_is_read_whole(connection: asyncpg.Connection, topic: str
         await connection.execute("ROLLBACK")
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot {values}"))
     assert whole_reads(plan[0]["Plan"]) == []
+
+
+async def test_runs_are_ended_in_order_of_id(connection: asyncpg.Connection) -> None:
+    values = ", ".join(map(literal, HOT["endings", "end_plain"]))
+    await connection.execute(f"PREPARE hot AS {load_queries('postgres', 'endings')['end_plain']}")
+    for _ in range(EXECUTIONS):
+        await connection.execute(f"BEGIN; EXECUTE hot ({values}); ROLLBACK")
+    plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot ({values})"))
+    assert scans_of("runs", plan[0]["Plan"]) == [("Index Scan", "runs_pkey")]
+
+
+def scans_of(table: str, plan: dict[str, Any]) -> list[tuple[str, str]]:
+    """How a plan reads a table."""
+    found = [(plan["Node Type"], plan.get("Index Name", ""))] if plan.get("Relation Name") == table else []
+    for part in plan.get("Plans", ()):
+        found += scans_of(table, part)
+    return [scan for scan in found if scan[0] != "ModifyTable"]
 
 
 def literal(value: object) -> str:

@@ -208,8 +208,8 @@ async def test_two_claimers_at_one_gate_do_not_both_enter(
 
     async def claim_one(tx: Transaction) -> None:
         look = await other._look(tx, worker, 1, "strict")
-        judgement = await claims._judge(tx, "default", look.rows, 1, first=True)
-        await claims._take(tx, worker, judgement.chosen, TTL)
+        judgement = await claims.judge(tx, "default", look.rows, 1, first=True)
+        await claims.take(tx, worker, judgement.chosen, TTL)
 
     await first.does(claim_one)
     async with first.before(take(postgres, a_worker("worker-2"))) as second:
@@ -354,7 +354,7 @@ async def test_a_run_that_is_claimed_while_somebody_cancels_it_is_asked_to_stop(
 
     async def claim_it(tx: Transaction) -> None:
         look = await other._look(tx, a_worker(), 1, "strict")
-        await claims._take(tx, a_worker(), look.rows, TTL)
+        await claims.take(tx, a_worker(), look.rows, TTL)
 
     await first.does(claim_it)
     async with first.before(postgres.request_cancel("default", run.id, "not needed")) as second:

@@ -23,7 +23,7 @@ def play(profile: str, seed: int, hash_seed: str) -> bytes:
     return subprocess.run(command, env=environ, capture_output=True, check=True).stdout
 
 
-@pytest.mark.parametrize("profile", ["chaos", "herd"])
+@pytest.mark.parametrize("profile", ["chaos", "herd", "broker"])
 def test_the_same_seed_gives_the_same_bytes_whatever_the_hash_seed(profile: str) -> None:
     first, second = play(profile, 7, "1"), play(profile, 7, "4242")
 

@@ -58,6 +58,7 @@ class LateLine:
         self._clock = clock
         self.now = store.now
         self.next_due = store.next_due
+        self.stand = store.stand
 
     async def claim(self, worker: Worker, limit: int, ttl: int, ordering: Ordering, *, ahead: int = 0) -> list[Claim]:
         claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
@@ -74,7 +75,18 @@ async def test_nothing_begins_under_a_claim_that_ran_out_on_its_way() -> None:
     begun: list[AttemptContext] = []
     given_back: list[tuple[str, int]] = []
     line = cast(Store, LateLine(store, clock))
-    claimer = Claimer(line, worker, held, begun.extend, given_back.extend, lambda: None, Settings(), clock, Random(0))
+    claimer = Claimer(
+        line,
+        worker,
+        held,
+        lambda attempts, _: begun.extend(attempts),
+        lambda attempts, _: begun.extend(attempts),
+        given_back.extend,
+        lambda: None,
+        Settings(),
+        clock,
+        Random(0),
+    )
 
     await claimer.turn()
 

@@ -23,6 +23,7 @@ from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "work")
 _options = msgspec.json.Decoder(RunOptions)
+_encode = msgspec.json.Encoder().encode
 _PRIORITIES = range(HIGHEST, LOWEST + 1)
 _ROUNDS = 50
 _WINDOW = 500
@@ -31,6 +32,9 @@ _WINDOW = 500
 SLOW: Duration = 5 * MILLISECOND
 SLOW_EACH: Duration = 20
 """A look that takes longer than this, and this for each run that it finds, passes over much that is dead."""
+WRITE_EACH: Duration = 20
+_TELLING = 100
+"""What it takes to write a claim; and of how many the time says something about the search."""
 FULL_LOOK_EVERY: Duration = SECOND
 FULL_LOOK_SHARE = 5
 """Looks from the start take at most a sixth of the time: they are this many times their own duration apart."""
@@ -140,14 +144,15 @@ class Claims:
         places, now = _places(worker), self._db.clock.now()
         marks = self.marks.of(places, now)
         question = _question(places, marks, worker, now, limit, ordering, ahead)
+        shared = {"kind": "run.running", "namespace": worker.namespace, "worker": worker.id}
+        told = _encode(shared).decode().removesuffix("}") + ',"at":'
         rows = await self._db.alone(
-            _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering]
+            _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering], told
         )
         if rows and rows[-1][16]:
             return None
         if not ahead:
-            # With nothing to take there was nothing to write: the search is all that took time.
-            took = rows[0][19] if rows else self._db.clock.now() - now
+            took = _search_time(self._db.clock.now() - now, len(rows))
             look = Look(places, rows, marks is None, len(rows) < limit, now, took)
             self.marks.note(look, {row[0] for row in rows})
         return [Claim(*row[:14]) for row in rows]
@@ -227,6 +232,12 @@ def _places(worker: Worker) -> list[Place]:
     ]
 
 
+def _search_time(took: Duration, found: int) -> Duration:
+    """How long the search of a claim took that also wrote what it found: of a few, the sync may have been longer than
+    all the rest, and says nothing; an empty claim, which follows, says it."""
+    return 0 if 0 < found < _TELLING else max(took - WRITE_EACH * found, 0)
+
+
 def _question(
     places: Sequence[Place],
     marks: Sequence[Mark] | None,
@@ -258,6 +269,7 @@ def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[lis
 
 
 async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
+    """Who of those that were found, in their order, may be claimed now."""
     room = await Room.at(tx, namespace, [name for row in found if row[17] for name in row[17]])
     chosen: list[Record] = []
     alone = False
@@ -280,6 +292,7 @@ async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted
 
 
 async def take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: Duration) -> list[Claim]:
+    """Claim runs that are locked."""
     until = chosen[0][13] + ttl
     await tx.run(_Q["take"], [row[0] for row in chosen], worker.id, until, tx.now)
     claims = [Claim(*(*row[:13], until)) for row in chosen]

@@ -29,9 +29,11 @@ SETTINGS = (
     f"statement_timeout = '{STATEMENT_TIMEOUT}'",
     "jit = off",
     "enable_seqscan = off",
+    "enable_bitmapscan = off",
 )
-"""Compiling a plan takes longer than any of our statements. And a plan that was made while a table was small would
-read it whole also when it has a million rows: a claim would take seconds."""
+"""Compiling a plan takes longer than any of our statements. A plan that was made while a table was small would read it
+whole also when it has a million rows: a claim would take seconds. And rows that are found by a bitmap are locked in the
+order of their places, not of their ids: two who end and renew the same runs would wait for each other."""
 
 
 class SchemaStatus(NamedTuple):

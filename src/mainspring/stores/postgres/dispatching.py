@@ -26,6 +26,15 @@ class Dispatching:
 
     async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
         tokens = dict(runs)
+        places = (worker.tasks, worker.queues, worker.regions)
+        question = (list(tokens), list(tokens.values()), worker.namespace, self._db.clock.now(), *places)
+        rows = await self._db.alone(_Q["claim_delivered"], self._db.clock.given(), *question, worker.id, ttl)
+        if not any(row[14] for row in rows):
+            return [Claim(*row[:14]) for row in rows]
+        return await self._claim_carefully(worker, tokens, ttl)
+
+    async def _claim_carefully(self, worker: Worker, tokens: dict[str, int], ttl: Duration) -> list[Claim]:
+        """Where one is among them that needs a place at a gate, or was lost before."""
 
         async def work(tx: Transaction) -> list[Claim]:
             words = (tx.given, list(tokens), worker.namespace, tx.now, worker.tasks, worker.queues, worker.regions)

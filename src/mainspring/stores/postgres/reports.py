@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Event, Report
 from mainspring.core.outcome import Next, attempt_outcome, settle
@@ -20,7 +22,10 @@ from mainspring.stores.sql import load_queries
 from mainspring.stores.text import clean
 
 _Q = load_queries("postgres", "endings")
+_encode = msgspec.json.Encoder().encode
 
+CAREFUL = 20
+"""After a batch of which most runs were not plain, so many go the long way at once."""
 Pending = tuple[str, str, Duration, int, int]
 """Id, reason, delay, attempts and losses to add."""
 
@@ -64,14 +69,33 @@ class Reports:
 
     _db: Database
 
+    _careful = 0
+    """So many more batches are not worth a look whether nothing else hangs on the ends of their runs."""
+
     async def report(self, reports: Sequence[Report]) -> list[Verdict]:
         try:
-            return await self._db.write(lambda tx: _report(tx, reports)) if reports else []
+            ended = await self._end_plain(reports)
+            rest = [report for report in reports if report.run_id not in ended]
+            others = iter(await self._db.write(lambda tx: _report(tx, rest)) if rest else ())
+            return ["accepted" if report.run_id in ended else next(others) for report in reports]
         except Unstorable:
             if len(reports) == 1:
                 raise
         half = len(reports) // 2  # Halved until the bad one stands alone.
         return await self.report(reports[:half]) + await self.report(reports[half:])
+
+    async def _end_plain(self, reports: Sequence[Report]) -> set[str]:
+        """One journey for the ends of runs on which nothing else hangs; who they were."""
+        tokens = {report.run_id: report.token for report in reports if report.state != PENDING}
+        if self._careful or len(tokens) < len(reports) or not reports:
+            self._careful = max(self._careful - 1, 0)
+            return set()
+        now = self._db.clock.now()
+        columns = zip(*[_plain_row(report, now) for report in reports], strict=True)
+        rows = await self._db.alone(_Q["end_plain"], *columns, now, _encode(tokens).decode())
+        if 2 * len(rows) < len(reports):
+            self._careful = CAREFUL
+        return {row[0] for row in rows}
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
         return await self._db.write(lambda tx: _hand_back(tx, dict.fromkeys(claims))) if claims else 0
@@ -86,6 +110,13 @@ async def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
     if rest and await lock_lines_of(tx, rest):
         held.update({row[0]: Held(*row) for row in await tx.fetch(_Q["lock_running_in_lines"], rest)})
     return held
+
+
+def _plain_row(report: Report, now: Instant) -> tuple[object, ...]:
+    return (
+        *(report.run_id, report.state, attempt_outcome(report.state, report.outcome), clean(report.reason)),
+        *(report.started_at, report.finished_at or now, clean(report.result), clean(report.error)),
+    )
 
 
 async def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:

@@ -213,6 +213,7 @@ def _enter_gates(tx: Transaction, namespace: str, names: Sequence[str], seq: int
 
 
 def take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant) -> list[Claim]:
+    """Claim runs that were chosen."""
     tx.execute(_Q["take"], (worker.id, until, tx.now, _encode(chosen).decode()))
     claims: list[Claim] = []
     for start in range(0, len(chosen), _READ_AT_ONCE):

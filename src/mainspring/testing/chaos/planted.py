@@ -65,7 +65,12 @@ BUGS: Final = MappingProxyType(
     {
         "the term is not checked": Bug([InCode(f"{_STORE}.plans:check_term", mistakes.nothing)], 17, ("stop leader",)),
         "a stale report is accepted": Bug(
-            [InCode(f"{_STORE}.reports:_report", _accept_any_token)], 6, ("stop worker",)
+            [
+                InCode(f"{_STORE}.reports:_report", _accept_any_token),
+                in_statement("endings", "end_plain", "token = ($10::jsonb -> id)::bigint", "$10::jsonb IS NOT NULL"),
+            ],
+            6,
+            ("stop worker",),
         ),
         "commits are not synced": Bug(
             [InCode(f"{_STORE}.connection:SETTINGS", lambda right: (*right, "synchronous_commit = off"))],

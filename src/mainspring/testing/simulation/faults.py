@@ -33,9 +33,13 @@ EVENTS: Final = (
     "clock_leap",
     "false_lease",
     "silent_lease",
+    "broker_forgets",
+    "broker_down",
 )
 """What may happen to a process or to the store."""
-HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison")
+BROKEN_BROKER: Final = frozenset({"broker_forgets", "broker_down"})
+"""Those of them that happen only where a broker delivers."""
+HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker")
 """What is wrong all the time."""
 
 
@@ -50,6 +54,8 @@ class Profile(msgspec.Struct, frozen=True):
     habits: frozenset[str] = frozenset()
     herd: int = 0
     """So many jobs due at the same seconds."""
+    broker: float = 0.0
+    """In how many of the worlds a broker delivers."""
 
 
 _LOSSES = {"lost_request": 0.6, "lost_reply": 0.6, "delay": 1.0, "long_delay": 0.1, "late_delivery": 0.15}
@@ -66,6 +72,7 @@ _EVILS = {
     "false_lease": 2.0,
     "silent_lease": 2.0,
 }
+_FORGETTING = {"broker_forgets": 4.0, "broker_down": 3.0}
 
 PROFILES: Final = MappingProxyType(
     {
@@ -98,7 +105,21 @@ PROFILES: Final = MappingProxyType(
             {"crash": 2.0, "pause": 2.0},
             herd=300,
         ),
-        "chaos": Profile("everything at once", _NETWORK, {**_CRASHES, **_EVILS}, frozenset(HABITS), herd=30),
+        "broker": Profile(
+            "a broker delivers, which forgets, stands still, loses, doubles and mixes up",
+            {"lost_reply": 0.3},
+            {**_FORGETTING, "crash": 2.0, "pause": 2.0, "partition": 2.0},
+            frozenset({"loose_broker", "lost_hints"}),
+            broker=1.0,
+        ),
+        "chaos": Profile(
+            "everything at once",
+            _NETWORK,
+            {**_CRASHES, **_EVILS, **_FORGETTING},
+            frozenset(HABITS),
+            herd=30,
+            broker=0.25,
+        ),
     }
 )
 
@@ -126,6 +147,8 @@ _LENGTHS: Final = {
     "clock_leap": (0.5, 90.0),
     "false_lease": (2.0, 15.0),
     "silent_lease": (2.0, 15.0),
+    "broker_forgets": (0.0, 0.0),
+    "broker_down": (0.5, 20.0),
 }
 
 
@@ -155,7 +178,7 @@ class Weather:
         self._habits = profile.habits - without
         self._happened = happened
         self.healed = False
-        self.slow = self.down = self.full = False
+        self.slow = self.down = self.full = self.mute = False
 
     def draw(self, random: Random) -> str | None:
         """What happens to one call, if anything does."""
@@ -179,4 +202,4 @@ class Weather:
     def heal(self) -> None:
         """From now on all is well."""
         self.healed = True
-        self.slow = self.down = self.full = False
+        self.slow = self.down = self.full = self.mute = False

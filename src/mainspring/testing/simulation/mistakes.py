@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
+from mainspring.broker import Notice
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Claim, NewRun, Report, Worker
 from mainspring.core.planning import Plan
 from mainspring.core.priority import Ordering
 from mainspring.core.states import PENDING, SUCCEEDED, State
+from mainspring.errors import BrokerUnavailable
 from mainspring.executor import AttemptContext, StopKind
 from mainspring.store import Renewal
 
@@ -136,3 +138,43 @@ def run_again(right: Right) -> Right:
         return right(tx, [msgspec.structs.replace(each, state=state_of(each)) for each in reports])
 
     return report
+
+
+def claim_whatever_its_token(right: Right) -> Right:
+    """A message that was doubled counts as the first one did."""
+
+    async def claim_these(store: Any, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
+        def tokens(tx: Any) -> list[tuple[str, int]]:
+            query = "SELECT token FROM runs WHERE id = ?"
+            rows = [(run_id, tx.execute(query, (run_id,)).fetchone()) for run_id, _ in runs]
+            return [(run_id, row[0]) for run_id, row in rows if row is not None]
+
+        claims: list[Claim] = await right(store, worker, await store._db.read(tokens), ttl)
+        return claims
+
+    return claim_these
+
+
+def tell_once(_right: Right) -> Right:
+    """What was told is not told again."""
+
+    def is_news(dispatcher: Any, notice: Notice, _now: float) -> bool:
+        token: int = dispatcher._told.get(notice.run_id, (-1, 0.0))[0]
+        return token != notice.token
+
+    return is_news
+
+
+def trust_the_broker(_right: Right) -> Right:
+    """Nobody looks for what was not delivered."""
+
+    async def claim(
+        source: Any, worker: Worker, limit: int, ttl: Duration, _ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        try:
+            claims: list[Claim] = [] if ahead else await source._receive(worker, limit, ttl)
+        except BrokerUnavailable:
+            return []
+        return claims
+
+    return claim

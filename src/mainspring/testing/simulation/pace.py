@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from mainspring.services import claimer, elector, heart, node, planner, reaper, relay, reporter
+from mainspring.services import claimer, delivered, dispatcher, elector, heart, node, planner, reaper, relay, reporter
 
 _PAUSES_S: Final = (
     (claimer, "LONGEST_WAIT_S", 3.0),
     (claimer, "SHORTEST_WAIT_S", 0.03),
     (claimer, "FULL_WAIT_S", 2.0),
+    (dispatcher, "LONGEST_WAIT_S", 3.0),
+    (dispatcher, "GAP_S", 0.05),
+    (delivered, "LOOK_S", 3.0),
     (planner, "LONGEST_WAIT_S", 3.0),
     (reaper, "EVERY_S", 2.5),
     (relay, "BUSY_S", 0.5),

@@ -180,6 +180,24 @@ PLANTED: Final = MappingProxyType(
             [InCode("mainspring.core.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)], 21, "calm", 1, 6.5
         ),
         "a budget is not paid from": Planted([InQuery("api", "pay", "excluded.paid_at", "paid_at")], 20, "calm"),
+        "a delivered run is taken from whoever has it": Planted(
+            [
+                InQuery("dispatch", "delivered", " AND state = 'pending'", ""),
+                InQuery("work", "take", " AND state = 'pending'", ""),
+                InCode(f"{_STORE}.dispatching:Dispatching.claim_these", mistakes.claim_whatever_its_token),
+            ],
+            5,
+            "broker",
+        ),
+        "what a broker lost stays lost": Planted(
+            [
+                InCode(f"{_SERVICES}.dispatcher:Dispatcher._is_news", mistakes.tell_once),
+                InCode(f"{_SERVICES}.delivered:Delivered.claim", mistakes.trust_the_broker),
+            ],
+            19,
+            "broker",
+            1,
+        ),
         "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:_report", mistakes.run_again)], 8, "calm"),
     }
 )

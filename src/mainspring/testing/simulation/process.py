@@ -7,15 +7,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from random import Random
+from typing import cast
 
 import msgspec
 
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError
+from mainspring.services.delivered import Delivered
 from mainspring.services.node import Node, Scheduler
 from mainspring.services.worker import Worker
 from mainspring.settings import Settings
 from mainspring.store import Store
+from mainspring.testing.simulation.broker import Courier, Post
 from mainspring.testing.simulation.clock import ProcessClock, StoreClock
 from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.hosts import Host, HostingLoop
@@ -41,6 +44,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     scribe: Scribe
     declare: Callable[[Store, int], Awaitable[object]]
     """Stores the jobs that a version of the program declares."""
+    post: Post | None
+    """The broker, in a world that has one."""
 
 
 class Process:
@@ -83,7 +88,7 @@ class Process:
         self._host.spawn(self._live())
 
     async def _live(self) -> None:
-        self._node = Node(self.wire.as_store, self._build_scheduler(), self._build_worker())
+        self._node = self._build_node()
         while True:
             try:
                 if self._schedules:
@@ -100,7 +105,16 @@ class Process:
         random = Random(f"{self._around.seed}:scheduler:{self.actor}")
         return Scheduler(self.wire.as_store, self.lease, self.actor, [], self._settings, self.clock, random)
 
-    def _build_worker(self) -> Worker | None:
+    def _build_node(self) -> Node:
+        around, store, scheduler = self._around, self.wire.as_store, self._build_scheduler()
+        if around.post is None:
+            return Node(store, scheduler, self._build_worker(store))
+        random = Random(f"{around.seed}:courier:{self.actor}")
+        courier = Courier(around.post, self.wire, self._host, around.clock, random)
+        source = Delivered(store, courier, self.clock, self.actor)
+        return Node(store, scheduler, self._build_worker(cast(Store, source)), courier, source.delivers)
+
+    def _build_worker(self, source: Store) -> Worker | None:
         if not self._works:
             return None
         settings = self._settings
@@ -110,7 +124,7 @@ class Process:
         )  # fmt: skip
         random = Random(f"{self._around.seed}:worker:{self.actor}")
         return Worker(
-            self.wire.as_store, row, lambda _: self._executor, self._around.loop, settings, self.clock, random,
+            source, row, lambda _: self._executor, self._around.loop, settings, self.clock, random,
             lambda: self._die_of("unstoppable work"),
         )  # fmt: skip
 

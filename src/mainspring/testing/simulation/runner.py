@@ -25,6 +25,9 @@ LATENESS: Duration = 20 * SECOND
 OVERRUN: Duration = 8 * SECOND
 """How long after its timeout work may go on: some ignores its cancellation twice."""
 
+PASSED_OVER: Duration = 15 * SECOND
+"""How long a run may be passed over where a broker delivers: it promises no order, and what it lost is told again."""
+
 FENCE: Duration = SECOND // 2
 """How long after its claim has run out work may go on: a worker's clock may be slower than the store's."""
 
@@ -65,7 +68,13 @@ def run_scenario(scenario: Scenario, *, bug: str | None = None, keep: bool = Tru
             errors.append(f"{type(error).__name__}: {error}")
     errors += world.loop.errors
     # The bug is gone by now, so that the checker, which uses the same rules of time, does not have it too.
-    verdict = check(history.records, lateness_bound=LATENESS, deadline_bound=OVERRUN, fence_bound=FENCE)
+    verdict = check(
+        history.records,
+        lateness_bound=LATENESS,
+        deadline_bound=OVERRUN,
+        fence_bound=FENCE,
+        passing_bound=0 if world.post is None else PASSED_OVER,
+    )
     kept = history.records if keep or errors or not verdict.ok else []
     return Result(scenario, verdict, errors, sometimes, world.loop.time(), kept)
 

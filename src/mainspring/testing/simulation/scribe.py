@@ -63,7 +63,7 @@ class Scribe:
             "spend": self._spend,
             "request_cancel": self._cancel,
             "claim": self._claim,
-            "claim_these": self._claim,
+            "claim_these": self._claim_these,
             "renew": self._renew,
             "report": self._report,
         }
@@ -185,6 +185,11 @@ class Scribe:
     def _cancel_refused(self, call: Call) -> None:
         self._seen["cancel too late"] += 1
         self._add("cancel", call, "refused", run=call.args[1])
+
+    def _claim_these(self, call: Call, claims: Sequence[Claim]) -> None:
+        self._seen["delivered run claimed"] += len(claims)
+        self._seen["delivery found nothing"] += len(claims) < len(call.args[1])
+        self._claim(call, claims)
 
     def _claim(self, call: Call, claims: Sequence[Claim]) -> None:
         worker: Worker = call.args[0]

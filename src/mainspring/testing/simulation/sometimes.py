@@ -27,6 +27,7 @@ _BY_KIND: Final = {
     "job.resumed": "job resumed",
     "job.updated": "job changed",
 }
+_BROKER_KINDS: Final = {"broker.lost": "broker given up", "broker.back": "broker used again"}
 _BY_REASON: Final = (
     ("firing.missed", "misfire=skip", "misfire skipped"),
     ("firing.missed", "misfire=once", "misfires joined"),
@@ -72,8 +73,19 @@ _ELSEWHERE: Final = (
     "order by age",
     "several queues",
     "several regions",
+    "night in which clocks change",
 )
-PATHS: Final = (*_BY_KIND.values(), *(name for _, _, name in _BY_REASON), *_ELSEWHERE)
+_BY_BROKER: Final = (
+    "runs delivered by a broker",
+    "delivered run claimed",
+    "delivery found nothing",
+    "lost_message",
+    "doubled_message",
+    "mixed_messages",
+    "broker given up",
+    "broker used again",
+)
+PATHS: Final = (*_BY_KIND.values(), *(name for _, _, name in _BY_REASON), *_ELSEWHERE, *_BY_BROKER)
 ENOUGH_SEEDS = 30
 """So many have to have seen all that their profile has in store."""
 _MISFIRES: Final = frozenset(
@@ -88,6 +100,7 @@ _SPARED: Final = MappingProxyType(
         "crash": {"misfires joined", "misfire beyond catching up", "stale term refused", "report stale", "work fenced"},
         "network": {"run handed back", "misfire beyond catching up", "losses used up", "stale term refused"},
         "time": {"run handed back", "losses used up", "report repeated", "misfire beyond catching up"},
+        "broker": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
         "herd": _MISFIRES | {"run handed back", "losses used up", "stale term refused", "report stale", "work fenced"},
     }
 )
@@ -99,6 +112,8 @@ def demanded(profile: str, seeds: int) -> list[str]:
     if seeds < ENOUGH_SEEDS:
         return []
     weather, spared = PROFILES[profile], _SPARED.get(profile, frozenset())
+    if not weather.broker:
+        spared = {*spared, *_BY_BROKER}
     faults = [kind for kind in (*CALLS, *EVENTS, *HABITS) if kind in {*weather.calls, *weather.events, *weather.habits}]
     return [*faults, *(path for path in PATHS if path not in spared)]
 
@@ -129,8 +144,8 @@ async def read_events(store: Store, seen: Counter[str]) -> None:
 
 
 def _count(event: Event, seen: Counter[str]) -> None:
-    if event.kind in _BY_KIND:
-        seen[_BY_KIND[event.kind]] += 1
+    if name := _BY_KIND.get(event.kind) or _BROKER_KINDS.get(event.kind):
+        seen[name] += 1
     for kind, part, name in _BY_REASON:
         if event.kind == kind and part in event.reason:
             seen[name] += 1

@@ -6,15 +6,17 @@ import asyncio
 from collections import Counter
 from random import Random
 
+from mainspring.announcing import announced
 from mainspring.core.states import FINAL
 from mainspring.ids import IdSource
 from mainspring.store import Saved, Store
 from mainspring.testing.history import History
+from mainspring.testing.simulation.broker import Courier, Post
 from mainspring.testing.simulation.client import Client
 from mainspring.testing.simulation.clock import ProcessClock, StoreClock
 from mainspring.testing.simulation.ending import record_end
-from mainspring.testing.simulation.faults import PROFILES, Event, Weather, plan_events
-from mainspring.testing.simulation.hosts import HostingLoop
+from mainspring.testing.simulation.faults import BROKEN_BROKER, PROFILES, Event, Weather, plan_events
+from mainspring.testing.simulation.hosts import Host, HostingLoop
 from mainspring.testing.simulation.makeup import divide, draw_settings
 from mainspring.testing.simulation.pace import unhurried
 from mainspring.testing.simulation.process import Process, Surroundings
@@ -49,16 +51,24 @@ class World:
         self._weather = Weather(self._profile, self._without, happened)
         self._scribe = Scribe(history, self.clock, happened)
         self._ids = IdSource(self.clock, Random(f"{self._seed}:ids"))
-        self._events = plan_events(self._profile, self._seed, scenario.minutes * 0.97, self._without)
+        delivers = Random(f"{self._seed}:broker").random() < self._profile.broker
+        spared = self._without if delivers else self._without | BROKEN_BROKER
+        self._events = plan_events(self._profile, self._seed, scenario.minutes * 0.97, spared)
         leaps_s = sum(event.length_s for event in self._events if event.kind == "clock_leap")
         self._settings = draw_settings(Random(f"{self._seed}:settings"), happened)
         minutes = scenario.minutes + leaps_s / 60
         self._sketch = Sketch(Random(f"{self._seed}:jobs"), self._ids, self._settings, start, zone, minutes)
         self._declared = self._sketch.declared()
+        self.post = self._open_post() if delivers else None
+        happened["night in which clocks change"] += zone != "UTC"
         self.around = Surroundings(
-            self._seed, self.loop, self.clock, self._store, self._weather, self._scribe, self._declare
+            self._seed, self.loop, self.clock, self._store, self._weather, self._scribe, self._declare, self.post
         )
         self.processes = self._make_processes()
+
+    def _open_post(self) -> Post:
+        self._happened["runs delivered by a broker"] += 1
+        return Post(self.clock, self._weather, self._settings.ordering, Random(f"{self._seed}:post"))
 
     def _make_processes(self) -> list[Process]:
         """Some schedule and work, some do one of the two; of the workers, those that do both serve everything."""
@@ -124,7 +134,11 @@ class World:
         actor, random = f"client-{number}", Random(f"{self._seed}:client:{number}")
         clock = ProcessClock(self.clock, random, wrong=self._weather.has("wrong_clocks"))
         wire = Wire(self._store, actor, None, clock, self._weather, self._scribe, self._seed)
-        return Client(wire.as_store, self._settings, self._ids, random, self._happened)
+        store = wire.as_store
+        if self.post is not None:
+            courier = Courier(self.post, wire, Host(self.loop), self.clock, Random(f"{self._seed}:courier:{actor}"))
+            store = announced(store, courier, clock)
+        return Client(store, self._settings, self._ids, random, self._happened)
 
     def _strike(self, event: Event) -> None:
         process = self.processes[event.target % len(self.processes)]
@@ -146,8 +160,11 @@ class World:
                 self.loop.create_task(self._restart(self.processes, event.length_s, upgrade=True))
             case "clock_leap":
                 self.clock.leap(event.length_s)
-            case "slow_disk" | "store_down" | "disk_full":
-                self._spoil_store(event)
+            case "slow_disk" | "store_down" | "disk_full" | "broker_down":
+                self._spoil_for_all(event)
+            case "broker_forgets":
+                if self.post is not None:
+                    self.post.forget()
             case _:
                 self._spoil_process(process, event)
 
@@ -159,8 +176,8 @@ class World:
             process.start_after(pause_s)
             await asyncio.sleep(pause_s + 1.0)
 
-    def _spoil_store(self, event: Event) -> None:
-        what = {"slow_disk": "slow", "store_down": "down", "disk_full": "full"}[event.kind]
+    def _spoil_for_all(self, event: Event) -> None:
+        what = {"slow_disk": "slow", "store_down": "down", "disk_full": "full", "broker_down": "mute"}[event.kind]
         setattr(self._weather, what, True)
         self.loop.call_later(event.length_s, setattr, self._weather, what, False)
 

@@ -29,6 +29,34 @@ FROM gone AS r
 JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::integer[], $10::integer[])
   AS e (id, state, outcome, reason, started_at, finished_at, result, error, attempts, losses) ON e.id = r.id;
 
+-- end_plain: the ends of runs on which nothing else hangs, and which nobody wants to cancel, as one statement, which is the transaction.
+-- Under their tokens they leave the hot table, in order of id (see `connection.SETTINGS`), and it is told. Which ones did
+WITH gone AS (
+  DELETE FROM mainspring.runs
+  WHERE id = ANY ($1::text[]) AND token = ($10::jsonb -> id)::bigint AND claimed_until IS NOT NULL AND cancel_requested_at IS NULL
+    AND job_id IS NULL AND gates IS NULL AND lines = 0 AND NOT dependants
+  RETURNING *),
+kept AS (
+  INSERT INTO mainspring.history (id, namespace, queue, region, task, args, options, state, outcome, reason, priority, due_at, expires_at,
+                                  fire_at, idx, key, token, attempt, losses, worker, started_at, finished_at, cancel_reason, progress,
+                                  progress_note, result, error, retry_of, created_at)
+  SELECT r.id, r.namespace, r.queue, r.region, r.task, r.args, r.options, e.state, e.outcome, e.reason, r.priority, r.due_at, r.expires_at,
+         r.fire_at, r.idx, r.key, r.token, r.attempt + 1, r.losses, r.worker, coalesce(e.started_at, r.started_at), e.finished_at,
+         r.cancel_reason, r.progress, r.progress_note, e.result, e.error, r.retry_of, r.created_at
+  FROM gone AS r
+  JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[])
+    AS e (id, state, outcome, reason, started_at, finished_at, result, error) ON e.id = r.id
+  RETURNING id, namespace, task, worker, state, reason, attempt, finished_at - started_at AS duration),
+told AS (
+  INSERT INTO mainspring.outbox (count, events, created_at)
+  SELECT count(*), '[' || string_agg(
+           '{"kind":"run.' || state || '","at":' || $9::bigint || ',"attempt":' || attempt || ',"run_id":' || to_json(id)
+           || ',"namespace":' || to_json(namespace) || ',"task":' || to_json(task) || ',"worker":' || to_json(worker)
+           || CASE WHEN reason = '' THEN '' ELSE ',"reason":' || to_json(reason) END || coalesce(',"duration":' || duration, '') || '}',
+           ',') || ']', $9
+  FROM kept HAVING count(*) > 0)
+SELECT id FROM kept;
+
 -- add_attempts: remember attempts that another follows
 INSERT INTO mainspring.attempts (run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error)
 SELECT * FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]);

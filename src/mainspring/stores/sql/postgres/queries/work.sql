@@ -17,8 +17,7 @@ CROSS JOIN LATERAL (
 LIMIT $11;
 
 -- claim_plain: the claim of runs that need no care, as one statement, which is the whole transaction: they are found as by `candidates`,
--- the best of them are taken, and it is told. If one that needs care is among them, none is taken, and it is the answer. Last, how long the
--- search took, without the rest
+-- the best of them are taken, and it is told. If one that needs care is among them, none is taken, and it is the answer
 WITH found AS MATERIALIZED (
   SELECT r.*, place.number
   FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
@@ -33,24 +32,22 @@ WITH found AS MATERIALIZED (
   LIMIT $11),
 best AS MATERIALIZED (
   SELECT * FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10),
-look AS MATERIALIZED (
-  SELECT now + $14::bigint AS until, now - coalesce($1, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint) AS took
-  FROM mainspring.store_now($1) AS now),
+held AS MATERIALIZED (SELECT mainspring.store_now($1) + $14::bigint AS until),
 taken AS (
   UPDATE mainspring.runs
-  SET state = 'running', token = token + 1, worker = $13, claimed_until = (SELECT until FROM look), started_at = greatest($8, due_at),
+  SET state = 'running', token = token + 1, worker = $13, claimed_until = (SELECT until FROM held), started_at = greatest($8, due_at),
       reason = ''
   WHERE id = ANY (ARRAY(SELECT id FROM best))),
 told AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
-           '{"kind":"run.running","at":' || greatest($8, due_at) || ',"namespace":' || to_json(namespace) || ',"run_id":' || to_json(id)
-           || coalesce(',"job_id":' || to_json(job_id), '') || coalesce(',"job":' || to_json(job), '') || ',"task":' || to_json(task)
-           || ',"worker":' || to_json($13::text) || coalesce(',"fire_at":' || fire_at, '') || ',"attempt":' || attempt + 1 || '}', ',')
-         || ']', $8
+           $16::text || greatest($8, due_at) || ',"attempt":' || attempt + 1 || ',"run_id":' || to_json(id) || ',"task":' || to_json(task)
+           || CASE WHEN job_id IS NULL THEN '}' ELSE
+                ',"job_id":' || to_json(job_id) || coalesce(',"job":' || to_json(job), '') || coalesce(',"fire_at":' || fire_at, '') || '}' END,
+           ',') || ']', $8
   FROM best HAVING count(*) > 0)
-SELECT id, token + 1, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, (SELECT until FROM look), job_id,
-       seq, care, NULL, number, (SELECT took FROM look)
+SELECT id, token + 1, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, (SELECT until FROM held), job_id,
+       seq, care, NULL, number
 FROM (SELECT * FROM best UNION ALL (SELECT * FROM found WHERE care LIMIT 1)) AS answer;
 
 -- take: claim runs that are locked
