@@ -1,9 +1,9 @@
 """`python -m bench.failover --store postgresql://user@host [--times 20]`: how long nobody leads after the leader was
 killed (-9) or stopped properly, and until all runs of a killed worker run elsewhere; at the default settings.
 
-Real processes: three `mainspring up` with a job every 100 ms; and for the workers one `up` that serves nothing, one
-worker that is killed and one that is left. Times are the server's: from the signal to the term of the next leader and
-to its first firing, of a job every 100 ms; and to the last claim of the other worker.
+Real processes: three `mainspring up` with a job every 100 ms; and for the workers one `up` that serves nothing, some
+workers that are killed one after the other, and one that is left. Times are the server's: from the signal to the term
+of the next leader and to its first firing, of a job every 100 ms; and to the last claim of the worker that is left.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 DATABASE = "bench_failover"
 NODES = 3
 RUNS = 20
+DOOMED, APART_S = 5, 0.5
 PATIENCE_S = 60.0
 OURS = "Mainspring"
 APP = """
@@ -57,6 +58,7 @@ _TERM = "SELECT number, began_at, owner FROM mainspring.terms WHERE name = 'sche
 _FIRST = "SELECT min(created_at) FROM mainspring.firings WHERE created_at >= %s AND outcome <> 'missed'"
 _WORKERS = "SELECT count(*) FROM mainspring.workers WHERE state = 'active'"
 _HELD = "SELECT count(*) FROM mainspring.runs WHERE task = 'long' AND state = 'running' AND worker LIKE %s"
+_HELD_ONES = _HELD.replace("count(*)", "id")
 
 
 class Stage:
@@ -86,10 +88,10 @@ class Stage:
         """Send a signal. Who is to end by itself is waited for later."""
         os.kill(pid, how)
 
-    async def submit(self) -> None:
+    async def submit(self, count: int) -> None:
         """Runs that last."""
         app = Mainspring(self._url)
-        for _ in range(RUNS):
+        for _ in range(count):
             await app.submit("long")
         await app.close()
 
@@ -119,9 +121,10 @@ class Stage:
         """When the first firing after an instant was written."""
         return int(self.until(lambda: self.ask(_FIRST, instant)[0], "a firing"))
 
-    def all_run_at(self, pid: int) -> None:
-        """Until all runs are held by a worker."""
-        self.until(lambda: self.ask(_HELD, f"%:{pid}:%")[0] >= RUNS, "all runs to start")
+    def held_by(self, pid: int) -> set[str]:
+        """Which of them a worker holds."""
+        rows = self._connection.execute(_HELD_ONES.encode(), (f"%:{pid}:%",)).fetchall()
+        return {str(run_id) for (run_id,) in rows}
 
     def close(self) -> None:
         """End all."""
@@ -154,22 +157,42 @@ def lead_times(stage: Stage, times: int, how: signal.Signals, random: Random) ->
 
 def move_times(stage: Stage, times: int) -> list[float]:
     """Seconds from the death of a worker until all of its runs are held by another."""
-    samples = []
+    samples: list[float] = []
     stage.start("up", "app.py", "--quiet", "--no-api", "--queue", "nothing")
-    for _ in range(times):
-        first = stage.start("worker", "app.py", "--quiet", "--concurrency", str(2 * RUNS))
-        asyncio.run(stage.submit())
-        stage.all_run_at(first)
-        second = stage.start("worker", "app.py", "--quiet", "--concurrency", str(2 * RUNS))
+    while len(samples) < times:
+        doomed = [stage.start("worker", "app.py", "--quiet", "--concurrency", str(RUNS)) for _ in range(DOOMED)]
+        stage.until(lambda: stage.ask(_WORKERS)[0] >= len(stage.processes), "all workers")
+        asyncio.run(stage.submit(DOOMED * RUNS))
+        stage.until(lambda: stage.ask(_HELD, "%")[0] >= DOOMED * RUNS, "all runs to start")
+        left = stage.start("worker", "app.py", "--quiet", "--concurrency", str(2 * DOOMED * RUNS))
         stage.until(lambda: stage.ask(_WORKERS)[0] >= len(stage.processes), "the other worker")
-        ended_at = stage.ask(_NOW)[0]
-        stage.end(first, signal.SIGKILL)
-        stage.all_run_at(second)
-        samples.append((stage.ask(_NOW)[0] - ended_at) / 1e6)
-        stage.forget(first)
+        samples += _die(stage, doomed, left)
         stage.ask("DELETE FROM mainspring.runs WHERE task = 'long' RETURNING id")
-        stage.end(second, signal.SIGKILL)
-        stage.forget(second)
+        stage.end(left, signal.SIGKILL)
+        stage.forget(left)
+        stage.until(lambda: stage.ask(_WORKERS)[0] <= len(stage.processes), "the dead to be buried")
+    return samples
+
+
+def _die(stage: Stage, doomed: Sequence[int], left: int) -> list[float]:
+    """How long it took of each until another had all that was its own."""
+    waiting, samples = {}, []
+    for pid in doomed:
+        waiting[pid] = (stage.held_by(pid), stage.ask(_NOW)[0])
+        stage.end(pid, signal.SIGKILL)
+        time.sleep(APART_S)
+
+    def look() -> bool:
+        moved, now = stage.held_by(left), stage.ask(_NOW)[0]
+        for pid, (runs, ended_at) in list(waiting.items()):
+            if runs <= moved:
+                samples.append((now - ended_at) / 1e6)
+                del waiting[pid]
+        return not waiting
+
+    stage.until(look, "all runs to go on")
+    for pid in doomed:
+        stage.forget(pid)
     return samples
 
 
@@ -209,7 +232,7 @@ def measure_on(server: str, times: int) -> list[Row]:
         killed = lead_times(stage, times, signal.SIGKILL, random)
         stopped = lead_times(stage, times, signal.SIGTERM, random)
     with staged(server) as stage:
-        moved = move_times(stage, max(times // 5, 1))
+        moved = move_times(stage, times)
     return [
         _row("leader killed: next leader", killed[0], "p99 under 2 s", 2.0),
         _row("leader killed: next firing", killed[1]),

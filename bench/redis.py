@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -43,6 +44,7 @@ WARM_S = 3
 CARRIED = 50_000
 TAKEN_AT_ONCE = 500
 PATIENCE_S = 30.0
+FALLBACK_RATE = 50
 
 
 def measure(arena: Arena) -> list[Row]:
@@ -207,23 +209,24 @@ async def _count(hold: Hold, seconds: float) -> float:
 
 
 def _fallback(arena: Arena) -> list[Row]:
-    """From the moment at which Redis stands still to the start of a run that is submitted then."""
-    times = []
-    pid = int(_info(arena, "process_id"))
+    """Redis stands still while runs are submitted at a pace: the longest that one of them waits for its start."""
+    times, pid = [], int(_info(arena, "process_id"))
+    seconds, count = 6, 6 * FALLBACK_RATE
     for _ in range(arena.size(5, 2)):
-        with _stage(MAINSPRING, arena, 1) as stage, stage.working():
+        with _stage(MAINSPRING, arena, count) as stage, stage.working():
             stage.warm_up(1)
-            os.kill(pid, signal.SIGSTOP)
+            stopping = threading.Timer(seconds / 2, os.kill, (pid, signal.SIGSTOP))
+            stopping.start()
             try:
-                began = time.monotonic()
-                stage.ask("fill", {"count": 1, "batch": 1})
-                stage.wait(lambda: stage.slate.ran() == 1, PATIENCE_S, "falling back was")
-                times.append(stage.slate.times[0] - began)
+                sent = stage.ask("send", {"per_second": FALLBACK_RATE, "seconds": seconds})["sent"]
+                stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "falling back was")
+                times.append(max(began - at for began, at in zip(stage.slate.times, sent, strict=True)))
             finally:
+                stopping.join()
                 os.kill(pid, signal.SIGCONT)
     text = f"{show(percentile(times, 0.5))} / {show(max(times), 's')}"
-    row = Row("Redis stands still: a run submitted then starts after, median / worst", {OURS: text})
-    row.target, row.met = "< 1 s beside starting the client", max(times) < 2.0
+    row = Row("Redis stands still: the longest wait of a run for its start, median / worst", {OURS: text})
+    row.target, row.met = "< 1 s", max(times) < 1.0
     return [row]
 
 

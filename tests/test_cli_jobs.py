@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -412,7 +413,9 @@ class TestActions:
             process = cli.start("job", "remove", "--all", stdin=theirs, stderr=theirs)
             os.write(ours, typed)
             process.communicate(timeout=30)
-            shown = os.read(ours, 10_000).decode()
+            shown = ""
+            while select.select([ours], [], [], 0)[0]:  # A terminal gives what was written in pieces.
+                shown += os.read(ours, 10_000).decode()
             os.close(theirs)
             os.close(ours)
             assert "Remove 3 jobs? [y/N]:" in shown

@@ -175,6 +175,7 @@ async def test_a_lock_that_redis_forgot_is_lost_and_its_body_cancelled(
         async with lock:
             forget(server)
             await asyncio.sleep(BOUND_S)
+            pytest.fail("the body must be cancelled")
 
     with pytest.raises(LockLost, match="forgotten"):
         await work()

@@ -121,8 +121,8 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRefused(StoreUnavailable):
-    """A wrong password, no such database, a folder that does not exist: waiting alone does not mend that. Who is at work
-    already goes on trying all the same, for somebody may."""
+    """A wrong password, no such database, a folder that does not exist: waiting alone does not mend that. Who is at
+    work already goes on trying all the same, for somebody may."""
 
 
 class StoreFull(StoreError):

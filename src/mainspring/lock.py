@@ -15,6 +15,7 @@ from random import SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from mainspring.clock import SystemClock
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, format_duration, parse_duration
 from mainspring.core.leadership import trusted_until
 from mainspring.core.model import Hold
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mainspring")
 _random = SystemRandom()
+_NOWHERE = Figures()
 
 SHORTEST_TTL = 100 * MILLISECOND
 RENEWALS = 3
@@ -88,10 +90,10 @@ class Lock:
         self._clock = locks.app.clock
         self._ttl = ttl
         self._wait = wait
-        self._figures = Figures()
+        self._figures = _NOWHERE
         self._hold: Hold | None = None
         self._trusted_until = self._held_since = 0.0
-        self._watchdog: asyncio.Task[None] | None = None
+        self._watchdog: asyncio.Task[None] | asyncio.TimerHandle | None = None
         self._why = ""
         self._body: asyncio.Task[object] | None = None
         self._cancelled = False
@@ -150,7 +152,7 @@ class Lock:
         self._trusted_until = trusted_until(sent_at, self._ttl)
         self._why, self._cancelled = "", False
         self.lost.clear()
-        self._watchdog = asyncio.get_running_loop().create_task(self._keep(lease, hold))
+        self._watch(lease, hold)
 
     async def release(self) -> None:
         """Let go; of what is not held, nothing."""
@@ -162,10 +164,7 @@ class Lock:
             return
         self._note(self._figures.lock_held.add, self._held_since)
         lease, _ = await self._locks.open()
-        try:
-            await within(self._clock, self._ttl / SECOND, lease.release(hold))
-        except MainspringError as error:
-            log.warning("lock %r could not be released, and runs out by itself: %s", self.name, error)
+        await _release(lease, hold)
 
     def _note(self, add: Callable[[Duration], None], since: float) -> None:
         with self._figures.lock:
@@ -202,9 +201,22 @@ class Lock:
             asking.add_done_callback(lambda asked: _give_back(lease, asked))
             raise
 
+    def _watch(self, lease: Lease, hold: Hold) -> None:
+        """Most locks are held for less time than it takes until the first renewal: these need no task for it."""
+        loop = asyncio.get_running_loop()
+
+        def begin() -> None:
+            self._watchdog = loop.create_task(self._keep(lease, hold))
+
+        if isinstance(self._clock, SystemClock):
+            self._watchdog = loop.call_later(self._ttl / SECOND / RENEWALS, begin)
+        else:
+            begin()
+
     async def _keep(self, lease: Lease, hold: Hold) -> None:
         """Renew until cancelled; where that does not succeed in time, it is lost."""
-        pause_s, why = self._ttl / SECOND / RENEWALS, "it could not be renewed in time"
+        since_s = self._clock.monotonic() - self._held_since
+        pause_s, why = max(self._ttl / SECOND / RENEWALS - since_s, 0.0), "it could not be renewed in time"
         while True:
             left_s = self._trusted_until - self._clock.monotonic()
             await self._clock.sleep(max(min(pause_s, left_s), 0.0))

@@ -10,10 +10,10 @@ Each event loop has a client of its own. A call is made once: what to do when it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha1
-from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -21,16 +21,15 @@ import msgspec
 
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.errors import InvalidInput, MainspringError
+from mainspring.redis_wire import Address, ReplyError, Wire, Word
+from mainspring.urls import REDIS_SCHEMES as SCHEMES
 from mainspring.urls import show_url
 
-SCHEMES: Final = tuple(
-    f"redis{tls}{kind}" for kind in ("", "+sentinel", "+cluster") for tls in ("", "s")
-)  # redis, rediss, redis+sentinel …
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
 PARTING_S = 2.0
-CONNECTIONS = 50
-"""How many commands one event loop may have under way."""
+Client = tuple[Callable[..., Awaitable[Any]], Any]
+"""What carries commands, and the driver."""
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 _WORDS = ("prefix", "timeout", "sentinel_username", "sentinel_password", *_TLS)
 
@@ -61,8 +60,9 @@ class Script:
         self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def read_url(url: str, field: str) -> Place:
-    """What a URL says; InvalidInput names what is wrong with it. `field` is the setting that it was written in."""
+def read_url(url: str, field: str, timeout: str = "1s") -> Place:
+    """What a URL says; InvalidInput names what is wrong with it. `field` is the setting that it was written in,
+    `timeout` how long an answer may take unless the URL says otherwise."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES:
         remedy = f"write redis://host:{PORT}; the kinds are {', '.join(SCHEMES)}"
@@ -87,7 +87,7 @@ def read_url(url: str, field: str) -> Place:
         password=unquote(password) or None,
         master=master,
         database=database,
-        timeout_s=parse_duration(words.get("timeout", "1s"), f"{field}: timeout") / SECOND,
+        timeout_s=parse_duration(words.get("timeout", timeout), f"{field}: timeout") / SECOND,
         prefix=words.get("prefix", ""),
         words=words,
     )
@@ -125,12 +125,9 @@ class RedisLink:
     """Commands and scripts on one Redis. What fails is raised as `unavailable`, in words that name the server."""
 
     def __init__(self, place: Place, unavailable: type[MainspringError]) -> None:
-        if find_spec("redis") is None:
-            problem = "needs the package redis, which is not installed"
-            raise InvalidInput("redis", place.shown, problem, "pip install 'mainspring[redis]'")
         self.place = place
         self._unavailable = unavailable
-        self._clients: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]] = {}
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]] = {}
         self._closed = False
 
     def key(self, name: str) -> str:
@@ -139,29 +136,29 @@ class RedisLink:
 
     async def command(self, *words: str | bytes | float) -> Any:
         """One command."""
-        client = await self._client()
+        call, _ = await self._client()
         try:
-            return await client.execute_command(*words)
+            return await call(*words)
         except Exception as error:
             raise self._explained(error) from error
 
     async def run(self, script: Script, keys: Sequence[str], *arguments: str | bytes | float) -> Any:
         """One script, all of it or nothing. The server is told the text only if it does not know it yet."""
-        client = await self._client()
+        call, _ = await self._client()
         try:
-            return await client.execute_command("EVALSHA", script.digest, len(keys), *keys, *arguments)
+            return await call("EVALSHA", script.digest, len(keys), *keys, *arguments)
         except Exception as error:
             if not str(error).startswith(("NOSCRIPT", "No matching script")):
                 raise self._explained(error) from error
         try:
-            return await client.execute_command("EVAL", script.text, len(keys), *keys, *arguments)
+            return await call("EVAL", script.text, len(keys), *keys, *arguments)
         except Exception as error:
             raise self._explained(error) from error
 
     async def listen(self, channels: Sequence[str], listener: Callable[[], None]) -> None:
         """Call `listener` for each message on these channels, until cancelled or the connection is lost."""
-        client = await self._client()
-        hearing = client.pubsub()
+        _, driver = await self._client()
+        hearing = driver.pubsub()
         try:
             await hearing.subscribe(*channels)
             listener()
@@ -187,7 +184,7 @@ class RedisLink:
                     await asyncio.wait_for(asyncio.wrap_future(closing), PARTING_S)
         self._clients.clear()
 
-    async def _client(self) -> Any:
+    async def _client(self) -> Client:
         loop = asyncio.get_running_loop()
         known = self._clients.get(loop)
         if known is not None:
@@ -196,8 +193,8 @@ class RedisLink:
             raise self._unavailable(f"{self.place.shown} has been closed by this program")
         for ended in [other for other in self._clients if other.is_closed()]:
             del self._clients[ended]
-        client, *others = _make_clients(self.place)
-        farewell = _close_at_the_end([client, *others])
+        client, ends = _make_client(self.place)
+        farewell = _close_at_the_end(ends)
         self._clients[loop] = (client, farewell)
         await anext(farewell)
         return client
@@ -205,65 +202,70 @@ class RedisLink:
     def _explained(self, error: Exception) -> Exception:
         from redis.exceptions import RedisError
 
-        if not isinstance(error, RedisError | OSError | TimeoutError):
+        if not isinstance(error, RedisError | ReplyError | OSError | TimeoutError):
             return error
         said = str(error).strip() or type(error).__name__
         return self._unavailable(f"{self.place.shown}: {said}")
 
 
-async def _close_at_the_end(clients: Sequence[Any]) -> AsyncGenerator[None, None]:
+async def _close_at_the_end(ends: Sequence[Any]) -> AsyncGenerator[None, None]:
     """Whoever ends a loop properly ends its generators: so connections are closed even if nobody closes the link."""
     try:
         yield
     finally:
-        for client in clients:
+        for each in ends:
             with suppress(Exception):
-                await client.aclose()
+                await each.aclose()
 
 
 async def _end(farewell: AsyncGenerator[None, None]) -> None:
     await farewell.aclose()
 
 
-def _make_clients(place: Place) -> list[Any]:
-    """The client for commands first; then those that help it."""
+def _make_client(place: Place) -> tuple[Client, list[Any]]:
+    """Who carries commands, the driver for all else, and what is to be closed at the end."""
     from redis import asyncio as redis
-    from redis.asyncio.retry import Retry
     from redis.asyncio.sentinel import Sentinel
-    from redis.backoff import NoBackoff
 
     login: dict[str, Any] = {"username": place.username, "password": place.password}
     tls: dict[str, Any] = {"ssl": True} if place.tls else {}
     tls |= {word: place.words[word] for word in _TLS if word in place.words}
-    line: dict[str, Any] = {
-        "socket_timeout": place.timeout_s,
-        "socket_connect_timeout": place.timeout_s,
-        "protocol": 2,
-        **tls,
-    }
-    once = Retry(NoBackoff(), 0)
+    line: dict[str, Any] = {"socket_timeout": place.timeout_s, "socket_connect_timeout": place.timeout_s}
+    line |= {"protocol": 2, **tls}
+    if place.kind == "cluster":
+        nodes = [redis.cluster.ClusterNode(host, port) for host, port in place.hosts]
+        cluster = redis.RedisCluster(startup_nodes=nodes, **login, **line)
+        return (cluster.execute_command, cluster), [cluster]
     if place.kind == "sentinel":
         words: dict[str, Any] = {name: place.words.get(f"sentinel_{name}") for name in ("username", "password")}
         kind: Any = Sentinel
         sentinel = kind(list(place.hosts), sentinel_kwargs={**line, **words}, **line)
-        words = {"db": place.database, "max_connections": CONNECTIONS, "retry": once, **login}
-        return [sentinel.master_for(place.master, **words), *sentinel.sentinels]
-    if place.kind == "cluster":
-        nodes = [redis.cluster.ClusterNode(host, port) for host, port in place.hosts]
-        return [redis.RedisCluster(startup_nodes=nodes, max_connections=CONNECTIONS, **login, **line)]
-    (host, port), *_ = place.hosts
-    # A pool that lets callers wait for a connection, where the usual one would refuse them.
-    kind = redis.SSLConnection if place.tls else redis.Connection
-    line.pop("ssl", None)
-    pool = redis.BlockingConnectionPool(
-        connection_class=kind,
-        host=host,
-        port=port,
-        db=place.database,
-        max_connections=CONNECTIONS,
-        timeout=place.timeout_s,
-        retry=once,
-        **login,
-        **line,
-    )
-    return [redis.Redis.from_pool(pool)]
+        driver = sentinel.master_for(place.master, db=place.database, **login)
+        wire = _make_wire(place, lambda: sentinel.discover_master(place.master))
+        return (wire.call, driver), [wire, driver, *sentinel.sentinels]
+    host, port = place.hosts[0]
+    driver = redis.Redis(host=host, port=port, db=place.database, **login, **line)
+
+    async def address() -> tuple[str, int]:
+        return host, port
+
+    wire = _make_wire(place, address)
+    return (wire.call, driver), [wire, driver]
+
+
+def _make_wire(place: Place, address: Address) -> Wire:
+    greetings: list[tuple[Word, ...]] = []
+    if place.password is not None:
+        greetings.append(("AUTH", *([place.username] if place.username else []), place.password))
+    if place.database:
+        greetings.append(("SELECT", place.database))
+    return Wire(address, greetings, _make_tls(place) if place.tls else None, place.timeout_s)
+
+
+def _make_tls(place: Place) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=place.words.get("ssl_ca_certs"))
+    if place.words.get("ssl_cert_reqs") == "none":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if (certificate := place.words.get("ssl_certfile")) is not None:
+        context.load_cert_chain(certificate, place.words.get("ssl_keyfile"))
+    return context

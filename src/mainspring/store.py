@@ -209,7 +209,19 @@ class Standing(NamedTuple):
     """Given the claims and a monotonic instant before they were made, on the thread that submitted the runs."""
 
 
-class WorkStore(Protocol):
+class DispatchStore(Protocol):
+    """For the dispatcher, which tells a broker what is due, and for workers that hear of it there."""
+
+    async def due_runs(self, limit: int) -> tuple[list[Notice], Instant | None]:
+        """Pending runs that are due, of all namespaces: of each queue, region and priority the `limit` that are due
+        longest; and when the next will be due."""
+
+    async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
+        """As `claim`, of these runs only, and only if they have these tokens. What is not in the answer was not to be
+        had, or not now: what is due still is."""
+
+
+class WorkStore(DispatchStore, Protocol):
     """For workers."""
 
     async def register(self, worker: Worker) -> None:
@@ -251,18 +263,6 @@ class WorkStore(Protocol):
 
     async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
         """Output and progress of running attempts."""
-
-
-class DispatchStore(Protocol):
-    """For the dispatcher, which tells a broker what is due, and for workers that hear of it there."""
-
-    async def due_runs(self, limit: int) -> tuple[list[Notice], Instant | None]:
-        """Pending runs that are due, of all namespaces: of each queue, region and priority the `limit` that are due
-        longest; and when the next will be due."""
-
-    async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
-        """As `claim`, of these runs only, and only if they have these tokens. What is not in the answer was not to be
-        had, or not now: what is due still is."""
 
 
 class CareStore(Protocol):
@@ -379,17 +379,7 @@ class ApiStore(Protocol):
 
 
 class Store(
-    JobStore,
-    PlanStore,
-    RunStore,
-    WorkStore,
-    DispatchStore,
-    CareStore,
-    PressureStore,
-    LeaseStore,
-    EventStore,
-    ApiStore,
-    Protocol,
+    JobStore, PlanStore, RunStore, WorkStore, CareStore, PressureStore, LeaseStore, EventStore, ApiStore, Protocol
 ):
     """All of it, as adapters implement it."""
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Final
+
+REDIS_SCHEMES: Final = tuple(f"redis{tls}{kind}" for kind in ("", "+sentinel", "+cluster") for tls in ("", "s"))
+"""redis, rediss, redis+sentinel …"""
 
 
 def show_url(url: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -19,11 +19,10 @@ from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput
 from mainspring.figures import measured
 from mainspring.lease import Lease
-from mainspring.redis_link import SCHEMES as REDIS_SCHEMES
 from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
-from mainspring.urls import show_url
+from mainspring.urls import REDIS_SCHEMES, show_url
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -55,13 +54,20 @@ def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
 
 
 def _announced(store: Store, settings: Settings, clock: Clock) -> Store:
-    """A store whose submissions are told to the broker, if there is one."""
+    """A store whose submissions are told to the broker, if there is one; and whose rate limits are kept there, if it is
+    Redis."""
     broker = open_broker(settings)
     if broker is None:
         return store
     from mainspring.announcing import announced
 
-    return announced(store, broker, clock)
+    url = settings.broker or ""
+    store = announced(store, broker, clock)
+    if url.partition("://")[0] not in REDIS_SCHEMES:
+        return store
+    from mainspring.redis_paces import Paced
+
+    return cast(Store, Paced(store, url, clock))
 
 
 def open_broker(settings: Settings) -> Broker | None:
@@ -70,6 +76,7 @@ def open_broker(settings: Settings) -> Broker | None:
         case None:
             return None
         case scheme if scheme in REDIS_SCHEMES:
+            _need_redis("broker", settings.broker)
             from mainspring.brokers.redis import RedisBroker
 
             return RedisBroker(settings.broker or "", settings.ordering)
@@ -102,6 +109,12 @@ def _is_postgres(url: str) -> bool:
         problem = "needs the package asyncpg, which is not installed"
         raise InvalidInput("store", show_url(url), problem, "pip install 'mainspring[postgres]'")
     return True
+
+
+def _need_redis(field: str, url: str | None) -> None:
+    if find_spec("redis") is None or find_spec("hiredis") is None:
+        problem = "needs the packages redis and hiredis, which are not installed"
+        raise InvalidInput(field, show_url(url or ""), problem, "pip install 'mainspring[redis]'")
 
 
 class DatabaseStatus(msgspec.Struct, frozen=True):
@@ -153,10 +166,12 @@ def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lea
 
             return DatabaseLease(store)
         case "redlock" | "redlocks":
+            _need_redis("lease", url)
             from mainspring.leases.redlock import RedlockLease
 
             return RedlockLease(url or "", clock or SystemClock())
         case scheme if scheme in REDIS_SCHEMES:
+            _need_redis("lease", url)
             from mainspring.leases.redis import RedisLease
 
             return RedisLease(url or "")
@@ -227,17 +242,15 @@ def build_runtime(
         sinks, alerts = open_sinks(settings.sink, show), names_alerts(app)
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row, broker = describe_worker(app, settings, name), open_broker(settings)
-        source = store if broker is None else _delivered(store, broker, app.clock, name)
-        worker = build_worker(app, source, row, crew_loop, settings, random) if work else None
-        return Node(store, scheduler, worker, broker)
+        if broker is None:
+            return Node(store, scheduler, build_worker(app, store, row, crew_loop, settings, random) if work else None)
+        from mainspring.services.delivered import Delivered
+
+        source = Delivered(store, broker, app.clock, name)
+        worker = build_worker(app, cast(Store, source), row, crew_loop, settings, random) if work else None
+        return Node(store, scheduler, worker, broker, source.delivers)
 
     return Runtime(build)
-
-
-def _delivered(store: Store, broker: Broker, clock: Clock, name: str) -> Store:
-    from mainspring.services.delivered import delivered
-
-    return delivered(store, broker, clock, name)
 
 
 def build_scheduler(

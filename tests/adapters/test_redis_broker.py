@@ -41,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @asynccontextmanager
 async def opened(url: str, ordering: Ordering = "strict") -> AsyncIterator[RedisBroker]:
-    broker = RedisBroker(url + "?timeout=5s", ordering)
+    broker = RedisBroker(url + "?timeout=20s", ordering)
     try:
         yield broker
     finally:
@@ -68,6 +68,17 @@ async def test_the_keys_say_what_waits_and_who_has_what(start: Start) -> None:
             assert client.hget(f"{LINE}:owners", "a:0").endswith(f" {WORKER.id}")
             await broker.ack(deliveries)
             assert client.exists(f"{LINE}:taken", f"{LINE}:owners") == 0
+
+
+async def test_what_is_under_way_to_a_worker_is_not_put_in_line_again(start: Start) -> None:
+    async with opened(start().url) as broker:
+        await broker.publish([notice("a")])
+        deliveries = await broker.receive(WORKER, 10)
+        await broker.publish([notice("a"), notice("a", token=1)])
+        assert [(each.run_id, each.token) for each in await broker.receive(WORKER, 10)] == [("a", 1)]
+        await broker.ack(deliveries)
+        await broker.publish([notice("a")])
+        assert await ids(broker) == ["a"]
 
 
 async def test_in_strict_order_priority_alone_decides_and_then_who_is_due_longest(start: Start) -> None:
@@ -171,7 +182,7 @@ async def test_on_a_cluster(start: Start) -> None:
 
 async def test_installations_with_their_own_prefix_do_not_meet(start: Start) -> None:
     server = start()
-    one, other = RedisBroker(server.url + "?prefix=a:", "strict"), RedisBroker(server.url + "?prefix=b:", "strict")
+    one, other = (RedisBroker(f"{server.url}?prefix={prefix}:&timeout=20s", "strict") for prefix in "ab")
     await one.publish([notice("a")])
     assert await ids(other) == []
     assert await ids(one) == ["a"]

@@ -21,7 +21,7 @@ from mainspring.core.dependency import (
     consumed_edges,
     judge_edges,
 )
-from mainspring.core.instants import SECOND
+from mainspring.core.instants import SECOND, parse_duration
 from mainspring.core.model import AttemptOutcome, Edge, FiringOutcome, RunOptions
 from mainspring.core.outcome import Next, after_failure, after_loss, attempt_outcome, settle
 from mainspring.core.retry import Retry
@@ -139,6 +139,21 @@ class TestAFailedAttempt:
         assert [end.state for end in ends] == [PENDING, PENDING, FAILED, FAILED]
         assert ends[0] == Next(PENDING, "ValueError: no; retry 1 of 2 in 30s", 30 * SECOND)
         assert ends[2].reason == "ValueError: no; all retries are used up (2)"
+
+    @pytest.mark.parametrize(
+        ("delay", "words"),
+        [
+            ("2m30s136ms45us", "2m30s"),
+            ("9s660ms266us", "9s700ms"),
+            ("1s", "1s"),
+            ("533ms400us", "533ms"),
+            ("9ms1us", "9ms1us"),
+            ("0s", "0s"),
+        ],
+    )
+    def test_tells_how_long_it_waits_without_digits_that_nobody_reads(self, delay: str, words: str) -> None:
+        end = after_failure("r", 0, 0, RunOptions(retry=Retry(2, delay=delay, jitter=0)), "no", ["ValueError"])
+        assert (end.reason, end.delay) == (f"no; retry 1 of 2 in {words}", parse_duration(delay))
 
     @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
     def test_losses_do_not_use_up_retries(self, retries: int, failures: int, losses: int) -> None:

@@ -206,6 +206,7 @@ class TestJobs:
             (a_job(policy=JobPolicy(end_at=NOW + HOUR)), "no instant to come before its end at 2026-03-01T13:00:00Z"),
             (a_job(policy=JobPolicy(calendars=("off",))), "Its calendars (off) leave it no instant"),
             (a_job(AtTrigger(NOW - DAY)), "Its one instant was 2026-02-28T12:00:00Z (1d ago)"),
+            (a_job(AtTrigger(NOW - 2 * DAY)), "had passed when it was added: it will not fire"),
             (a_job(EveryTrigger(HOUR)), "Its trigger has no instant to come"),
         ],
     )

@@ -10,6 +10,8 @@ from inspect import isawaitable
 from random import Random
 from typing import Any
 
+import msgspec
+
 from mainspring import Mainspring, every
 from mainspring.clock import Clock
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, parse_duration, parse_instant
@@ -36,6 +38,8 @@ FAST = Settings(
     worker_dead_after=600 * MILLISECOND,
 )
 """Settings for tests in real time."""
+STEADY = msgspec.structs.replace(FAST, claim_ttl=USUAL.claim_ttl, worker_dead_after=USUAL.worker_dead_after)
+"""The same, where no claim is to run out, however busy the machine is."""
 
 
 class JumpingClock(ManualClock):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from stage import FaultyStore, JumpingClock, let_pass, turning
@@ -16,7 +16,7 @@ from mainspring.core.instants import SECOND
 from mainspring.core.model import Worker
 from mainspring.errors import BrokerUnavailable, StoreUnavailable
 from mainspring.figures import figures_of, measured
-from mainspring.services.delivered import LOOK_S, delivered
+from mainspring.services.delivered import LOOK_S, Delivered
 from mainspring.services.dispatcher import AGAIN_S, Dispatcher
 from mainspring.services.switch import SLOW_S
 from mainspring.store import Store
@@ -32,6 +32,7 @@ class Line(DirectBroker):
         self.away = False
         self.slow = False
         self.asked = 0
+        self.lasts = -1
         self.published: list[str] = []
         self.queued: dict[str, Notice] = {}
         self.acked: list[str] = []
@@ -45,6 +46,8 @@ class Line(DirectBroker):
     async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
         self.asked += 1
         self._answer()
+        self.lasts -= 1
+        self.away = self.away or self.lasts == 0
         taken = list(self.queued.values())[:limit]
         for notice in taken:
             del self.queued[notice.run_id]
@@ -72,7 +75,7 @@ def line(store: SqliteStore, clock: JumpingClock) -> Line:
 
 @pytest.fixture
 def source(store: SqliteStore, line: Line, clock: JumpingClock) -> Store:
-    return delivered(measured(store), line, clock, "w")
+    return cast(Store, Delivered(measured(store), line, clock, "w"))
 
 
 async def claim(source: Store, limit: int = 10) -> list[str]:
@@ -162,6 +165,34 @@ async def test_a_broker_that_is_slow_is_as_good_as_away(
     assert await kinds(store) == ["broker.lost"]
 
 
+async def test_a_backlog_is_claimed_from_the_store_until_it_is_worked_off(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    runs = [a_run(clock) for _ in range(100)]
+    await submit(store, *runs)
+    await line.publish((await store.due_runs(25))[0])
+    claimed = [run_id for _ in range(4) for run_id in await claim(source, 25)]
+    assert sorted(claimed) == sorted(run.id for run in runs)
+    assert line.asked == 1
+    assert await claim(source, 25) == []
+    await submit(store, a_run(clock))
+    await line.publish((await store.due_runs(25))[0])
+    assert len(await claim(source, 25)) == 1
+    assert line.asked == 2
+
+
+async def test_what_was_claimed_is_not_forgotten_where_the_broker_goes_away(
+    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+) -> None:
+    runs = [a_run(clock) for _ in range(4)]
+    await submit(store, *runs)
+    notices = (await store.due_runs(10))[0]
+    await store.claim_these(a_worker("other"), [(run.id, 0) for run in runs[:1]], TTL)
+    await line.publish(notices)
+    line.lasts = 1
+    assert await claim(source, 2) == [runs[1].id]
+
+
 async def test_while_the_broker_delivers_nobody_looks_ahead_in_the_store(
     store: SqliteStore, source: Store, line: Line, clock: JumpingClock
 ) -> None:
@@ -177,7 +208,7 @@ async def test_what_could_not_be_claimed_because_the_store_is_away_goes_back(
     store: SqliteStore, line: Line, clock: JumpingClock
 ) -> None:
     faulty: Any = FaultyStore(store)
-    source = delivered(faulty, line, clock, "w")
+    source = cast(Store, Delivered(faulty, line, clock, "w"))
     run = a_run(clock)
     await submit(store, run)
     await line.publish((await store.due_runs(10))[0])

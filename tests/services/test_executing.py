@@ -14,7 +14,7 @@ from typing import Any
 import chores
 import msgspec
 import pytest
-from stage import FAST, at_home, ended, until, working
+from stage import STEADY, at_home, ended, until, working
 
 from mainspring import Mainspring, Retry
 from mainspring.clock import SystemClock
@@ -52,7 +52,7 @@ async def live() -> AsyncIterator[SqliteStore]:
     """A store in real time, with the chores at work."""
     store = SqliteStore(":memory:", SystemClock(), inline=True)
     with at_home(chores.app, store, SystemClock()):
-        async with working(chores.app, store, SystemClock()):
+        async with working(chores.app, store, SystemClock(), STEADY):
             yield store
     await store.close()
 
@@ -366,5 +366,5 @@ class TestOthers:
             return Point(1)
 
         with at_home(app, live, SystemClock()):
-            async with working(app, live, SystemClock(), FAST, name="other"):
+            async with working(app, live, SystemClock(), STEADY, name="other"):
                 assert (await ended(await locate.submit())).result == '{"x":1}'

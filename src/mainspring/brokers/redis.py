@@ -22,7 +22,7 @@ from mainspring.core.priority import Ordering, rank
 from mainspring.errors import BrokerUnavailable
 from mainspring.redis_link import RedisLink, Script, read_url
 
-TIMEOUT: Final = "timeout=250ms"
+TIMEOUT: Final = "250ms"
 """How long an answer may take, unless the URL says otherwise: then it is quicker to ask the store."""
 TAKEN: Duration = 5 * SECOND
 """So long after it was taken, what nobody has acknowledged is put back in line."""
@@ -90,9 +90,7 @@ class RedisBroker:
     """See `broker.Broker`. `ordering` decides ranks where runs are put in line: the same on all nodes."""
 
     def __init__(self, url: str, ordering: Ordering) -> None:
-        if "timeout=" not in url:
-            url += ("&" if "?" in url else "?") + TIMEOUT
-        self._link = RedisLink(read_url(url, "broker"), BrokerUnavailable)
+        self._link = RedisLink(read_url(url, "broker", TIMEOUT), BrokerUnavailable)
         self._ordering: Ordering = ordering
         self._listening: set[asyncio.Task[None]] = set()
 

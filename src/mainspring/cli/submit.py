@@ -19,7 +19,7 @@ from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.cli.triggering import check_to_come, read_instant
 from mainspring.core.instants import DAY, format_duration, from_datetime, to_datetime
-from mainspring.core.model import UnderPressure, Worker
+from mainspring.core.model import PROVIDED_TASKS, UnderPressure, Worker
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import OnFailure, When
 from mainspring.core.why import Crowd, worker_trouble
@@ -94,6 +94,8 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     screen = Screen(session)
     screen.answer(run, lambda: click.echo(run.run_id))
     screen.hint(f"Submitted {describe_run(run)}. {trouble or f'Watch it: mainspring run wait {short_id(run.run_id)}'}")
+    if not (trouble or named in PROVIDED_TASKS or named in app.tasks or is_served(session, app)):
+        screen.hint(f"What {named} declares (priority, timeout, retries, limit ...) holds only with --app APP.")
 
 
 async def _trouble(scheduler: Scheduler, run: shapes.Run) -> str | None:

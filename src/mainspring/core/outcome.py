@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mainspring.core.ids import fraction_of
-from mainspring.core.instants import Duration, Instant, format_duration, format_instant
+from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, format_duration, format_instant
 from mainspring.core.model import AttemptOutcome, RunOptions
 from mainspring.core.retry import Again, decide
 from mainspring.core.states import CANCELLED, FAILED, PENDING, SKIPPED, State
@@ -37,9 +37,17 @@ def after_failure(
     failures = attempt + 1 - losses
     verdict = decide(options.retry, failures, error_types, fraction_of("retry", run_id, attempt), asked)
     if isinstance(verdict, Again):
-        left = f"retry {failures} of {options.retry.retries} in {format_duration(verdict.delay)}"
+        left = f"retry {failures} of {options.retry.retries} in {_about(verdict.delay)}"
         return Next(PENDING, f"{summary}; {left}", verdict.delay)
     return Next(FAILED, f"{summary}; {verdict.reason}" if verdict.reason else summary)
+
+
+def _about(delay: Duration) -> str:
+    """For people: jitter leaves microseconds, of which nobody wants to read."""
+    for unit in (SECOND, 100 * MILLISECOND, MILLISECOND):
+        if delay >= 10 * unit:
+            return format_duration(round(delay / unit) * unit)
+    return format_duration(delay)
 
 
 def after_loss(losses: int, options: RunOptions, worker: str, cancel_reason: str | None) -> Next:

@@ -197,6 +197,8 @@ def _why_no_more(job: Job, now: Instant) -> str:
     if policy.end_at is not None and policy.end_at <= now:
         return f"It ended at {_when(policy.end_at, now)}."
     if isinstance(trigger, AtTrigger):
+        if trigger.at < job.created_at:
+            return f"Its one instant, {_when(trigger.at, now)}, had passed when it was added: it will not fire."
         return f"Its one instant was {_when(trigger.at, now)}: it is done."
     if policy.calendars:
         return f"Its calendars ({', '.join(policy.calendars)}) leave it no instant to come."

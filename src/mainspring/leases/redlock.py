@@ -30,8 +30,7 @@ DRIFT = 0.01
 DRIFT_LEAST = 2 * MILLISECOND
 """How much faster than ours the clock of a server may run, of the time to live; and what Redis' own counting costs."""
 PATIENCE = 0.1
-LONGEST_PATIENCE_S = 0.5
-"""How long one server is waited for, of the time to live: a dead one must not use up what the others give."""
+"""How long one server is waited for at most, of the time to live: a dead one must not use up what the others give."""
 TRIES = 3
 PAUSE_S = 0.05
 
@@ -117,7 +116,7 @@ class RedlockLease:
         self, ttl: Duration, question: Callable[[RedisLink], Awaitable[Any]], least: int | None = None
     ) -> list[Any]:
         """The answers of all servers that answer in time; LeaseUnavailable if they are fewer than a majority."""
-        patience_s = min(ttl / SECOND * PATIENCE, LONGEST_PATIENCE_S)
+        patience_s = min(ttl / SECOND * PATIENCE, self._links[0].place.timeout_s)
         calls = [asyncio.wait_for(question(link), patience_s) for link in self._links]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         good = [answer for answer in answers if not isinstance(answer, BaseException)]

@@ -7,7 +7,6 @@ nothing, the store is looked at once a second all the same: what the broker may 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, cast
@@ -25,6 +24,8 @@ from mainspring.store import Standing, Store
 ROUNDS: Final = 10
 """So often in a row deliveries that the store refuses are replaced by others."""
 LOOK_S: Final = 1.0
+MANY: Final = 20
+"""Whoever gets as many as it asked for, and these are many, asks the store for the next: there is a backlog."""
 
 
 class Delivered:
@@ -36,11 +37,17 @@ class Delivered:
         self._clock = clock
         self._switch = Switch(store, clock, who)
         self._looked_at = clock.monotonic()
+        self._deep = False
+        """Whether there is so much that it is claimed from the store: in bulk, that is the shorter way."""
         self._acks: set[asyncio.Task[None]] = set()
         self.now = store.now
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+    def delivers(self) -> bool:
+        """Whether new work is told by the broker."""
+        return self._switch.is_closed
 
     def stand(self, standing: Standing | None) -> None:
         """No claim is left with the store: a run goes to whoever the broker gives it to."""
@@ -51,21 +58,20 @@ class Delivered:
         """See `WorkStore.claim`."""
         if not self._switch.is_closed:
             self._later(partial(self._probe, worker))
-        elif not ahead:
+        elif not ahead and not self._deep:
             try:
                 claims = await self._receive(worker, limit, ttl)
             except BrokerUnavailable as error:
                 log.debug("claiming from the store: %s", error)
             else:
+                self._deep = len(claims) >= limit >= MANY
                 now = self._clock.monotonic()
                 if claims or now - self._looked_at < LOOK_S:
                     return claims
                 self._looked_at = now
         claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
-        if len(claims) >= limit:
-            self._looked_at = (
-                -math.inf
-            )  # There is more than the broker knows of: nobody dispatches, or not fast enough.
+        if not ahead:
+            self._deep = len(claims) >= limit
         return claims
 
     async def next_due(self, worker: Worker) -> Instant | None:
@@ -76,7 +82,12 @@ class Delivered:
         claims: list[Claim] = []
         for _ in range(ROUNDS):
             wanted = limit - len(claims)
-            deliveries = await self._switch.call(partial(self._broker.receive, worker, wanted))
+            try:
+                deliveries = await self._switch.call(partial(self._broker.receive, worker, wanted))
+            except BrokerUnavailable:
+                if claims:
+                    break  # What has been claimed must not be forgotten over what could not be.
+                raise
             if not deliveries:
                 break
             try:
@@ -84,7 +95,7 @@ class Delivered:
             except StoreError:
                 self._later(partial(self._broker.release, deliveries))
                 if claims:
-                    break  # What has been claimed must not be forgotten over what could not be.
+                    break
                 raise
             self._later(partial(self._broker.ack, deliveries))  # The work need not wait until the broker knows.
             if len(claims) >= limit or len(deliveries) < wanted:

@@ -16,8 +16,10 @@ from mainspring.core.instants import SECOND
 from mainspring.services.loop import Loop
 from mainspring.store import Store
 
-LIMIT: Final = 1_000
+LIMIT: Final = 2_000
 """So many of each line are told at once."""
+FULL_GAP_S: Final = 0.25
+"""While there are more, workers find them in the store: see `delivered`."""
 GAP_S: Final = 0.01
 """Work that comes while others come is told together."""
 AGAIN_S: Final = 1.0
@@ -54,6 +56,9 @@ class Dispatcher(Loop):
         self._told = {notice.run_id: self._told.get(notice.run_id, (0, 0.0)) for notice in due} | {
             notice.run_id: (notice.token, now) for notice in news
         }
+        if len(due) >= LIMIT:
+            self._looked_at += FULL_GAP_S - GAP_S
+            return FULL_GAP_S
         wait_s = LONGEST_WAIT_S if next_at is None else (next_at - self._store.now()) / SECOND
         return min(max(wait_s, GAP_S), LONGEST_WAIT_S)
 

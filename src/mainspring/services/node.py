@@ -21,6 +21,7 @@ from mainspring.services.loop import Loop, log, within
 from mainspring.services.planner import Planner
 from mainspring.services.reaper import Reaper
 from mainspring.services.relay import Relay
+from mainspring.services.standin import StandIn
 from mainspring.services.worker import Worker
 from mainspring.settings import Settings
 from mainspring.sink import Sink
@@ -32,6 +33,10 @@ PARTING_S, HASTE_S = 2.0, 0.3
 
 PLANNER_GAP_S = 0.02
 """Most changes are of runs, not of jobs: a planner looks for edits only so often."""
+
+
+BROKER_GAP_S = 0.1
+"""So long after a change a worker looks for itself, if its broker has not told it."""
 
 
 class Scheduler:
@@ -51,12 +56,19 @@ class Scheduler:
     ) -> None:
         """`alerts`: whether somebody is surely to be told of failures; None: nobody ever is."""
         self.lease = lease
+        self.random = random
         everyone = settings.coordination != "leader"
         contender = Contender(lease, owner, settings.lease_ttl) if settings.coordination == "lock" else None
         names = [LEASE] if everyone else lease_names(settings.shards)
         led = self.count_led if len(names) > 1 else None
+        foreign = settings.lease is not None
         self.electors = [
-            Elector(store, lease, owner, settings, clock, random, lease_name=name, led=led) for name in names
+            Elector(
+                *(store, StandIn(lease, store, clock, name) if foreign else lease, owner, settings, clock, random),
+                lease_name=name,
+                led=led,
+            )
+            for name in names
         ]
         self.planners = [
             Planner(
@@ -102,14 +114,21 @@ class Node:
     """Runs a scheduler, a worker, or both, on the loop it is started on."""
 
     def __init__(
-        self, store: Store, scheduler: Scheduler | None, worker: Worker | None, broker: Broker | None = None
+        self,
+        store: Store,
+        scheduler: Scheduler | None,
+        worker: Worker | None,
+        broker: Broker | None = None,
+        delivers: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`delivers`: whether the worker hears of new work by the broker, and need not look at each change."""
         self._store = store
         self._broker = broker
+        self._delivers = delivers
         self._dispatcher: Dispatcher | None = None
         if scheduler is not None and broker is not None:
             planner = scheduler.planners[0]
-            self._dispatcher = Dispatcher(store, broker, scheduler.leads, planner.clock, Random())
+            self._dispatcher = Dispatcher(store, broker, scheduler.leads, planner.clock, scheduler.random)
         self.scheduler = scheduler
         self.worker = worker
         self._loop = asyncio.get_running_loop()
@@ -117,6 +136,7 @@ class Node:
         self._unsubscribe: Callable[[], None] = lambda: None
         self._hinted = False
         self._planner_waits = False
+        self._worker_waits = False
         self._patience_s = PARTING_S
         if scheduler is not None and scheduler.alerter is not None and worker is not None:
             worker.reporter.on_alerts = scheduler.alerter.wake
@@ -146,15 +166,23 @@ class Node:
     def _wake(self) -> None:
         self._hinted = False
         if self.worker is not None:
-            self.worker.wake()
-        if self._dispatcher is not None:
-            self._dispatcher.wake()
+            self.worker.wake(work=not self._delivers())
+            if self._delivers() and not self._worker_waits:
+                self._worker_waits = True
+                self._loop.call_later(BROKER_GAP_S, self._wake_worker, self.worker)
         if self.scheduler is not None and not self._planner_waits:
             self._planner_waits = True
             self._loop.call_later(PLANNER_GAP_S, self._wake_scheduler, self.scheduler)
 
+    def _wake_worker(self, worker: Worker) -> None:
+        """The broker was the quicker, or does not answer."""
+        self._worker_waits = False
+        worker.claimer.hint()
+
     def _wake_scheduler(self, scheduler: Scheduler) -> None:
         self._planner_waits = False
+        if self._dispatcher is not None:
+            self._dispatcher.wake()
         for elector, planner in zip(scheduler.electors, scheduler.planners, strict=True):
             planner.wake()
             if elector.term() is None:

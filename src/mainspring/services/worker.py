@@ -91,9 +91,10 @@ class Worker:
         """What has to run."""
         return (self.claimer, self.reporter, self.heart, self.fence)
 
-    def wake(self) -> None:
-        """Something changed: there may be work, or a cancel."""
-        self.claimer.hint()
+    def wake(self, *, work: bool = True) -> None:
+        """Something changed: there may be work, unless that is told otherwise, or a cancel."""
+        if work:
+            self.claimer.hint()
         if len(self.held):
             self.heart.wake()
 

@@ -1,0 +1,123 @@
+"""One connection to Redis that all callers of an event loop share: their commands are sent at once, one behind the
+other, and answered in order.
+
+Why not the driver's own client: it lends a connection to each call, and takes several times as long for it. What the
+driver knows besides (clusters, subscriptions, who is master) is still asked of it: see `redis_link`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import hiredis
+
+Word = str | bytes | float
+Address = Callable[[], Awaitable[tuple[str, int]]]
+
+
+class ReplyError(Exception):
+    """What Redis says went wrong; the connection is as good as before."""
+
+
+class _Line(asyncio.Protocol):
+    """A connection: what was asked, and not answered yet."""
+
+    def __init__(self) -> None:
+        self.pending: deque[asyncio.Future[Any]] = deque()
+        self.transport: asyncio.Transport | None = None
+        self._reader = hiredis.Reader()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            answer = self.pending.popleft()
+            if answer.done():
+                continue  # Whoever asked has gone.
+            if isinstance(reply, Exception):
+                answer.set_exception(ReplyError(str(reply)))
+            else:
+                answer.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        while self.pending:
+            answer = self.pending.popleft()
+            if not answer.done():
+                answer.set_exception(ConnectionResetError(str(exc or "the connection was closed")))
+
+    def ask(self, words: tuple[Word, ...]) -> asyncio.Future[Any]:
+        if self.transport is None:
+            raise ConnectionResetError("the connection was closed")
+        answer = asyncio.get_running_loop().create_future()
+        self.pending.append(answer)
+        self.transport.write(hiredis.pack_command(words))  # type: ignore[arg-type]
+        return answer
+
+
+class Wire:
+    """Connects when it is first asked, and anew after the connection was lost. To be used on one event loop."""
+
+    def __init__(
+        self, address: Address, greetings: list[tuple[Word, ...]], tls: ssl.SSLContext | None, timeout_s: float
+    ) -> None:
+        self._address = address
+        self._greetings = greetings
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._line: _Line | None = None
+        self._connecting = asyncio.Lock()
+
+    async def call(self, *words: Word) -> Any:
+        """The answer to one command. ReplyError, OSError or TimeoutError if there is none: after the last two, whether
+        it was carried out is not known."""
+        line = self._line
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if line is None or line.transport is None:
+                    line = await self._connected()
+                return await line.ask(words)
+        except TimeoutError:
+            self._drop(line)  # Answers would be those to others.
+            raise TimeoutError(f"no answer within {self._timeout_s:g} s") from None
+        except ReplyError as error:
+            if str(error).startswith("READONLY"):
+                self._drop(line)  # It is no longer the master.
+            raise
+
+    async def aclose(self) -> None:
+        """Let go."""
+        self._drop(self._line)
+        await asyncio.sleep(0)  # Transports close in the next turn of their loop.
+
+    async def _connected(self) -> _Line:
+        async with self._connecting:
+            line = self._line
+            if line is not None and line.transport is not None:
+                return line
+            host, port = await self._address()
+            _, line = await asyncio.get_running_loop().create_connection(_Line, host, port, ssl=self._tls)
+            try:
+                for words in self._greetings:
+                    await line.ask(words)
+            except BaseException:
+                self._close(line)
+                raise
+            self._line = line
+            return line
+
+    def _drop(self, line: _Line | None) -> None:
+        if line is not None and line is self._line:
+            self._line = None
+        if line is not None:
+            self._close(line)
+
+    def _close(self, line: _Line) -> None:
+        if line.transport is not None:
+            line.transport.abort()

@@ -1,0 +1,139 @@
+"""Leadership while whoever keeps the lease cannot be asked: the store's own lease stands in.
+
+Who leads by the lease keeps the store's lease of the same name as well, for longer and renewed less often. Where the
+lease cannot be asked, its holder goes on by that; and nobody else can, unless the holder has died too. When the lease
+answers again, whoever stands in takes it, or resigns if another has. All of this is about who tries: terms are the
+store's, and decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from mainspring.clock import Clock
+from mainspring.core.instants import SECOND, Duration
+from mainspring.core.model import Hold
+from mainspring.errors import LeaseUnavailable, StoreError, StoreUnavailable
+from mainspring.lease import Lease
+from mainspring.services.loop import log, within
+from mainspring.store import LeaseStore
+
+PATIENCE: Final = 0.2
+"""How long an answer is waited for, of the time to live: so much of it must be left to ask the store."""
+ASK_AGAIN_S: Final = 2.0
+"""How often to ask a lease that did not answer."""
+LONGER: Final = 6
+"""So many times longer the store's lease lives."""
+
+
+class StandIn:
+    """See `lease.Lease`: for an elector, on a lease that is not the store's. What it asks for under other names than
+    its own goes straight to the lease."""
+
+    def __init__(self, lease: Lease, store: LeaseStore, clock: Clock, name: str) -> None:
+        self._lease = lease
+        self._name = name
+        self._store = store
+        self._clock = clock
+        self._ask_at = 0.0
+        self._spare: Hold | None = None
+        """The store's lease, while this node holds it."""
+        self._spare_at = 0.0
+        self._stands_in = False
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        if name != self._name:
+            return await self._lease.acquire(name, owner, ttl)
+        try:
+            hold = await self._ask(ttl, lambda: self._lease.acquire(name, owner, ttl))
+        except LeaseUnavailable as error:
+            return await self._stand_in(name, owner, ttl, error)
+        if hold is not None:
+            await self._keep_spare(hold)
+        return hold
+
+    async def renew(self, hold: Hold) -> Hold | None:
+        if hold.name != self._name:
+            return await self._lease.renew(hold)
+        if self._stands_in:
+            return await self._renew_standing_in(hold)
+        try:
+            renewed = await self._ask(hold.ttl, lambda: self._lease.renew(hold))
+        except LeaseUnavailable as error:
+            standing = await self._stand_in(hold.name, hold.owner, hold.ttl, error)
+            if standing is None:
+                raise
+            return standing
+        if renewed is not None:
+            await self._keep_spare(renewed)
+        else:
+            await self._let_spare_go()
+        return renewed
+
+    async def release(self, hold: Hold) -> None:
+        if hold.name != self._name:
+            await self._lease.release(hold)
+            return
+        stood_in, self._stands_in = self._stands_in, False
+        await self._let_spare_go()
+        if not stood_in:
+            await self._lease.release(hold)
+
+    async def close(self) -> None:
+        await self._lease.close()
+
+    async def _ask(self, ttl: Duration, call: Callable[[], Awaitable[Hold | None]]) -> Hold | None:
+        if self._clock.monotonic() < self._ask_at:
+            raise LeaseUnavailable("the lease has not answered lately, and is asked again in a moment")
+        try:
+            return await within(self._clock, ttl / SECOND * PATIENCE, call())
+        except (LeaseUnavailable, StoreUnavailable) as error:
+            self._ask_at = self._clock.monotonic() + ASK_AGAIN_S
+            raise LeaseUnavailable(str(error)) from error
+
+    async def _stand_in(self, name: str, owner: str, ttl: Duration, why: Exception) -> Hold | None:
+        spare = None if self._spare is None else await self._store.renew_hold(self._spare)
+        self._spare = spare or await self._store.acquire(name, owner, ttl * LONGER)
+        if self._spare is None:
+            return None
+        self._stands_in = True
+        log.warning("%s leads %s by the store's lease: %s", owner, name, why)
+        return self._as_asked(name, owner, ttl)
+
+    async def _renew_standing_in(self, hold: Hold) -> Hold | None:
+        try:
+            own = await self._ask(hold.ttl, lambda: self._lease.acquire(hold.name, hold.owner, hold.ttl))
+        except LeaseUnavailable:
+            if self._spare is not None:
+                self._spare = await self._store.renew_hold(self._spare)
+            self._stands_in = self._spare is not None
+            return self._as_asked(hold.name, hold.owner, hold.ttl) if self._spare is not None else None
+        self._stands_in = False
+        if own is None:
+            await self._let_spare_go()  # Another leads by the lease.
+        else:
+            log.warning("%s leads %s by the lease again", hold.owner, hold.name)
+        return own
+
+    def _as_asked(self, name: str, owner: str, ttl: Duration) -> Hold:
+        """The store's lease lives longer than the one that it stands for; its holder must not count on that."""
+        spare = self._spare
+        return Hold(name, owner, 0 if spare is None else spare.token, ttl, 0 if spare is None else spare.expires_at)
+
+    async def _keep_spare(self, hold: Hold) -> None:
+        """Best effort: without it this node only stops leading where the lease does not answer."""
+        now = self._clock.monotonic()
+        if now < self._spare_at:
+            return
+        try:
+            spare = None if self._spare is None else await self._store.renew_hold(self._spare)
+            self._spare = spare or await self._store.acquire(hold.name, hold.owner, hold.ttl * LONGER)
+            self._spare_at = now + hold.ttl * LONGER / SECOND / 3
+        except StoreError as error:
+            log.warning("the store's lease cannot be kept beside the other: %s", error)
+
+    async def _let_spare_go(self) -> None:
+        spare, self._spare, self._spare_at = self._spare, None, 0.0
+        if spare is not None:
+            await self._store.release(spare)

@@ -1,0 +1,155 @@
+"""Who leads while whoever keeps the lease cannot be asked: whoever led goes on, one at a time, and gives way after."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from stage import JumpingClock, let_pass, turning
+
+from mainspring.core.instants import SECOND, Duration
+from mainspring.core.leadership import LEASE
+from mainspring.core.model import Hold
+from mainspring.errors import LeaseUnavailable
+from mainspring.leases.database import DatabaseLease
+from mainspring.services.elector import Elector
+from mainspring.services.standin import LONGER, StandIn
+from mainspring.settings import Settings
+from mainspring.stores.sqlite.store import SqliteStore
+
+SETTINGS = Settings(lease="redis://elsewhere")
+BACKUP_S = SETTINGS.lease_ttl * LONGER / SECOND
+
+
+class Elsewhere(DatabaseLease):
+    """A lease that is kept in another place, and may be away, or silent."""
+
+    def __init__(self, clock: JumpingClock) -> None:
+        self.store = SqliteStore(":memory:", clock, inline=True)
+        super().__init__(self.store)
+        self._clock = clock
+        self.trouble = ""
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        await self._answer()
+        return await super().acquire(name, owner, ttl)
+
+    async def renew(self, hold: Hold) -> Hold | None:
+        await self._answer()
+        return await super().renew(hold)
+
+    async def release(self, hold: Hold) -> None:
+        await self._answer()
+        await super().release(hold)
+
+    async def _answer(self) -> None:
+        if self.trouble == "silent":
+            await self._clock.sleep(3600)
+        if self.trouble:
+            raise LeaseUnavailable("away")
+
+
+class Node(Elector):
+    def __init__(self, store: Any, lease: Elsewhere, clock: JumpingClock, owner: str) -> None:
+        super().__init__(store, StandIn(lease, store, clock, LEASE), owner, SETTINGS, clock, Random(owner))
+        self.story: list[str] = []
+        self.on_elected.append(lambda: self.story.append("elected"))
+        self.on_resigned.append(lambda: self.story.append("resigned"))
+
+    @property
+    def leads(self) -> bool:
+        return self.term() is not None
+
+
+@pytest.fixture
+def lease(clock: JumpingClock) -> Elsewhere:
+    return Elsewhere(clock)
+
+
+@pytest.fixture
+def nodes(store: Any, lease: Elsewhere, clock: JumpingClock) -> list[Node]:
+    return [Node(store, lease, clock, owner) for owner in ("one", "other")]
+
+
+async def pass_watching(nodes: list[Node], clock: JumpingClock, seconds: float) -> list[int]:
+    """How many led, every 50 ms."""
+    counts = []
+    for _ in range(round(seconds / 0.05)):
+        await let_pass(clock, "50ms")
+        counts.append(sum(node.leads for node in nodes))
+    return counts
+
+
+@pytest.mark.parametrize("trouble", ["away", "silent"])
+async def test_the_leader_goes_on_without_a_break_and_without_a_second_one(
+    nodes: list[Node], lease: Elsewhere, clock: JumpingClock, trouble: str
+) -> None:
+    async with turning(*nodes):
+        await let_pass(clock, "5s")
+        lease.trouble = trouble
+        assert set(await pass_watching(nodes, clock, 60)) == {1}
+        lease.trouble = ""
+        assert set(await pass_watching(nodes, clock, 20)) == {1}
+    assert sorted(node.story for node in nodes) == [[], ["elected"]]
+
+
+async def test_after_the_lease_is_back_it_is_held_there_again(
+    nodes: list[Node], lease: Elsewhere, clock: JumpingClock
+) -> None:
+    async with turning(*nodes):
+        await let_pass(clock, "5s")
+        lease.trouble = "away"
+        await let_pass(clock, "10s")
+        lease.trouble = ""
+        await let_pass(clock, "5s")
+        assert await lease.store.acquire(LEASE, "third", SECOND) is None
+
+
+async def test_where_the_lease_was_never_there_one_leads(
+    nodes: list[Node], lease: Elsewhere, clock: JumpingClock
+) -> None:
+    lease.trouble = "away"
+    async with turning(*nodes):
+        await let_pass(clock, "3s")
+        assert set(await pass_watching(nodes, clock, 30)) == {1}
+
+
+async def test_a_leader_that_dies_while_the_lease_is_away_is_followed_by_another(
+    nodes: list[Node], lease: Elsewhere, clock: JumpingClock
+) -> None:
+    one, other = nodes
+    await one.turn()
+    async with turning(other):
+        async with turning(one):
+            await let_pass(clock, "5s")
+            assert one.leads
+            lease.trouble = "away"
+            await let_pass(clock, "5s")
+        await let_pass(clock, f"{BACKUP_S + 3:g}s")
+        assert other.leads
+
+
+async def test_who_stands_in_gives_way_to_whoever_leads_by_the_lease(
+    store: Any, nodes: list[Node], lease: Elsewhere, clock: JumpingClock
+) -> None:
+    one, _ = nodes
+    async with turning(one):
+        lease.trouble = "away"
+        await let_pass(clock, "3s")
+        assert one.leads
+        lease.trouble = ""
+        held = await lease.store.acquire(LEASE, "another", 3600 * SECOND)
+        assert held is not None
+        await let_pass(clock, "5s")
+        assert not one.leads
+        assert await store.acquire(LEASE, "anybody", SECOND) is not None
+
+
+async def test_a_hand_over_frees_both(store: Any, nodes: list[Node], lease: Elsewhere, clock: JumpingClock) -> None:
+    one, _ = nodes
+    async with turning(one):
+        await let_pass(clock, "5s")
+        await one.hand_over()
+    assert await store.acquire(LEASE, "anybody", SECOND) is not None
+    assert await lease.store.acquire(LEASE, "anybody", SECOND) is not None
