@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
 .PHONY: setup up test lint services services-stop bench simulate chaos clean

@@ -2,22 +2,25 @@
 
 import zoneinfo
 from collections.abc import Generator
-from pathlib import Path
+from typing import Any
 
 import pytest
-
-HERE = Path(__file__).parent
+from xdist.scheduler import LoadScopeScheduling
 
 zoneinfo.reset_tzpath(())
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
     """Which tests follow each other, where several processes share them: those of a file, and all that start a whole
     cluster, for two clusters at once would measure the machine."""
-    for item in items:
-        path = item.path.relative_to(HERE)
-        item.add_marker(pytest.mark.xdist_group("acceptance" if "acceptance" in path.parts else str(path)))
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "clusters" if path.startswith("tests/acceptance/") else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    return Groups(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -110,7 +110,7 @@ class TestOpening:
         asyncio.run(SqliteStore(str(path), CLOCK).close())
         tmp_path.chmod(0o755)
         path.chmod(0o444)
-        for folder in (tmp_path.parent, tmp_path.parent.parent):
+        for folder in list(tmp_path.parents)[:-2]:
             folder.chmod(0o755)
         with without_root(), pytest.raises(StoreReadOnly, match="check the permissions"):
             SqliteStore(str(path), CLOCK)

@@ -155,8 +155,9 @@ async def test_what_keeps_it_from_starting_is_raised_and_leaves_no_thread(tmp_pa
 
 async def test_a_broker_that_there_is_not_is_refused(tmp_path: Path) -> None:
     app = make_app(tmp_path)
-    with pytest.raises(InvalidInput):
-        build_runtime(app, msgspec.structs.replace(FAST, broker="redis://"), schedule=True, work=True)
+    runtime = build_runtime(app, msgspec.structs.replace(FAST, broker="pigeon://roost"), schedule=True, work=True)
+    with pytest.raises(InvalidInput, match="names no kind of broker"):
+        await runtime.start()
 
 
 async def test_a_stop_that_was_interrupted_can_be_hurried(tmp_path: Path) -> None:

@@ -150,9 +150,12 @@ class Screen:
         return self._console
 
     def _print(self, content: RenderableType) -> None:
-        """Through click, which survives redirection; without the blanks that tables end their lines with."""
+        """Through click, which survives redirection; without the blanks that tables end their lines with. A sentence is
+        broken for people only: programs look for words in it."""
+        from rich.text import Text
+
         with self.console.capture() as captured:
-            self.console.print(content)
+            self.console.print(content, soft_wrap=isinstance(content, Text) and not sys.stdout.isatty())
         for line in captured.get().splitlines():
             click.echo(line.rstrip(), color=self.session.colored())
 

@@ -190,7 +190,7 @@ def explain(error: sqlite3.Error, path: str) -> StoreError:
         return StoreFull(f"the disk that holds {path} is full: nothing was written. Free some space and try again")
     if "readonly" in text or "read-only" in text:
         return StoreReadOnly(f"{path} cannot be written: check the permissions of the file and of its folder")
-    if "unable to open" in text or Path(path).is_dir():
+    if "unable to open" in text or os.path.isdir(path):
         return StoreRefused(f"{path} cannot be opened: {_remedy(Path(path))}")
     if "locked" in text or "busy" in text:
         return StoreUnavailable(f"{path} was locked by another program for {BUSY_TIMEOUT_S:g} s")
@@ -209,9 +209,9 @@ def _disk_is_full(path: str) -> bool:
 
 def _remedy(path: Path) -> str:
     folder = path.resolve().parent
-    if path.is_dir():
+    if os.path.isdir(path):
         return "it is a folder; name a file in it"
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return f"the folder {folder} does not exist; create it first"
     if not os.access(folder, os.W_OK):
         return (
