@@ -2,10 +2,9 @@
 
 import os
 
-import pytest
-
 from mainspring.testing.chaos.postgres import Postgres, find_programs
 from mainspring.testing.chaos.timing import FAKETIME
+from missing import miss
 
 ASKED = "MAINSPRING_TEST_POSTGRES" in os.environ
 """`make test` sets it where the servers are to be had."""
@@ -14,7 +13,7 @@ ASKED = "MAINSPRING_TEST_POSTGRES" in os.environ
 def make_server(settings: dict[str, str] | None = None) -> Postgres:
     """A new one, running."""
     if find_programs() is None:
-        _miss("PostgreSQL is not installed: `make services` does", ASKED)
+        miss("PostgreSQL is not installed: `make services` does", asked=ASKED)
     server = Postgres(settings=settings)
     server.make()
     return server
@@ -23,10 +22,4 @@ def make_server(settings: dict[str, str] | None = None) -> Postgres:
 def need_faketime() -> None:
     """What shows processes other wall clocks."""
     if FAKETIME is None:
-        _miss("libfaketime is not installed: `make services` does", "CI" in os.environ)
-
-
-def _miss(what: str, must: bool) -> None:
-    if must:
-        pytest.fail(what)
-    pytest.skip(what)
+        miss("libfaketime is not installed: `make services` does")

@@ -20,6 +20,7 @@ from mainspring import Mainspring
 from mainspring.core.model import EventBatch
 from mainspring.testing.chaos.recording import RecordedApp
 from mainspring.testing.chaos.redis import RedisServer, is_installed
+from missing import miss
 
 APP = Path(__file__).with_name("crash_app.py")
 FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}
@@ -76,7 +77,7 @@ class Cluster:
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisServer]:
     if not is_installed():
-        pytest.skip("no Redis: `make services` installs one")
+        miss("no Redis: `make services` installs one")
     server = RedisServer(tmp_path).start()
     yield server
     server.kill()

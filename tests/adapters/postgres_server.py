@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
-import pytest
 
 from mainspring.stores.postgres.connection import prepare
+from missing import miss
 
 URLS = Path(__file__).parent.parent.parent / ".services" / "urls"
 DIRECT, POOLED = "MAINSPRING_TEST_POSTGRES", "MAINSPRING_TEST_PGBOUNCER"
@@ -55,13 +55,11 @@ def find_servers() -> tuple[str, str]:
     if not asked and URLS.exists():
         known |= dict(line.split("=", 1) for line in URLS.read_text().splitlines())
     if DIRECT not in known:
-        pytest.skip("no PostgreSQL: `make services` starts one")
+        miss("no PostgreSQL: `make services` starts one")
     try:
         asyncio.run(on_server(known[DIRECT], lambda connection: connection.fetchval("SELECT 1")))
     except OSError as error:
-        if asked:
-            pytest.fail(f"{DIRECT} names a server that does not answer: {error}")
-        pytest.skip("PostgreSQL does not run: `make services` starts it")
+        miss(f"{known[DIRECT]} does not answer, `make services` starts it: {error}", asked=asked)
     return known[DIRECT], known[POOLED]
 
 

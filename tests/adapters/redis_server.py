@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from mainspring.testing.chaos.redis import is_installed
+from missing import miss
 
 
 def need_redis() -> None:
     """`make test` asks for Redis where it could be installed."""
     if not is_installed():
-        if "MAINSPRING_TEST_REDIS" in os.environ:
-            pytest.fail("redis-server is not installed, though MAINSPRING_TEST_REDIS asks for Redis")
-        pytest.skip("no Redis: `make services` installs one")
+        miss("no Redis: `make services` installs one", asked="MAINSPRING_TEST_REDIS" in os.environ)

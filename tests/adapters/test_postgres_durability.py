@@ -11,6 +11,7 @@ from mainspring.clock import SystemClock
 from mainspring.conformance.store_samples import TTL, a_run, a_worker, success
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.chaos.postgres import Postgres, find_programs
+from missing import miss
 
 CLOCK = SystemClock()
 
@@ -19,9 +20,7 @@ CLOCK = SystemClock()
 def server() -> Iterator[Postgres]:
     """Its log goes to the disk when somebody waits for that, or after ten seconds."""
     if find_programs() is None:
-        if "MAINSPRING_TEST_POSTGRES" in os.environ:
-            pytest.fail("PostgreSQL is not installed: `make services` does")
-        pytest.skip("PostgreSQL is not installed: `make services` does")
+        miss("PostgreSQL is not installed: `make services` does", asked="MAINSPRING_TEST_POSTGRES" in os.environ)
     server = Postgres(settings={"wal_writer_delay": "10s"})
     try:
         server.make()

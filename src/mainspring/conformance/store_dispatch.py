@@ -80,14 +80,14 @@ class DispatchSuite:
     ) -> None:
         run = a_run(clock)
         await submit(store, run)
-        wrong: list[dict[str, object]] = [
-            {"queues": ("mail",)},
-            {"regions": ("eu",)},
-            {"tasks": ("other",)},
-            {"namespace": "other"},
+        wrong = [
+            a_worker(queues=("mail",)),
+            a_worker(regions=("eu",)),
+            a_worker(tasks=("other",)),
+            a_worker(namespace="other"),
         ]
-        for words in wrong:
-            assert await store.claim_these(a_worker(**words), [(run.id, 0)], TTL) == []  # type: ignore[arg-type]
+        for worker in wrong:
+            assert await store.claim_these(worker, [(run.id, 0)], TTL) == []
         assert len(await store.claim_these(a_worker(), [(run.id, 0)], TTL)) == 1
 
     async def test_of_many_who_get_the_same_delivery_one_claims_it(self, store: Store, clock: ManualClock) -> None:
