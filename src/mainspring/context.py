@@ -14,6 +14,8 @@ from mainspring.errors import InvalidInput, MainspringError
 class RunContext:
     """The run that a task is executing: `current_run()` gives it, in the task and in what it calls."""
 
+    __slots__ = ("_cancelled", "_claim", "_deadline", "_now", "_on_log", "_on_progress", "_soft_deadline")
+
     def __init__(
         self,
         claim: Claim,
@@ -28,28 +30,63 @@ class RunContext:
 
         All of them may be called from any thread.
         """
-        self.id = claim.run_id
-        self.task = claim.task
-        self.job = claim.job
-        """The name of its job; None for a submission."""
-        self.attempt = claim.attempt + 1
-        """1 for the first attempt."""
-        self.token = claim.token
-        """Greater each time the run is given to a worker: whoever is handed it can refuse those of before."""
-        self.namespace = claim.namespace
-        self.idx = claim.idx
-        """Which of the job's completions it is, from 0."""
-        self.fire_at: datetime | None = None if claim.fire_at is None else to_datetime(claim.fire_at)
-        """The instant, in UTC, that the run stands for: not when it happened to start. None for a submission."""
-        self.deadline: datetime | None = None if deadline is None else to_datetime(deadline)
-        """When this attempt will be killed, in UTC."""
-        self.soft_deadline: datetime | None = None if soft_deadline is None else to_datetime(soft_deadline)
-        """When this attempt begins to be overdue, in UTC."""
+        self._claim = claim
+        self._deadline = deadline
         self._soft_deadline = soft_deadline
         self._now = now
         self._cancelled = False
         self._on_log = on_log
         self._on_progress = on_progress
+
+    @property
+    def id(self) -> str:
+        """The run's."""
+        return self._claim.run_id
+
+    @property
+    def task(self) -> str:
+        """The name of what is executed."""
+        return self._claim.task
+
+    @property
+    def job(self) -> str | None:
+        """The name of its job; None for a submission."""
+        return self._claim.job
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt."""
+        return self._claim.attempt + 1
+
+    @property
+    def token(self) -> int:
+        """Greater each time the run is given to a worker: whoever is handed it can refuse those of before."""
+        return self._claim.token
+
+    @property
+    def namespace(self) -> str:
+        """Whose run it is."""
+        return self._claim.namespace
+
+    @property
+    def idx(self) -> int:
+        """Which of the job's completions it is, from 0."""
+        return self._claim.idx
+
+    @property
+    def fire_at(self) -> datetime | None:
+        """The instant, in UTC, that the run stands for: not when it happened to start. None for a submission."""
+        return _datetime(self._claim.fire_at)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt will be killed, in UTC."""
+        return _datetime(self._deadline)
+
+    @property
+    def soft_deadline(self) -> datetime | None:
+        """When this attempt begins to be overdue, in UTC."""
+        return _datetime(self._soft_deadline)
 
     @property
     def cancelled(self) -> bool:
@@ -81,6 +118,10 @@ class RunContext:
     def log(self, text: str) -> None:
         """Write to the run's log, as printing does."""
         self._on_log("log", str(text))
+
+
+def _datetime(instant: Instant | None) -> datetime | None:
+    return None if instant is None else to_datetime(instant)
 
 
 CURRENT: ContextVar[RunContext] = ContextVar("mainspring_run")

@@ -19,7 +19,7 @@ from mainspring.core.model import Claim, Failure, RunOptions
 OutcomeKind = Literal["succeeded", "failed", "timed_out", "cancelled", "skipped"]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How an attempt ended."""
 
     kind: OutcomeKind

@@ -176,7 +176,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     retry_of: str | None = None
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """What a worker gets: enough to execute one attempt without asking the store again."""
 
     run_id: str
@@ -203,7 +203,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """A worker's word on one claim: what its attempt came to, and what core decided should follow."""
 
     run_id: str
@@ -233,7 +233,7 @@ class Attempt(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class LogLine(msgspec.Struct, frozen=True):
+class LogLine(msgspec.Struct, frozen=True, gc=False):
     """One line that a run wrote."""
 
     run_id: str
@@ -243,7 +243,7 @@ class LogLine(msgspec.Struct, frozen=True):
     text: str
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True, gc=False):
     """How far a running attempt says it has come."""
 
     run_id: str
@@ -301,7 +301,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: Instant = 0
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Something that happened, told in the transaction in which it happened."""
 
     kind: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -29,14 +29,14 @@ class FunctionExecutor:
         self._threads = threads
         self._process = process
 
-    async def run(self, attempt: AttemptContext) -> Outcome:
+    def run(self, attempt: AttemptContext) -> Coroutine[Any, Any, Outcome]:
         task = self._tasks[attempt.claim.task]
         _isolate(attempt, task)
         if needs_process(task, attempt.options):
-            return await self._process.run(attempt)
-        return await (_await(attempt, task) if task.is_async else self._run_in_thread(attempt, task))
+            return self._process.run(attempt)
+        return _await(attempt, task) if task.is_async else self._run_in_thread(attempt, task)
 
-    def _run_in_thread(self, attempt: AttemptContext, task: Task[..., Any]) -> asyncio.Future[Outcome]:
+    async def _run_in_thread(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
         """Stopped, it lets the attempt go at once, but the thread runs to its end."""
 
         def work() -> Outcome:
@@ -45,7 +45,7 @@ class FunctionExecutor:
             return outcome
 
         attempt.unstoppable = True
-        return self._threads.run(work)
+        return await self._threads.run(work)
 
 
 def _isolate(attempt: AttemptContext, task: Task[..., Any]) -> None:

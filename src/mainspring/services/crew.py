@@ -12,10 +12,10 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.context import RunContext
 from mainspring.core.instants import SECOND, Instant, format_duration
-from mainspring.core.model import Failure, LogLine, Progress, Report, RunOptions
+from mainspring.core.model import Claim, Failure, LogLine, Progress, Report, RunOptions
 from mainspring.core.outcome import Next, after_failure
 from mainspring.core.states import CANCELLED, FAILED, SKIPPED, SUCCEEDED
-from mainspring.executor import AttemptContext, Executor, Outcome, StopKind, Write, plain
+from mainspring.executor import AttemptContext, Executor, Outcome, StopKind, plain
 from mainspring.services.loop import log
 
 INSIST_S = 1.0
@@ -30,6 +30,23 @@ MOST_LINES = 10_000
 
 _options = msgspec.json.Decoder(RunOptions).decode
 _encode_failure = msgspec.json.Encoder().encode
+
+
+class _Said:
+    """Takes what one attempt says, from any thread."""
+
+    __slots__ = ("_claim", "_crew")
+
+    def __init__(self, claim: Claim, crew: Crew) -> None:
+        self._claim = claim
+        self._crew = crew
+
+    def line(self, stream: str, text: str, at: Instant | None = None, /) -> None:
+        now = self._crew.now() if at is None else at
+        self._crew.lines.append(LogLine(self._claim.run_id, self._claim.attempt + 1, now, stream, text))
+
+    def mark(self, fraction: float, note: str) -> None:
+        self._crew.marks.append(Progress(self._claim.run_id, self._claim.token, fraction, note))
 
 
 class Crew:
@@ -47,7 +64,7 @@ class Crew:
         self._executor_of = executor_of
         self._concurrency = concurrency
         self._clock = clock
-        self._now = now
+        self.now = now
         self._surely_now = surely_now
         self._on_done = on_done
         self._waiting: deque[AttemptContext] = deque()
@@ -98,30 +115,18 @@ class Crew:
         self._started_at = self._clock.monotonic()
 
     def _equip(self, attempt: AttemptContext) -> None:
-        attempt.now = self._now
-        attempt.started_at = self._now()
-        attempt.write = self._writer(attempt)
+        attempt.now = self.now
+        attempt.started_at = self.now()
+        said = _Said(attempt.claim, self)
+        attempt.write = said.line
         attempt.behind = self._is_behind
         self.names_alert = self.names_alert or attempt.options.alert is not None
         attempt.context = RunContext(
-            attempt.claim, attempt.deadline, attempt.write, self._marker(attempt), attempt.soft_deadline, self._now
+            attempt.claim, attempt.deadline, said.line, said.mark, attempt.soft_deadline, self.now
         )
-
-    def _writer(self, attempt: AttemptContext) -> Write:
-        claim = attempt.claim
-        number = claim.attempt + 1
-
-        def write(stream: str, text: str, at: Instant | None = None, /) -> None:
-            self.lines.append(LogLine(claim.run_id, number, self._now() if at is None else at, stream, text))
-
-        return write
 
     def _is_behind(self) -> bool:
         return len(self.lines) > MOST_LINES
-
-    def _marker(self, attempt: AttemptContext) -> Callable[[float, str], None]:
-        claim = attempt.claim
-        return lambda fraction, note: self.marks.append(Progress(claim.run_id, claim.token, fraction, note))
 
     async def _execute(self, attempt: AttemptContext) -> None:
         timers: Sequence[asyncio.TimerHandle] = ()
@@ -172,7 +177,7 @@ class Crew:
         if attempt.stop_kind == "handed_back" and outcome.kind != "succeeded":
             self._return(attempt)
         elif attempt.stop_kind != "fenced":
-            self.done.append(conclude(attempt, outcome, self._now()))
+            self.done.append(conclude(attempt, outcome, self.now()))
             self._on_done()
         self._fill()
 
