@@ -125,6 +125,9 @@ def test_an_unknown_setting_that_resembles_none_is_refused_with_all_of_them() ->
         ("queues", "mail,,films", "write it like"),
         ("queues", ["mail", 7], "write it like"),
         ("ordering", "random", "strict, ageing"),
+        ("pools", 7, "write it like"),
+        ("pools", [], "write it like"),
+        ("pools", [1, 2], "write it like"),
         ("coordination", "chaos", "leader, cluster"),
         ("store", 5, "text"),
         ("namespace", "  ", "text"),
@@ -134,6 +137,17 @@ def test_a_wrong_value_is_refused_by_name_with_a_remedy(name: str, value: object
     with pytest.raises(InvalidInput, match=remedy) as refusal:
         from_code(**{name: value})
     assert (refusal.value.field, refusal.value.value) == (name, value)
+
+
+@pytest.mark.parametrize("written", ["1=100, 2=50,3=20", ["3=20", "1=100", "2=50"], {"1": 100, "2": 50, "3": 20}])
+def test_pools_make_up_the_places_of_a_worker(written: object) -> None:
+    settings = load_settings({"concurrency": 7}, {"pools": written}, {}, None)
+    assert (settings.pools, settings.concurrency) == (((1, 100), (2, 50), (3, 20)), 170)
+
+
+def test_a_pool_that_is_none_is_refused_with_what_was_written() -> None:
+    with pytest.raises(InvalidInput, match=r"MAINSPRING_POOLS: '2=none' does not say how many places"):
+        from_environment(MAINSPRING_POOLS="1=5,2=none")
 
 
 def test_a_wrong_value_in_the_environment_names_its_variable() -> None:

@@ -44,8 +44,8 @@ class Broker(Protocol):
         worker, stays as it is."""
 
     async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
-        """The best of what waits in the worker's lines, at most so many; none if nothing does. Nobody else gets them
-        unless they are released, or are not acknowledged for a while."""
+        """The best of what waits in the worker's lines, of its priorities, at most so many; none if nothing does.
+        Nobody else gets them unless they are released, or are not acknowledged for a while."""
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """The store has given these to a worker, or has refused to: forget them."""

@@ -40,7 +40,9 @@ class Paced:
         self._url = url
         self._clock = clock
         self._link = link or RedisLink(read_url(url, "broker", TIMEOUT), BrokerUnavailable)
-        self._switch = Switch(store, clock, "rate limits")
+        self._switch = Switch(
+            store, clock, "rate limits", lost="the store keeps rate limits", back="rate limits are shared again"
+        )
         self.now = store.now
 
     def __getattr__(self, name: str) -> Any:

@@ -20,6 +20,7 @@ from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 import msgspec
 
 from mainspring.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
+from mainspring.core.pools import read_pools
 from mainspring.core.priority import Ordering
 from mainspring.errors import InvalidInput
 
@@ -104,6 +105,15 @@ def _read_rates(field: str, value: object) -> tuple[tuple[str, int], ...]:
     return tuple((name.strip(), _read_count(field, rate.strip())) for name, _, rate in pairs)
 
 
+def _read_pools(field: str, value: object) -> tuple[tuple[int, int], ...]:
+    if isinstance(value, dict):
+        return read_pools(field, [f"{priority}={places}" for priority, places in value.items()])
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, str) for part in parts):
+        raise InvalidInput(field, value, "is not a list of pools", 'write it like ["1=100", "2=50"], or 1=100,2=50')
+    return read_pools(field, parts)
+
+
 def _read_networks(field: str, value: object) -> tuple[str, ...]:
     try:
         return tuple(str(ip_network(name)) for name in _read_names(field, value))
@@ -141,6 +151,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "sqlite:///mainspring.db"
     )
     broker: Annotated[str | None, _text("what carries runs to workers: redis://host; without one, the store")] = None
+    cache: Annotated[str | None, _text("where statuses are kept for the API: redis://host; else, nowhere")] = None
     lease: Annotated[str | None, _text("who elects, and keeps locks: redis://host; without one, the store")] = None
     sink: Annotated[str | None, _text("where events are sent on to; without one, nowhere")] = None
     server: Annotated[str | None, _text("the server that commands ask, in place of the store")] = None
@@ -166,7 +177,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ordering: Annotated[
         Ordering, _choice(get_args(Ordering), "priority alone decides (strict), or waiting counts too (ageing)")
     ] = "strict"
-    concurrency: Annotated[int, _count("how many runs a worker executes at once")] = 10
+    concurrency: Annotated[int, _count("how many runs a worker executes at once; with pools, their sum")] = 10
+    pools: Annotated[
+        tuple[tuple[int, int], ...],
+        Knob(_read_pools, "places of a worker for runs of a priority: 1=100,2=50,3=20"),
+    ] = ()
     queues: Annotated[tuple[str, ...], Knob(_read_names, "the queues that a worker serves")] = ("default",)
     regions: Annotated[tuple[str, ...], Knob(_read_names, "the regions that a worker serves")] = ("default",)
     claim_ttl: Annotated[Duration, _duration("how long a worker holds a run without renewing")] = 10 * SECOND
@@ -263,6 +278,8 @@ def load_settings(
             values[name] = knob.read(variable, written)
     values |= _read_all(flags, "")
     settings = msgspec.structs.replace(Settings(), **values)
+    if settings.pools:
+        settings = msgspec.structs.replace(settings, concurrency=sum(places for _, places in settings.pools))
     _check_renewals(settings)
     return settings
 

@@ -233,8 +233,8 @@ class WorkStore(DispatchStore, Protocol):
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
     ) -> list[Claim]:
-        """Take due runs of the worker's namespace, queues, regions and tasks, best first. Each claim raises the run's
-        token, and no other worker has it until `claimed_until`. A run whose gate is full becomes blocked instead. A
+        """Take due runs of the worker's namespace, queues, regions, tasks and priorities, best first. Each claim raises
+        its token, and no other worker has it until `claimed_until`. A run whose gate is full becomes blocked instead. A
         run that may be what its workers die of (`core.outcome.is_suspect`) is given alone.
 
         With `ahead`, also those that will be due within that time, unless they need a gate, may expire or were lost

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, T
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Gate, NewRun, Run
+from mainspring.core.model import Gate, KeptOptions, NewRun, Run
 from mainspring.errors import InvalidInput
 from mainspring.handle import RunHandle
 from mainspring.options import Defaults, RunWords, Values, read_defaults, read_words
@@ -77,8 +77,17 @@ def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
     return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
 
 
-def repeat_run(old: Run, run_id: str, now: Instant, twin: NewRun | None, limit: int | None) -> NewRun:
-    """The same work once more, due now. What it may be held up by is what holds for such runs today."""
+def marked(options: str, subject: str) -> str:
+    """Options, encoded, of a run that somebody submitted."""
+    known = msgspec.json.decode(options, type=KeptOptions)
+    return msgspec.json.encode(msgspec.structs.replace(known, submitted_by=subject)).decode()
+
+
+def repeat_run(
+    old: Run, run_id: str, now: Instant, twin: NewRun | None, limit: int | None, subject: str = ""
+) -> NewRun:
+    """The same work once more, due now, as this subject wants. What it may be held up by is what holds for such runs
+    today."""
     gates = (Gate(f"task:{old.task}", limit),) if limit else ()
     lines = (Gate(f"key:{old.key}", 1),) if old.key else ()
     return NewRun(
@@ -91,7 +100,7 @@ def repeat_run(old: Run, run_id: str, now: Instant, twin: NewRun | None, limit: 
         region=old.region,
         args=old.args,
         priority=old.priority,
-        options=old.options,
+        options=marked(old.options, subject),
         job_id=old.job_id,
         job=old.job,
         fire_at=old.fire_at,

@@ -7,7 +7,7 @@ import msgspec
 
 from mainspring.core.instants import Instant, format_duration, format_instant
 from mainspring.core.isolation import format_isolation
-from mainspring.core.model import Attempt, Event, Firing, Job, LogLine, Run, RunOptions, Worker
+from mainspring.core.model import Attempt, Event, Firing, Job, KeptOptions, LogLine, Run, RunOptions, Worker
 from mainspring.core.triggers import (
     AfterTrigger,
     AtTrigger,
@@ -34,9 +34,9 @@ def raw(text: str | None) -> msgspec.Raw | None:
     return None if text is None else msgspec.Raw(text.encode())
 
 
-def run_options(run: Run) -> RunOptions:
+def run_options(run: Run) -> KeptOptions:
     """How a run is executed."""
-    return msgspec.json.decode(run.options, type=RunOptions)
+    return msgspec.json.decode(run.options, type=KeptOptions)
 
 
 def run_view(run: Run) -> View:
@@ -74,6 +74,7 @@ def run_view(run: Run) -> View:
         "cancel_requested_at": iso(run.cancel_requested_at),
         "cancel_reason": run.cancel_reason,
         "retry_of": run.retry_of,
+        "submitted_by": options.submitted_by or None,
     }
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from mainspring.board import Board
 from mainspring.broker import Broker
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.model import Worker as WorkerRow
@@ -82,6 +83,20 @@ def open_broker(settings: Settings) -> Broker | None:
             return RedisBroker(settings.broker or "", settings.ordering)
     remedy = "write redis://host:6379, or leave it out: then workers ask the store"
     raise InvalidInput("broker", show_url(settings.broker or ""), "names no kind of broker that there is", remedy)
+
+
+def open_board(settings: Settings) -> Board | None:
+    """Where the settings say that statuses are kept; None if nowhere. Nothing is connected to yet."""
+    match settings.cache and settings.cache.partition("://")[0]:
+        case None:
+            return None
+        case scheme if scheme in REDIS_SCHEMES:
+            _need_redis("cache", settings.cache)
+            from mainspring.redis_board import RedisBoard
+
+            return RedisBoard(settings.cache or "")
+    remedy = "write redis://host:6379, or leave it out: then the store is asked"
+    raise InvalidInput("cache", show_url(settings.cache or ""), "names no kind of cache that there is", remedy)
 
 
 def _sqlite_path(url: str) -> str:
@@ -242,13 +257,15 @@ def build_runtime(
         sinks, alerts = open_sinks(settings.sink, show), names_alerts(app)
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row, broker = describe_worker(app, settings, name), open_broker(settings)
+        board = open_board(settings) if schedule else None
         if broker is None:
-            return Node(store, scheduler, build_worker(app, store, row, crew_loop, settings, random) if work else None)
+            worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
+            return Node(store, scheduler, worker, board=board)
         from mainspring.services.delivered import Delivered
 
         source = Delivered(store, broker, app.clock, name)
         worker = build_worker(app, cast(Store, source), row, crew_loop, settings, random) if work else None
-        return Node(store, scheduler, worker, broker, source.delivers)
+        return Node(store, scheduler, worker, broker, source.delivers, board)
 
     return Runtime(build)
 

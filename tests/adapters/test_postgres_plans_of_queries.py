@@ -75,7 +75,7 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("work", "claim_plain"): (NOW, *PLACES, "default", NOW, ["encode"], 100, 100, NOW, "worker-1", HOUR, 10**16,
                               '{"at":'),
     ("work", "earliest"): (*PLACES, "default", NOW, ["encode"]),
-    ("dispatch", "claim_delivered"): (NOW, IDS, [0] * len(IDS), "default", NOW, ["encode"], ["default"], ["default"],
+    ("dispatch", "claim_delivered"): (NOW, IDS, TOKENS, "default", NOW, ["encode"], ["default"], ["default"],
                                       "worker-1", HOUR),
     ("dispatch", "delivered"): (NOW, IDS, "default", NOW, ["encode"], ["default"], ["default"]),
     ("work", "take"): (IDS, "worker-1", NOW, NOW),

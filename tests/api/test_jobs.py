@@ -296,3 +296,35 @@ def test_each_change_is_in_the_audit_trail_with_who_made_it_and_what_was_before(
     rest = ann.get("/v1/audit", params={"limit": 3, "cursor": page["next"]}).json()
     assert (len(page["items"]), len(rest["items"]), rest["next"]) == (3, 1, None)
     problem(bob.get("/v1/audit"), 403, "forbidden")
+
+
+def test_each_submission_is_in_the_audit_trail_and_each_run_says_who_submitted_it(private_door: Door) -> None:
+    ann, bob = private_door.client("admin"), private_door.client("operator", subject="bob")
+    body = {"task": "encode", "args": {"video": "v"}}
+    runs = [
+        bob.post("/v1/runs", json=each, headers={"X-Request-Id": f"r-{number}"}).json()
+        for number, each in enumerate((body, body, {**body, "key": "k"}, {**body, "tags": ["t"]}))
+    ]
+    own = ann.post("/v1/runs", json=body).json()
+    batch = bob.post("/v1/runs:batch", json={"runs": [body] * 3}).json()["run_ids"]
+    trail = ann.get("/v1/audit").json()["items"]
+    assert [(each["subject"], each["action"], each["target"]) for each in trail] == [
+        ("bob", "run.submit_batch", "runs:3"), ("ann", "run.submit", f"run:{own['run_id']}"),
+        *(("bob", "run.submit", f"run:{run['run_id']}") for run in reversed(runs)),
+    ]  # fmt: skip
+    assert trail[0]["after"] == {"count": 3, "first": batch[0], "last": batch[-1]}
+    assert (trail[-1]["request_id"], trail[-1]["before"]) == ("r-0", None)
+    assert trail[-1]["after"] == {"task": "encode", "queue": "default", "priority": 5}
+    (known,) = ann.get("/v1/audit", params={"target": f"run:{own['run_id']}"}).json()["items"]
+    assert known["subject"] == "ann"
+    said = {each: ann.get(f"/v1/runs/{each}").json()["submitted_by"] for each in batch}
+    assert set(said.values()) == {"bob"}
+    assert [run["submitted_by"] for run in (*runs, own)] == ["bob"] * 4 + ["ann"]
+
+
+def test_a_run_that_is_retried_is_submitted_by_who_retries_it(private_door: Door) -> None:
+    ann, bob = private_door.client("admin"), private_door.client("operator", subject="bob")
+    run = ann.post("/v1/runs", json={"task": "encode", "args": {"video": "v"}, "tags": ["t"]}).json()
+    ann.post(f"/v1/runs/{run['run_id']}/cancel")
+    again = bob.post(f"/v1/runs/{run['run_id']}/retry").json()
+    assert (again["submitted_by"], again["retry_of"], again["tags"]) == ("bob", run["run_id"], ["t"])

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import httpx
+import jwt
 import pytest
 from door import SECRET, Door, make_app, open_door, problem, until
 
@@ -48,9 +49,10 @@ def test_another_secret_in_its_file_counts_without_a_restart(tmp_path: Path, mon
 def test_a_token_of_a_secret_that_was_given_as_such_is_good_by_a_file_with_it(tmp_path: Path) -> None:
     with open_door(tmp_path) as door:
         token = door.token("viewer")
-    write(tmp_path / "secrets", SECRET)
-    with open_door(tmp_path, secret=None, token_keys=str(tmp_path / "secrets")) as door:
-        assert status(door, token) == 200
+    for lines, answer in (((SECRET,), 200), ((OTHER, SECRET), 200), ((OTHER, SECRET[::-1]), 401)):
+        write(tmp_path / "secrets", *lines)
+        with open_door(tmp_path, secret=None, token_keys=str(tmp_path / "secrets")) as door:
+            assert status(door, token) == answer, lines
 
 
 @pytest.mark.parametrize(
@@ -102,3 +104,14 @@ class TestRevoking:
         assert admin.post("/v1/tokens:revoke", json={"subject": "bob"}).status_code == 200
         problem(here.get("/v1/jobs"), 401, "unauthenticated")
         assert admin.get("/v1/jobs").status_code == 200
+
+
+@pytest.mark.parametrize("subject", ["", "a\nb", "\0", "x" * 201])
+def test_a_subject_that_cannot_be_shown_is_nobody(private_door: Door, subject: str) -> None:
+    with pytest.raises(InvalidInput, match="subject"):
+        private_door.token("viewer", subject=subject)
+    words = {"iss": "mainspring", "aud": "mainspring", "jti": "1", "roles": {"default": ["admin"]}}
+    now = private_door.app.clock.now() // 1_000_000
+    claims = {**words, "sub": subject, "iat": now, "exp": now + 60}
+    assert status(private_door, jwt.encode({**claims, "sub": "ann"}, SECRET, "HS256", {"typ": "at+jwt"})) == 200
+    assert status(private_door, jwt.encode(claims, SECRET, "HS256", {"typ": "at+jwt"})) == 401

@@ -29,6 +29,7 @@ from mainspring.api.problems import Problem
 from mainspring.api.run_actions import ENDPOINTS as RUN_ACTIONS
 from mainspring.api.runs import ENDPOINTS as RUNS
 from mainspring.api.shell import Shell
+from mainspring.api.statuses import ENDPOINTS as STATUSES
 from mainspring.api.work import ENDPOINTS as WORK
 from mainspring.api.workers import ENDPOINTS as WORKERS
 
@@ -38,6 +39,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *BACKFILL,
     *RUNS,
     *RUN_ACTIONS,
+    *STATUSES,
     *WORKERS,
     *WORK,
     *CALENDARS,

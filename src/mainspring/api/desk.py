@@ -20,6 +20,7 @@ from mainspring.api.limits import Limits
 from mainspring.api.measures import Measures
 from mainspring.api.problems import Problem, Wrong, nothing_wrong, to_problem
 from mainspring.api.replies import answer_once, fresh_stamp
+from mainspring.api.statuses import Statuses
 from mainspring.api.tokens import Keys, KeyWatch
 from mainspring.api.waking import Waking
 from mainspring.app import Mainspring
@@ -28,6 +29,7 @@ from mainspring.options import check_name
 from mainspring.services.node import Node
 from mainspring.settings import Settings
 from mainspring.store import Store
+from mainspring.wiring import open_board
 
 log = logging.getLogger("mainspring")
 
@@ -86,6 +88,7 @@ class Desk:
         """Before the first request."""
         self.unguarded = await self.app.open()
         self._store = cast(Store, GuardedStore(self.unguarded, self.guard))
+        self.statuses = Statuses(open_board(self.settings), self.unguarded, self.app.clock)
         self.waking.attach(self.unguarded)
         self.guard.start(self.unguarded)
 

@@ -15,9 +15,9 @@ from mainspring.views import View, iso, run_view
 
 MOST_FORMS = 1_024
 _SIMPLE = frozenset({"task", "args", "priority", "queue", "timeout", "retry", "region"})
-"""Fields that mean the same to everybody at any time: neither who asks nor when matters to what they come to."""
+"""Fields that mean the same to a caller at any time: when it asks does not matter to what they come to."""
 
-Key = tuple[tuple[str, Any], ...]
+Key = tuple[str | tuple[str, Any], ...]
 
 
 class Form:
@@ -62,11 +62,11 @@ class Forms:
         self._known: dict[Key, Form] = {}
 
     @staticmethod
-    def key(given: Mapping[str, Any]) -> Key | None:
-        """What a body is alike with others by; None if it is not simple enough."""
+    def key(subject: str, given: Mapping[str, Any]) -> Key | None:
+        """What a body is alike with others of the same caller by; None if it is not simple enough."""
         if not _SIMPLE.issuperset(given):
             return None
-        return tuple([pair for pair in given.items() if pair[0] != "args"])
+        return (subject, *[pair for pair in given.items() if pair[0] != "args"])
 
     def find(self, key: Key) -> Form | None:
         """The form of a body seen before."""

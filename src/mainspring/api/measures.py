@@ -36,6 +36,8 @@ COUNTED = {
     "leases": ("result", "Leases and locks: taken, refused, renewed, lost, released"),
     "locks": ("result", "Locks that users wanted: acquired, refused, lost"),
     "broker": ("change", "How often this process gave up its broker (lost), and used it again (back)"),
+    "cache": ("change", "How often this process gave up the cache of statuses (lost), and used it again (back)"),
+    "statuses": ("source", "Status queries that this process answered, by where from"),
     "terms_passed": ("", "Plans that were refused because another node leads"),
     "store_errors": ("call", "Calls of the store that failed"),
 }

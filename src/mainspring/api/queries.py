@@ -62,6 +62,12 @@ class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | UnsetType = UNSET
 
 
+class StatusQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Who to ask."""
+
+    fresh: Annotated[bool, Meta(description="ask the store, not the cache")] | UnsetType = UNSET
+
+
 class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which page."""
 

@@ -75,7 +75,7 @@ async def _again(call: Call, old: Run, run_id: str) -> NewRun:
     store = call.desk.store
     task = call.desk.app.tasks.get(old.task)
     limit = task.defaults.limit if task else None
-    return repeat_run(old, run_id, store.now(), await _twin(store, old), limit)
+    return repeat_run(old, run_id, store.now(), await _twin(store, old), limit, call.caller.subject)
 
 
 async def _twin(store: Store, run: Run) -> NewRun | None:

@@ -29,12 +29,13 @@ from mainspring.lookup import explain_run, find_ids
 from mainspring.options import Defaults, read_defaults
 from mainspring.payload import Signature
 from mainspring.store import RunFilter
-from mainspring.task import Recipe, make_recipe
+from mainspring.task import Recipe, make_recipe, marked
 from mainspring.views import run_view
 
 AT_ONCE = 100
 """So many kinds of runs of a batch are read without a look at what else there is to do."""
 _encode = msgspec.json.Encoder().encode
+replace = msgspec.structs.replace
 
 
 def _recipe(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
@@ -49,10 +50,15 @@ def _recipe(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work
     try:
         if "alert" in values or "isolation" in values:
             need_command(call, work.task, read_defaults(values, usual).options, usual.options)
-        return make_recipe(work.task, usual, values), work
+        return made_by(call.caller.subject, make_recipe(work.task, usual, values)), work
     except InvalidInput as error:
         wrong.take(error)
         return None, work
+
+
+def made_by(subject: str, recipe: Recipe) -> Recipe:
+    """A recipe for runs that say who submitted them."""
+    return replace(recipe, model=replace(recipe.model, options=marked(recipe.model.options, subject)))
 
 
 def draft_run(call: Call, given: Given, wrong: Wrong, run_id: str) -> NewRun:
@@ -63,7 +69,10 @@ def draft_run(call: Call, given: Given, wrong: Wrong, run_id: str) -> NewRun:
     assert recipe is not None
     if work.task in COMMANDS:
         call.need("run:command")
-    elif not (recipe.model.lines or recipe.model.after) and (key := call.desk.forms.key(given)) is not None:
+    elif (
+        not (recipe.model.lines or recipe.model.after)
+        and (key := call.desk.forms.key(call.caller.subject, given)) is not None
+    ):
         call.desk.forms.keep(key, Form(recipe))
     return recipe.run(run_id, args, call.namespace, call.desk.store.now())
 
@@ -71,11 +80,11 @@ def draft_run(call: Call, given: Given, wrong: Wrong, run_id: str) -> NewRun:
 async def submit_run(call: Call) -> Answer:
     """Submit one run: durable once it is answered."""
     desk = call.desk
-    key = None if call.wrong.faults else desk.forms.key(call.given)
+    key = None if call.wrong.faults else desk.forms.key(call.caller.subject, call.given)
     form = None if key is None else desk.forms.find(key)
     run = _like_before(call, form) if form is not None else draft_run(call, call.given, call.wrong, _run_id(call))
     headers = await call.spend(1)
-    await desk.store.submit([run])
+    await desk.store.submit([replace(run, noted_for=call.caller.subject, request_id=call.request_id)])
     headers["Location"] = f"/v1/runs/{run.id}"
     if form is not None:
         return Answer(201, form.answer(run), headers)
@@ -101,7 +110,7 @@ async def submit_batch(call: Call) -> Answer:
     runs = await _draft_all(call, bodies)
     call.wrong.settle()
     headers = await call.spend(len(runs))
-    told = {"count": len(runs), "first": runs[0].id}
+    told = {"count": len(runs), "first": runs[0].id, "last": runs[-1].id}
     run_ids = await attested(call, "run.submit_batch", f"runs:{len(runs)}", None, lambda _: told).submit(runs)
     return Answer(201, {"run_ids": run_ids, "count": len(run_ids)}, headers)
 

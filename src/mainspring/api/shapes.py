@@ -128,6 +128,7 @@ class Run(msgspec.Struct):
     cancel_requested_at: Moment | None
     cancel_reason: str
     retry_of: str | None
+    submitted_by: str | None
 
 
 class RunStory(Run):

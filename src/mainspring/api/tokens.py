@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from ipaddress import ip_address
 from pathlib import Path
@@ -27,6 +28,7 @@ log = logging.getLogger("mainspring")
 
 TYPE: Final = "at+jwt"
 LONGEST_TOKEN = 8_192
+LONGEST_SUBJECT: Final = 200
 LEEWAY: Duration = 5 * SECOND
 LONGEST_LIFE: Duration = 400 * DAY
 """No token is good for longer: so long a revocation is remembered."""
@@ -173,6 +175,10 @@ def issue(
         raise InvalidInput(
             "token_keys", settings.token_keys, "can only check tokens", "name a file with the private key"
         )
+    if not (0 < len(subject) <= LONGEST_SUBJECT and subject.isprintable()):
+        raise InvalidInput(
+            "subject", subject, "is not a name", f"give up to {LONGEST_SUBJECT} characters that can be shown"
+        )
     read_grants(roles)
     token_id = secrets.token_urlsafe(12)
     claims = {
@@ -213,33 +219,40 @@ class Verifier:
         if len(token) > LONGEST_TOKEN:
             raise unauthenticated("the token is too long")
         try:
-            key = self._key_for(jwt.get_unverified_header(token))
-            claims = jwt.decode(
-                token,
-                key,
-                algorithms=[self._keys.algorithm],
-                audience=self._audience,
-                options=_OPTIONS,
-            )
-            return self._caller(claims, now)
+            *others, last = self._keys_for(jwt.get_unverified_header(token))
+            for key in others:
+                with suppress(jwt.InvalidSignatureError):
+                    return self._caller(self._claims(token, key), now)
+            return self._caller(self._claims(token, last), now)
         except (jwt.PyJWTError, InvalidInput, ValueError, TypeError, RecursionError, OverflowError):
             raise unauthenticated("the token is not valid") from None
 
-    def _key_for(self, header: Mapping[str, Any]) -> Any:
+    def _claims(self, token: str, key: Any) -> Mapping[str, Any]:
+        algorithms = [self._keys.algorithm]
+        claims: Mapping[str, Any] = jwt.decode(
+            token, key, algorithms=algorithms, audience=self._audience, options=_OPTIONS
+        )
+        return claims
+
+    def _keys_for(self, header: Mapping[str, Any]) -> list[Any]:
+        """The keys that a token may be signed with: one, unless it names none and there are several secrets. Such are
+        the tokens of a time when there was one secret."""
         kind = str(header.get("typ", "")).lower().removeprefix("application/")
         if header.get("alg") != self._keys.algorithm or kind != TYPE or "crit" in header or "b64" in header:
             raise ValueError("of another kind")
-        key_id = header.get("kid")
-        if key_id not in self._keys.checking:
-            if key_id is not None or len(self._keys.checking) != 1:
-                raise ValueError("of an unknown key")
-            return next(iter(self._keys.checking.values()))
-        return self._keys.checking[key_id]
+        key_id, known = header.get("kid"), self._keys.checking
+        if key_id in known:
+            return [known[key_id]]
+        if key_id is not None or (len(known) != 1 and self._keys.algorithm != "HS256"):
+            raise ValueError("of an unknown key")
+        return list(known.values())
 
     def _caller(self, claims: Mapping[str, Any], now: Instant) -> Caller:
         known = msgspec.convert(dict(claims), _Claims)
         if known.iss != self._issuer:
             raise ValueError("from another issuer")
+        if not known.sub.isprintable():
+            raise ValueError("of a subject that cannot be shown")
         begins = max(known.iat, known.nbf if known.nbf is not None else known.iat)
         if begins * SECOND > now + LEEWAY or known.exp * SECOND + LEEWAY <= now or known.exp > _LAST_SECOND:
             raise ValueError("not of this time")
@@ -314,7 +327,7 @@ class _Claims(msgspec.Struct):
     """Those that count, of exactly these types."""
 
     iss: str
-    sub: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    sub: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_SUBJECT)]
     jti: str
     iat: float
     exp: float

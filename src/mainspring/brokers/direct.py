@@ -28,6 +28,7 @@ class DirectBroker:
             if notice.namespace == worker.namespace
             and notice.queue in worker.queues
             and notice.region in worker.regions
+            and notice.priority in worker.priorities
         ]
         served.sort(key=lambda notice: rank(notice.priority, notice.due_at, self._ordering))
         return [Delivery(notice.run_id, notice.token, None) for notice in served[:limit]]

@@ -1,9 +1,10 @@
 """The broker on Redis: a sorted set for each namespace, queue and region.
 
-`job_queue:{namespace/queue/region}` holds `run:token` by rank, smallest first (`core.priority`). A worker takes a batch
-in one script, which moves it to `…:taken`, sorted by when it must be acknowledged; what is not, because its worker
-died, is put back in line by the next who takes. `…:owners` remembers who took it, and its rank. Adding tells those who
-wait by a message on a channel of the same name.
+`job_queue:{namespace/queue/region}` holds `run:token`, each priority's together, longest due first: their strict rank
+(`core.priority`), by which the due time can be told as well, so that a worker may order by age and take some priorities
+only. A worker takes a batch in one script, which moves it to `…:taken`, sorted by when it must be acknowledged; what is
+not, because its worker died, is put back in line by the next who takes. `…:owners` remembers who took it, and its rank.
+Adding tells those who wait by a message on a channel of the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 from mainspring.broker import Delivery, Notice
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Worker
-from mainspring.core.priority import Ordering, rank
+from mainspring.core.priority import STEPS, Ordering, rank
 from mainspring.errors import BrokerUnavailable
 from mainspring.redis_link import RedisLink, Script, read_url
 
@@ -57,11 +58,23 @@ end
 if tonumber(ARGV[1]) == 0 then
   return redis.call('ZREM', KEYS[1], '') and {}
 end
-local best = redis.call('ZRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
-for i = 1, #best, 2 do
-  redis.call('ZADD', KEYS[2], now + ARGV[3], best[i])
-  redis.call('HSET', KEYS[3], best[i], best[i + 1] .. ' ' .. ARGV[2])
-  redis.call('ZREM', KEYS[1], best[i])
+local limit, found = tonumber(ARGV[1]), {}
+for i = 4, #ARGV, 3 do
+  local some = redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[i], '(' .. ARGV[i + 1], 'WITHSCORES', 'LIMIT', 0, limit)
+  for k = 1, #some, 2 do
+    found[#found + 1] = {some[k], some[k + 1], some[k + 1] - ARGV[i + 2]}
+  end
+end
+if #ARGV > 6 then
+  table.sort(found, function(a, b) return a[3] < b[3] end)
+end
+local best = {}
+for i = 1, math.min(limit, #found) do
+  local member, score = found[i][1], found[i][2]
+  redis.call('ZADD', KEYS[2], now + ARGV[3], member)
+  redis.call('HSET', KEYS[3], member, score .. ' ' .. ARGV[2])
+  redis.call('ZREM', KEYS[1], member)
+  best[2 * i - 1], best[2 * i] = member, score
 end
 return best
 """
@@ -87,7 +100,7 @@ return 0
 
 
 class RedisBroker:
-    """See `broker.Broker`. `ordering` decides ranks where runs are put in line: the same on all nodes."""
+    """See `broker.Broker`. `ordering` decides which of what waits are the best."""
 
     def __init__(self, url: str, ordering: Ordering) -> None:
         self._link = RedisLink(read_url(url, "broker", TIMEOUT), BrokerUnavailable)
@@ -98,18 +111,19 @@ class RedisBroker:
         lines: defaultdict[str, list[str | int]] = defaultdict(list)
         for run_id, token, namespace, queue, region, priority, due_at in notices:
             line = lines[self._key(namespace, queue, region)]
-            line += (f"{run_id}:{token}", rank(priority, due_at, self._ordering))
+            line += (f"{run_id}:{token}", rank(priority, due_at, "strict"))
         for key, words in lines.items():
             for start in range(0, len(words), 2 * AT_ONCE):
                 await self._link.run(PUT, [key, f"{key}:taken"], *words[start : start + 2 * AT_ONCE])
 
     async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
         deliveries: list[Delivery] = []
+        bands = _bands(worker.priorities, self._ordering)
         for key in self._lines(worker):
             if len(deliveries) >= limit:
                 break
             words = (limit - len(deliveries), worker.id, TAKEN // MILLISECOND)
-            best = await self._link.run(TAKE, _keys(key), *words)
+            best = await self._link.run(TAKE, _keys(key), *words, *bands)
             for member, score in zip(best[::2], best[1::2], strict=True):
                 run_id, _, token = member.decode().rpartition(":")
                 deliveries.append(Delivery(run_id, int(token), (key, member, score)))
@@ -154,6 +168,16 @@ class RedisBroker:
         """What is in braces decides where a cluster keeps it: all that belongs to a line together."""
         place = "/".join(name.replace("%", "%25").replace("}", "%7D") for name in (namespace, queue, region))
         return self._link.key(f"job_queue:{{{place}}}")
+
+
+def _bands(priorities: Sequence[int], ordering: Ordering) -> list[int]:
+    """Parts of a line: from which score, up to which, and what to take off the scores to compare them by rank. Where
+    rank and score are the same, neighbours are one part."""
+    step = STEPS["strict"]
+    if ordering == "strict" and len(priorities) == priorities[-1] - priorities[0] + 1:
+        return [priorities[0] * step, (priorities[-1] + 1) * step, 0]
+    shift = step - STEPS[ordering]
+    return [bound for each in priorities for bound in (each * step, (each + 1) * step, each * shift)]
 
 
 def _keys(key: str) -> list[str]:

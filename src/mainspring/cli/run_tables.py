@@ -108,7 +108,7 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
         ("where", " · ".join(where)),
         ("limits", " · ".join(limits)),
         ("tags", ", ".join(run.tags)),
-        ("submitted", both(run.created_at, now)),
+        ("submitted", both(run.created_at, now) + (f" by {run.submitted_by}" if run.submitted_by else "")),
         ("due", both(run.due_at, now)),
         ("waited", None if waited is None else length(waited)),
         ("ran", None if took is None else f"{length(took)} in its last attempt" if run.attempt > 1 else length(took)),

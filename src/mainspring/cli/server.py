@@ -35,6 +35,7 @@ api_options = stack(
 )
 lease_option = click.option("--lease", metavar="URL", help="Who elects the leader, in place of the store: redis://…")
 """The options that `up` and `server` share."""
+cache_option = click.option("--cache", metavar="URL", help="Where statuses are kept for the API: redis://…")
 broker_option = click.option("--broker", metavar="URL", help="What carries runs to workers: redis://…")
 """The option that `up`, `worker` and `server` share."""
 
@@ -44,6 +45,7 @@ broker_option = click.option("--broker", metavar="URL", help="What carries runs 
 @api_options
 @lease_option
 @broker_option
+@cache_option
 @undeclared_option
 @click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long.")
 @click.option("--quiet", is_flag=True, help="Write no access log.")
@@ -55,6 +57,7 @@ def server(
     port: int | None,
     lease: str | None,
     broker: str | None,
+    cache: str | None,
     undeclared: Undeclared,
     duration: str | None,
     quiet: bool,
@@ -64,7 +67,7 @@ def server(
     APP is `module:app` or `file.py`; its jobs are stored first, and arguments are checked against its tasks. Without a
     secret (MAINSPRING_SECRET) only programs on this machine are served.
     """
-    app = open_app(session, ref, host=host, port=port, lease=lease, broker=broker)
+    app = open_app(session, ref, host=host, port=port, lease=lease, broker=broker, cache=cache)
     screen = Screen(session)
     check_exposure(app)
     if not quiet:

@@ -13,7 +13,7 @@ from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
 from mainspring.cli.screen import Screen
-from mainspring.cli.server import api_options, broker_option, health_beside, lease_option, serve_beside
+from mainspring.cli.server import api_options, broker_option, cache_option, health_beside, lease_option, serve_beside
 from mainspring.cli.session import Session
 from mainspring.cli.stored_runs import Stored
 from mainspring.cli.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
@@ -29,6 +29,7 @@ class WorkerWords(TypedDict):
     """What the options of a worker gave."""
 
     concurrency: int | None
+    pools: tuple[str, ...]
     queues: tuple[str, ...]
     regions: tuple[str, ...]
     broker: str | None
@@ -38,6 +39,13 @@ class WorkerWords(TypedDict):
 
 worker_options = stack(
     click.option("--concurrency", type=int, help="How many runs to execute at once."),
+    click.option(
+        "--pool",
+        "pools",
+        metavar="PRIORITY=PLACES",
+        multiple=True,
+        help="Places kept for runs of a priority, instead of --concurrency; repeat for several.",
+    ),
     click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
     click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
     broker_option,
@@ -54,6 +62,7 @@ worker_options = stack(
 @api_options
 @click.option("--no-api", is_flag=True, help="Do not serve the API.")
 @lease_option
+@cache_option
 @click.option(
     "--coordination",
     type=click.Choice(get_args(Coordination)),
@@ -66,6 +75,7 @@ def up(
     undeclared: Undeclared,
     coordination: str | None,
     lease: str | None,
+    cache: str | None,
     host: str | None,
     port: int | None,
     no_api: bool,
@@ -76,7 +86,14 @@ def up(
     APP is `module:app` or `file.py`; its jobs are stored first. Without one, only commands are run. The first Ctrl-C
     lets running work finish, the second stops at once.
     """
-    app = open_app(session, ref, coordination=coordination, lease=lease, host=host, port=port, **_flags(words))
+    flags: dict[str, object] = {
+        "coordination": coordination,
+        "lease": lease,
+        "cache": cache,
+        "host": host,
+        "port": port,
+    }
+    app = open_app(session, ref, **flags, **_flags(words))
     screen = Screen(session)
     beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
 
@@ -113,8 +130,11 @@ def worker(session: Session, ref: str | None, **words: Unpack[WorkerWords]) -> i
 
 
 def _flags(words: WorkerWords) -> dict[str, object]:
+    if words["pools"] and words["concurrency"] is not None:
+        raise click.UsageError("--pool and --concurrency exclude each other: a worker has the places of its pools")
     return {
         "concurrency": words["concurrency"],
+        "pools": words["pools"] or None,
         "queues": words["queues"] or None,
         "regions": words["regions"] or None,
         "broker": words["broker"],
@@ -137,8 +157,9 @@ def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
         screen.hint(f"lease  {show_url(settings.lease)}")
     if settings.broker is not None:
         screen.hint(f"broker {show_url(settings.broker)}")
+    shares = "".join(f" · {places} for priority {priority}" for priority, places in settings.pools)
     serves = f"queue {', '.join(settings.queues)} · region {', '.join(settings.regions)}"
-    screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once")
+    screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once{shares}")
     screen.hint(f"host   {'; '.join(describe_host(settings))}")
 
 

@@ -89,6 +89,18 @@ class BrokerConformance:
         assert [each.run_id for each in await claim(store, broker, a_worker(regions=("eu",)))] == [eu.id]
         assert [each.run_id for each in await claim(store, broker, a_worker(namespace="other"))] == [other.id]
 
+    async def test_only_runs_of_the_priorities_that_a_worker_takes_come_to_it(
+        self, store: Store, broker: Broker, clock: ManualClock
+    ) -> None:
+        runs = {priority: a_run(clock, priority=priority) for priority in (1, 2, 5, 10)}
+        await submit(store, *runs.values())
+        await dispatch(store, broker)
+        assert await claim(store, broker, a_worker(priorities=(3, 4))) == []
+        low = await claim(store, broker, a_worker(priorities=(5, 6, 7, 8, 9, 10)))
+        assert [each.run_id for each in low] == [runs[5].id, runs[10].id]
+        rest = await claim(store, broker, a_worker(priorities=(1, 2)))
+        assert [each.run_id for each in rest] == [runs[1].id, runs[2].id]
+
     async def test_what_is_released_is_in_its_place_again(
         self, store: Store, broker: Broker, clock: ManualClock
     ) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
-from mainspring.conformance.store_samples import a_run
+from mainspring.conformance.store_samples import a_run, a_worker
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.limits import Pace
+from mainspring.core.model import Gate, NewRun
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import Change, Reply, Reserved, RunFilter, Store
 from mainspring.testing.clock import ManualClock
@@ -159,6 +161,46 @@ class ApiSuite:
         store.attested(lambda _: [a_change()])
         await store.submit([a_run(clock)])
         assert await store.list_changes("default") == []
+
+    async def test_a_submission_that_is_to_be_noted_is_in_the_trail_once_whichever_way_it_goes(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        def run(subject: str = "ann", **words: Any) -> NewRun:
+            return a_run(clock, noted_for=subject, request_id=f"r-{subject}", **words)
+
+        held = Gate("key:k", 1)
+        kinds = [run(), run("bob"), run(lines=(held,)), run(gates=(held,)), run(idempotency_key="k"), a_run(clock)]
+        for each in kinds:
+            await store.submit([each])
+            await store.submit([each])
+        together = [run(f"s{number}") for number in range(3)]
+        await asyncio.gather(*(store.submit([each]) for each in [*together, *together]))
+        await store.submit([run("cat"), a_run(clock)])
+        told = [change for _, change in await store.list_changes("default")]
+        expected = [run.id for run in [*kinds[:-1], *together]]
+        assert sorted(change.target for change in told if change.subject != "cat") == [f"run:{one}" for one in expected]
+        assert len(told) == len(expected) + 1
+        assert {change.action for change in told} == {"run.submit"}
+        bob_run, (bob,) = kinds[1], [change for change in told if change.subject == "bob"]
+        assert (bob.request_id, bob.at, bob.before) == ("r-bob", clock.now(), None)
+        assert msgspec.json.decode(bob.after or "") == {"task": bob_run.task, "queue": "default", "priority": 5}
+
+    async def test_a_submission_that_a_worker_starts_at_once_is_in_the_trail(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.submit([a_run(clock, noted_for="ann")])
+        (claim,) = await store.claim(a_worker(), 10, MINUTE, "strict")
+        (change,) = [change for _, change in await store.list_changes("default")]
+        assert change.target == f"run:{claim.run_id}"
+
+    async def test_submissions_are_told_of_as_long_as_runs_are_kept_and_other_changes_longer(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.submit([a_run(clock, noted_for="ann")])
+        await store.note_changes([a_change(action="job.pause")])
+        clock.advance(2 * DAY)
+        await store.clean(DAY, 3 * DAY, DAY, 100)
+        assert [change.action for _, change in await store.list_changes("default")] == ["job.pause"]
 
     async def test_the_schema_is_the_one_that_the_program_knows(self, store: Store) -> None:
         version, newest = await store.schema()

@@ -51,6 +51,27 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
         assert (stored.state, stored.worker, stored.token) == ("running", "worker-7", claim.token)
         assert stored.claimed_until == claim.claimed_until
 
+    async def test_only_runs_of_the_priorities_that_a_worker_takes_are_claimed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        runs = {priority: a_run(clock, priority=priority) for priority in (1, 2, 5, 10)}
+        await submit(store, runs[5])
+        assert await take(store, a_worker(priorities=(1, 2))) == []
+        await submit(store, *(runs[priority] for priority in (10, 2, 1)))
+        for ordering in ("strict", "ageing"):
+            assert await store.claim(a_worker(priorities=(3, 4)), 10, TTL, ordering) == []
+        assert ids(await store.claim(a_worker(priorities=(5, 10)), 10, TTL, "ageing")) == [runs[5].id, runs[10].id]
+        assert ids(await take(store, a_worker(priorities=(1, 2)))) == [runs[1].id, runs[2].id]
+
+    async def test_the_next_that_will_be_due_is_of_the_priorities_that_a_worker_takes(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        now = clock.now()
+        await submit(store, a_run(clock, priority=1, due_at=now + HOUR), a_run(clock, priority=4, due_at=now + MINUTE))
+        assert await store.next_due(a_worker(priorities=(1, 2))) == now + HOUR
+        assert await store.next_due(a_worker(priorities=(4,))) == now + MINUTE
+        assert await store.next_due(a_worker(priorities=(9, 10))) is None
+
     async def test_a_claimed_run_is_nobody_elses(self, store: Store, clock: ManualClock) -> None:
         await submit(store, a_run(clock))
         await take_one(store, a_worker("worker-1"))

@@ -12,6 +12,7 @@ import msgspec
 
 from mainspring.core.instants import DAY, SECOND, Duration, Instant
 from mainspring.core.isolation import Isolation
+from mainspring.core.priority import PRIORITIES
 from mainspring.core.retry import Retry
 from mainspring.core.states import State
 from mainspring.core.triggers import OnFailure, Trigger, When
@@ -47,6 +48,12 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who is told if the run fails for good: see `core.alerts`."""
     under_pressure: UnderPressure = "wait"
     """Whether it runs without waiting for what it follows while there is far too much to do: see `core.degradation`."""
+
+
+class KeptOptions(RunOptions, frozen=True, omit_defaults=True):
+    """What is stored with a run: how it is executed, and who asked for it (a token's subject), if that is known."""
+
+    submitted_by: str = ""
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -134,6 +141,10 @@ class NewRun(msgspec.Struct, frozen=True):
     on_failure: OnFailure = "skip"
     idempotency_key: str | None = None
     retry_of: str | None = None
+    noted_for: str = ""
+    """Whose submission the audit trail is to tell of; empty: it tells of none, or of all that came with it together."""
+    request_id: str = ""
+    """The request that it came with, for the audit trail."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,6 +310,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["active", "draining", "stopped", "dead"] = "active"
     started_at: Instant = 0
     heartbeat_at: Instant = 0
+    priorities: tuple[int, ...] = PRIORITIES
+    """Of which it takes runs now: not announced, since it changes with what the worker's pools hold."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -20,6 +20,7 @@ Ordering = Literal["strict", "ageing"]
 
 HIGHEST: Final = 1
 LOWEST: Final = 10
+PRIORITIES: Final = tuple(range(HIGHEST, LOWEST + 1))
 
 STEPS: Final = MappingProxyType[Ordering, Duration](
     {

@@ -36,9 +36,10 @@ class Delivered:
         self._broker = broker
         self._clock = clock
         self._switch = Switch(store, clock, who)
-        self._looked_at = clock.monotonic()
-        self._deep = False
-        """Whether there is so much that it is claimed from the store: in bulk, that is the shorter way."""
+        self._began_at = clock.monotonic()
+        self._looked_at: dict[tuple[int, ...], float] = {}
+        self._deep: set[tuple[int, ...]] = set()
+        """Priorities of which there is so much that it is claimed from the store: in bulk, that is the shorter way."""
         self._acks: set[asyncio.Task[None]] = set()
         self.now = store.now
 
@@ -58,21 +59,24 @@ class Delivered:
         """See `WorkStore.claim`."""
         if not self._switch.is_closed:
             self._later(partial(self._probe, worker))
-        elif not ahead and not self._deep:
+        elif not ahead and worker.priorities not in self._deep:
             try:
                 claims = await self._receive(worker, limit, ttl)
             except BrokerUnavailable as error:
                 log.debug("claiming from the store: %s", error)
             else:
-                self._deep = len(claims) >= limit >= MANY
+                self._note_depth(worker, len(claims) >= limit >= MANY)
                 now = self._clock.monotonic()
-                if claims or now - self._looked_at < LOOK_S:
+                if claims or now - self._looked_at.get(worker.priorities, self._began_at) < LOOK_S:
                     return claims
-                self._looked_at = now
+                self._looked_at[worker.priorities] = now
         claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
         if not ahead:
-            self._deep = len(claims) >= limit
+            self._note_depth(worker, len(claims) >= limit)
         return claims
+
+    def _note_depth(self, worker: Worker, deep: bool) -> None:
+        (self._deep.add if deep else self._deep.discard)(worker.priorities)
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """While the broker delivers, whoever dispatches looks at what will be due."""

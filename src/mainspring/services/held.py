@@ -37,6 +37,10 @@ class Held:
         held = self._attempts.get(run_id)
         return None if held is None else held[0].claim.token
 
+    def priorities(self) -> Iterable[int]:
+        """Those of the runs that are held."""
+        return (attempt.claim.priority for attempt, _ in self._attempts.values())
+
     def add(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
         """Claims that were just given."""
         for attempt in attempts:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
 
+from mainspring.board import Board
 from mainspring.broker import Broker
 from mainspring.clock import Clock
 from mainspring.core.leadership import LEASE, lease_names
@@ -19,6 +20,7 @@ from mainspring.services.dispatcher import Dispatcher
 from mainspring.services.elector import Elector
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.planner import Planner
+from mainspring.services.poster import Poster
 from mainspring.services.reaper import Reaper
 from mainspring.services.relay import Relay
 from mainspring.services.standin import StandIn
@@ -120,15 +122,22 @@ class Node:
         worker: Worker | None,
         broker: Broker | None = None,
         delivers: Callable[[], bool] = lambda: False,
+        board: Board | None = None,
     ) -> None:
         """`delivers`: whether the worker hears of new work by the broker, and need not look at each change."""
         self._store = store
         self._broker = broker
         self._delivers = delivers
+        self._board = board
+        self._extra: list[Loop] = []
         self._dispatcher: Dispatcher | None = None
         if scheduler is not None and broker is not None:
             planner = scheduler.planners[0]
             self._dispatcher = Dispatcher(store, broker, scheduler.leads, planner.clock, scheduler.random)
+            self._extra.append(self._dispatcher)
+        if scheduler is not None and board is not None:
+            clock = scheduler.relay.clock
+            self._extra.append(Poster(store, board, scheduler.leads, clock, scheduler.random))
         self.scheduler = scheduler
         self.worker = worker
         self._loop = asyncio.get_running_loop()
@@ -145,7 +154,7 @@ class Node:
     def loops(self) -> list[Loop]:
         """All loops of this node."""
         loops = [*(self.scheduler.loops if self.scheduler else ()), *(self.worker.loops if self.worker else ())]
-        return loops if self._dispatcher is None else [*loops, self._dispatcher]
+        return [*loops, *self._extra]
 
     async def start(self) -> None:
         """Announce the worker and let the loops turn."""
@@ -209,8 +218,9 @@ class Node:
             await asyncio.wait(self._tasks, timeout=self._patience_s)
         if self.scheduler is not None:
             await self._try(self.scheduler.lease.close())
-        if self._broker is not None:
-            await self._try(self._broker.close())
+        for carrier in (self._broker, self._board):
+            if carrier is not None:
+                await self._try(carrier.close())
 
     async def _try(self, step: Awaitable[object]) -> None:
         """What cannot be done in time is left to those who go on: leases and claims run out by themselves."""

@@ -1,4 +1,5 @@
-"""Whether the broker is used: a breaker around its calls, and who is told when it opens or closes."""
+"""Whether the broker (or what else is asked before the store) is used: a breaker around its calls, and who is told when
+it opens or closes."""
 
 from __future__ import annotations
 
@@ -22,12 +23,22 @@ SLOW_S: Final = 0.2
 
 
 class Switch:
-    """One for a process's use of its broker."""
+    """One for each use that a process makes of it. `lost` and `back` say what that means."""
 
-    def __init__(self, store: Store, clock: Clock, who: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        who: str,
+        *,
+        kind: str = "broker",
+        lost: str = "runs are claimed from the store",
+        back: str = "runs are delivered again",
+    ) -> None:
         self._store = store
         self._clock = clock
         self._who = who
+        self._kind, self._lost, self._back = kind, lost, back
         self._breaker = Breaker(POLICY, began_at=clock.monotonic())
         self._closed = True
         self._tellings: set[asyncio.Task[None]] = set()
@@ -59,14 +70,14 @@ class Switch:
         self._breaker = note(self._breaker, self._clock.monotonic(), well=well)
         if self._closed and self._breaker.state == "open":
             self._closed = False
-            self._tell("broker.lost", f"runs are claimed from the store: {why}")
+            self._tell(f"{self._kind}.lost", f"{self._lost}: {why}")
         elif not self._closed and self._breaker.state == "closed":
             self._closed = True
-            self._tell("broker.back", "runs are delivered again")
+            self._tell(f"{self._kind}.back", self._back)
 
     def _tell(self, kind: str, why: str) -> None:
         log.warning("%s: %s", kind.replace(".", " "), why)
-        figures_of(self._store).count("broker", kind.partition(".")[2])
+        figures_of(self._store).count(self._kind, kind.partition(".")[2])
         telling = asyncio.get_running_loop().create_task(self._record(kind, why))
         self._tellings.add(telling)
         telling.add_done_callback(self._tellings.discard)

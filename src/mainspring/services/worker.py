@@ -24,6 +24,7 @@ from mainspring.services.fence import Fence
 from mainspring.services.heart import Heart
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log, within
+from mainspring.services.pooled import PooledClaimer
 from mainspring.services.reporter import Reporter
 from mainspring.settings import Settings
 from mainspring.store import Store
@@ -70,7 +71,7 @@ class Worker:
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
         self.crew = Crew(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done)
-        self.claimer = Claimer(
+        self.claimer = (PooledClaimer if settings.pools else Claimer)(
             store,
             row,
             self.held,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
 import msgspec
 
+from mainspring.core.answers import Change
 from mainspring.core.instants import DAY, Duration
 from mainspring.core.model import Event, NewRun, Run
 from mainspring.errors import Conflict
 
 IDEMPOTENCY_KEPT: Duration = 7 * DAY
+SUBMIT = "run.submit"
+"""What the audit trail calls a single submission; indexes know the word too."""
 _encode = msgspec.json.Encoder().encode
 
 RUN_FIELDS = (
@@ -54,6 +57,25 @@ def common_values(run: NewRun) -> tuple[object, ...]:
 def submitted(run: NewRun) -> Event:
     """A run was accepted."""
     return Event("run.submitted", run.created_at, run.namespace, run.id, run.job_id, run.job, run.task)
+
+
+def noted(runs: Sequence[NewRun], events: Collection[Event]) -> list[Change]:
+    """What the audit trail tells of runs that were accepted, as the events say, and are to be noted one by one."""
+    if not any(run.noted_for for run in runs):
+        return []
+    accepted = {event.run_id for event in events if event.kind == "run.submitted"}
+    return [
+        Change(
+            namespace=run.namespace,
+            subject=run.noted_for,
+            action=SUBMIT,
+            target=f"run:{run.id}",
+            after=_encode({"task": run.task, "queue": run.queue, "priority": run.priority}).decode(),
+            request_id=run.request_id,
+        )
+        for run in runs
+        if run.noted_for and run.id in accepted
+    ]
 
 
 def fingerprint(run: NewRun) -> str:

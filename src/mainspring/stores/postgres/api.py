@@ -11,6 +11,7 @@ from mainspring.core.limits import Allowance, Pace, allow
 from mainspring.errors import Conflict
 from mainspring.store import Change, Reply, Reserved
 from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.postgres.trail import note
 from mainspring.stores.sql import load_migrations, load_queries
 
 _Q = load_queries("postgres", "api")
@@ -32,21 +33,13 @@ class _Attesting:
     async def write(self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True) -> T:
         async def attested(tx: Transaction) -> T:
             answer = await work(tx)
-            await _note(tx, self._tell(answer))
+            await note(tx, self._tell(answer))
             return answer
 
         return await self._db.write(attested)
 
     async def alone(self, query: str, *args: object) -> list[Any]:
         return await self.write(lambda tx: tx.fetch(query, *args))
-
-
-async def _note(tx: Transaction, changes: Sequence[Change]) -> None:
-    rows = [
-        (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
-        for each in changes
-    ]
-    await tx.many(_Q["note"], rows)
 
 
 class Api:
@@ -102,7 +95,7 @@ class Api:
         return dict(await self._db.read(lambda tx: tx.fetch(_Q["revocations"], tx.now)))
 
     async def note_changes(self, changes: Sequence[Change]) -> None:
-        await self._db.write(lambda tx: _note(tx, changes))
+        await self._db.write(lambda tx: note(tx, changes))
 
     def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
         twin = copy.copy(self)
@@ -132,11 +125,12 @@ class Api:
         ]  # fmt: skip
 
 
-async def forget(tx: Transaction, keep_changes: Duration, limit: int) -> int:
-    """Delete what matters no more; how many rows went."""
+async def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
+    """Delete what matters no more; how many rows went. Single submissions are told of as long as runs are kept."""
     return (
         await tx.run(_Q["forget_replies"], tx.now, limit)
         + await tx.run(_Q["forget_paces"], tx.now)
         + await tx.run(_Q["forget_revocations"], tx.now)
         + await tx.run(_Q["forget_notes"], tx.now - keep_changes, limit)
+        + await tx.run(_Q["forget_submissions"], tx.now - keep_runs, limit)
     )

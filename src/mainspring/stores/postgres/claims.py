@@ -15,7 +15,7 @@ import msgspec
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 from mainspring.core.model import Claim, Event, RunOptions, Worker
 from mainspring.core.outcome import is_suspect
-from mainspring.core.priority import HIGHEST, LOWEST, STEPS, Ordering, rank
+from mainspring.core.priority import STEPS, Ordering, rank
 from mainspring.errors import StoreError
 from mainspring.stores.postgres.database import Database, Record, Transaction
 from mainspring.stores.postgres.gates import Room
@@ -24,7 +24,6 @@ from mainspring.stores.sql import load_queries
 _Q = load_queries("postgres", "work")
 _options = msgspec.json.Decoder(RunOptions)
 _encode = msgspec.json.Encoder().encode
-_PRIORITIES = range(HIGHEST, LOWEST + 1)
 _ROUNDS = 50
 _WINDOW = 500
 """After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
@@ -228,7 +227,7 @@ class Claims:
 def _places(worker: Worker) -> list[Place]:
     return [
         Place(worker.namespace, queue, region, priority, worker.tasks)
-        for priority, queue, region in product(_PRIORITIES, worker.queues, worker.regions)
+        for priority, queue, region in product(worker.priorities, worker.queues, worker.regions)
     ]
 
 
@@ -254,7 +253,7 @@ def _question(
 
 def _lanes(places: Sequence[Place], ordering: Ordering) -> int:
     """Within a priority all lanes must be seen before the best can be told; the next priority only if too few."""
-    return len(places) if ordering != "strict" else len(places) // len(_PRIORITIES)
+    return len(places) if ordering != "strict" else len(places) // len({place.priority for place in places})
 
 
 def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[list[object], ...]:

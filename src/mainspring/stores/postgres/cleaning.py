@@ -28,7 +28,7 @@ async def clean(db: Database, keep_runs: Duration, keep_firings: Duration, keep_
     gone += await db.write(lambda tx: tx.run(_Q["forget_events"], tx.now - keep_events, limit))
     gone += await db.write(lambda tx: tx.run(_Q["forget_submissions"], tx.now, limit))
     gone += await db.write(lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT))
-    gone += await db.write(lambda tx: forget(tx, keep_firings, limit))
+    gone += await db.write(lambda tx: forget(tx, keep_firings, keep_runs, limit))
     return gone + await db.write(lambda tx: _forget_gates(tx, limit))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from mainspring.broker import Notice
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Worker
@@ -12,6 +14,7 @@ from mainspring.stores.postgres.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "dispatch")
+_encode = msgspec.json.Encoder().encode
 
 
 class Dispatching:
@@ -27,10 +30,11 @@ class Dispatching:
     async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
         tokens = dict(runs)
         places = (worker.tasks, worker.queues, worker.regions)
-        question = (list(tokens), list(tokens.values()), worker.namespace, self._db.clock.now(), *places)
+        question = (list(tokens), _encode(tokens).decode(), worker.namespace, self._db.clock.now(), *places)
         rows = await self._db.alone(_Q["claim_delivered"], self._db.clock.given(), *question, worker.id, ttl)
         if not any(row[14] for row in rows):
-            return [Claim(*row[:14]) for row in rows]
+            claims = {row[0]: Claim(*row[:14]) for row in rows}
+            return [claims[run_id] for run_id in tokens if run_id in claims]
         return await self._claim_carefully(worker, tokens, ttl)
 
     async def _claim_carefully(self, worker: Worker, tokens: dict[str, int], ttl: Duration) -> list[Claim]:

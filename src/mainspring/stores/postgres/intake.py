@@ -26,6 +26,8 @@ _encode = msgspec.json.Encoder().encode
 _FEW = 20
 """Fewer runs than this are not worth a statement of their own."""
 _MANY = 1_000
+_ALL_NEW = 200
+"""So many are worth a savepoint, to be tried as if all were new."""
 _SLICE = 500
 """After so many events, a fraction of a millisecond, the connection gets its turn."""
 _NOT_UNIQUE = "23505"
@@ -102,7 +104,7 @@ async def _insert_alike(tx: Transaction, runs: Sequence[NewRun], common: Sequenc
     """Many are tried as if all were new, as they are unless a submission is repeated: to look each one up costs as much
     again as to write it."""
     ids, texts = [run.id for run in runs], [run.args for run in runs]
-    if len(runs) >= _MANY:
+    if len(runs) >= _ALL_NEW:
         await tx.run("SAVEPOINT unless_known")
         try:
             await tx.run(_Q["insert_new"], ids, texts, *common)

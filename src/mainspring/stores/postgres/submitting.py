@@ -11,7 +11,8 @@ from mainspring.core.model import NewRun
 from mainspring.stores.postgres.database import Database, Transaction
 from mainspring.stores.postgres.days import not_before
 from mainspring.stores.postgres.intake import insert_runs, is_plain
-from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, other_request, submitted
+from mainspring.stores.postgres.trail import note
+from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, noted, other_request, submitted
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
@@ -35,6 +36,7 @@ async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
     """Accept runs in a transaction, whoever's it is."""
     if not any(run.idempotency_key for run in runs):
         await insert_runs(tx, runs)
+        await note(tx, noted(runs, tx.events))
         return [run.id for run in runs]
     requests: dict[Key, NewRun] = {}
     for run in runs:
@@ -44,6 +46,7 @@ async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
                 raise other_request(run.idempotency_key, first.id)
     answers = await _recall(tx, requests)
     await insert_runs(tx, [run for run in runs if _answer(run, answers) == run.id])
+    await note(tx, noted(runs, tx.events))
     return [_answer(run, answers) for run in runs]
 
 
@@ -115,4 +118,6 @@ def _values(run: NewRun, now: Instant) -> tuple[object, ...]:
         not_before([run.id], now),
         _encode([submitted(run)]).decode(),
         now,
+        run.noted_for,
+        run.request_id,
     )

@@ -18,6 +18,7 @@ from mainspring.stores.text import clean
 
 _Q = load_queries("postgres", "work")
 _encode = msgspec.json.Encoder().encode
+_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name != "priorities")
 
 
 class Work:
@@ -93,5 +94,5 @@ def _worker_row(worker: Worker, tx: Transaction) -> tuple[object, ...]:
 
 
 def _worker(row: Record) -> Worker:
-    values = dict(zip(Worker.__struct_fields__, row, strict=True))
+    values = dict(zip(_COLUMNS, row, strict=True))
     return msgspec.convert(values, Worker)

@@ -13,6 +13,7 @@ from mainspring.store import Change, Reply, Reserved
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.connection import schema_status
 from mainspring.stores.sqlite.database import Database
+from mainspring.stores.sqlite.trail import note
 from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "api")
@@ -36,18 +37,10 @@ class _Attesting:
     async def write(self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False) -> T:
         def attested(tx: Transaction) -> T:
             answer = work(tx)
-            _note(tx, self._tell(answer))
+            note(tx, self._tell(answer))
             return answer
 
         return await self._db.write(attested, promised=True, quick=quick)
-
-
-def _note(tx: Transaction, changes: Sequence[Change]) -> None:
-    rows = [
-        (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
-        for each in changes
-    ]
-    tx.executemany(_Q["note"], rows)
 
 
 class Api:
@@ -102,7 +95,7 @@ class Api:
         return dict(await self._db.read(lambda tx: tx.execute(_Q["revocations"], (tx.now,)).fetchall()))
 
     async def note_changes(self, changes: Sequence[Change]) -> None:
-        await self._db.write(lambda tx: _note(tx, changes), quick=True)
+        await self._db.write(lambda tx: note(tx, changes), quick=True)
 
     def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
         twin = copy.copy(self)
@@ -131,11 +124,12 @@ class Api:
         ]  # fmt: skip
 
 
-def forget(tx: Transaction, keep_changes: Duration, limit: int) -> int:
-    """Delete what matters no more; how many rows went."""
+def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
+    """Delete what matters no more; how many rows went. Single submissions are told of as long as runs are kept."""
     return (
         tx.execute(_Q["forget_replies"], (tx.now, limit)).rowcount
         + tx.execute(_Q["forget_paces"], (tx.now,)).rowcount
         + tx.execute(_Q["forget_revocations"], (tx.now,)).rowcount
         + tx.execute(_Q["forget_notes"], (tx.now - keep_changes, limit)).rowcount
+        + tx.execute(_Q["forget_submissions"], (tx.now - keep_runs, limit)).rowcount
     )

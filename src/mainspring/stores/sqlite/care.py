@@ -80,7 +80,7 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     gone += tx.execute(_Q["forget_events"], (tx.now - keep_events, limit)).rowcount
     gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
     gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT,)).rowcount
-    gone += forget(tx, keep_firings, limit)
+    gone += forget(tx, keep_firings, keep_runs, limit)
     return gone + tx.execute(_Q["forget_gates"]).rowcount
 
 

@@ -30,7 +30,7 @@ def fits(run: NewRun) -> bool:
 
 def accepted(run: NewRun) -> tuple[object, ...]:
     """The row of a run that fits."""
-    return (run.id, run.args, *common_values(run))
+    return (run.id, run.args, *common_values(run), run.noted_for, run.request_id)
 
 
 def is_waiting(connection: sqlite3.Connection) -> bool:
@@ -48,6 +48,7 @@ def count_accepted(tx: Transaction, worker: Worker) -> tuple[int, int, bool]:
 def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Claim]:
     """Claim all that was accepted. Where a worker could start all of it, and nothing else is in its way, it need not
     stand in the queue first."""
+    tx.execute(_Q["note"])
     rows = tx.execute(_Q["start"], (worker.id, until, tx.now)).fetchall()
     tx.execute(_Q["clear"])
     claims = []
@@ -65,6 +66,7 @@ def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Clai
 def take_in(tx: Transaction) -> None:
     """Put what was accepted in its place, and tell of it. Workers were woken when it was accepted."""
     if is_waiting(tx.connection):
+        tx.execute(_Q["note"])
         rows = tx.execute(_Q["take_in"]).fetchall()
         tx.execute(_Q["clear"])
         tx.events += [Event("run.submitted", *row) for row in rows]

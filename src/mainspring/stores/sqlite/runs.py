@@ -10,12 +10,13 @@ from mainspring.core.model import Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import RunFilter
-from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, other_request, run_of
+from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, noted, other_request, run_of
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import cancel_run
 from mainspring.stores.sqlite.inbox import ACCEPT, accepted, fits
 from mainspring.stores.sqlite.intake import insert_runs
+from mainspring.stores.sqlite.trail import note
 from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "runs")
@@ -92,6 +93,7 @@ class Runs:
 def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
     if not any(run.idempotency_key for run in runs):
         insert_runs(tx, runs)
+        note(tx, noted(runs, tx.events))
         return [run.id for run in runs]
     answers, fresh = [], []
     for run in runs:
@@ -102,6 +104,7 @@ def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
             _remember(tx, run)
         answers.append(answer)
     insert_runs(tx, fresh)
+    note(tx, noted(fresh, tx.events))
     return answers
 
 

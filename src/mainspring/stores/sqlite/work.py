@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import product
 
 import msgspec
@@ -11,12 +11,12 @@ import msgspec
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, Worker
 from mainspring.core.outcome import is_suspect, too_late
-from mainspring.core.priority import Ordering, rank
+from mainspring.core.priority import PRIORITIES, Ordering, rank
 from mainspring.store import Renewal, Standing
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
-from mainspring.stores.sqlite.inbox import count_accepted, start_accepted, take_in
+from mainspring.stores.sqlite.inbox import count_accepted, is_waiting, start_accepted, take_in
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.text import clean
 
@@ -27,8 +27,8 @@ _options = msgspec.json.Decoder(RunOptions)
 _read_claims = msgspec.json.Decoder(list[Claim]).decode
 _read_names = msgspec.json.Decoder(list[str | None]).decode
 _read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
-_PRIORITIES = range(1, 11)
-_ALL_PRIORITIES = _encode([*_PRIORITIES]).decode()
+_read_priorities = msgspec.json.Decoder(list[int]).decode
+_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name != "priorities")
 _ROUNDS = 50
 _WINDOW = 500
 """After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
@@ -36,6 +36,8 @@ _WINDOW = 500
 _READ_AT_ONCE = 100
 """So many claims are read as one text: faster than row by row, and still short where arguments are long."""
 
+Place = tuple[str, str, str]
+"""Namespace, queue, region."""
 Candidate = tuple[int, int, int]
 """Rank (or what orders like it), seq, and whether it needs care."""
 
@@ -73,9 +75,11 @@ class Work:
 
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
-            tasks = _encode(worker.tasks).decode()
-            places = product((_ALL_PRIORITIES,), (worker.namespace,), worker.queues, worker.regions, (tasks,))
-            found = [tx.execute(_Q["earliest"], place).fetchone()[0] for place in places]
+            tasks, found = _encode(worker.tasks).decode(), []
+            for place in _places(worker):
+                there = [priority for priority in _list_priorities(tx, place) if priority in worker.priorities]
+                if there:
+                    found.append(tx.execute(_Q["earliest"], (_encode(there).decode(), *place, tasks)).fetchone()[0])
             return min((instant for instant in found if instant is not None), default=None)
 
         return await self._db.read(work, quick=True)
@@ -110,10 +114,11 @@ def _claim(
     tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
 ) -> list[Claim]:
     """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
-    claims = _start_if_alone(tx, worker, limit, ttl, ordering)
-    if claims:
-        return claims
-    take_in(tx)
+    claims: list[Claim] = []
+    if is_waiting(tx.connection):
+        if worker.priorities == PRIORITIES and (started := _start_if_alone(tx, worker, limit, ttl, ordering)):
+            return started
+        take_in(tx)
     for number in range(_ROUNDS):
         wanted = limit - len(claims)
         window = wanted if number == 0 else max(wanted, _WINDOW)
@@ -138,44 +143,40 @@ def _start_if_alone(tx: Transaction, worker: Worker, limit: int, ttl: Duration, 
 def _candidates(
     tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration = 0
 ) -> list[Candidate]:
-    """The best due runs that this worker may take, at most `limit`. Those of tasks that nobody here knows are passed
-    over: another worker may know them."""
-    if ahead:
-        return _soon(tx, worker, limit, ordering, ahead)
-    tasks = _encode(worker.tasks).decode()
-    places = [(worker.namespace, queue, region, tx.now, tasks, limit) for queue, region in _places(worker)]
-    if len(places) == 1 and ordering == "strict":
-        return _find(tx, _ALL_PRIORITIES, places[0])
+    """The best runs that this worker may take, at most `limit`: those that are due, and those that will be in a moment
+    (`ahead`) if they need no care. Those of tasks that nobody here knows are passed over: another worker may know
+    them."""
+    places, asked = _places(worker), (tx.now + ahead, _encode(worker.tasks).decode(), limit)
+    if len(places) == 1 and ordering == "strict" and not ahead:
+        return _find(tx, _encode(worker.priorities).decode(), places[0], asked)
+    there = {place: _list_priorities(tx, place) for place in places}
     found: list[Candidate] = []
-    for priority in _PRIORITIES:
+    for priority in worker.priorities:
         for place in places:
-            rows = _find(tx, f"[{priority}]", place)
-            found += [(rank(priority, due_at, ordering), seq, care) for due_at, seq, care in rows]
+            rows = _find(tx, f"[{priority}]", place, asked) if priority in there[place] else ()
+            found += [
+                (rank(priority, due_at, ordering), seq, care)
+                for due_at, seq, care in rows
+                if due_at <= tx.now or not care
+            ]
         if len(found) >= limit and ordering == "strict":
             break
     found.sort()
     return found[:limit]
 
 
-def _soon(tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration) -> list[Candidate]:
-    """The same with those that are due soon, if they need no care."""
-    tasks = _encode(worker.tasks).decode()
-    found: list[Candidate] = []
-    for priority in _PRIORITIES:
-        for queue, region in _places(worker):
-            place = (worker.namespace, queue, region, tx.now + ahead, tasks, limit)
-            rows = [row for row in _find(tx, f"[{priority}]", place) if row[0] <= tx.now or not row[2]]
-            found += [(rank(priority, due_at, ordering), seq, care) for due_at, seq, care in rows]
-    found.sort()
-    return found[:limit]
+def _places(worker: Worker) -> list[Place]:
+    return [(worker.namespace, queue, region) for queue, region in product(worker.queues, worker.regions)]
 
 
-def _places(worker: Worker) -> Iterable[tuple[str, str]]:
-    return product(worker.queues, worker.regions)
+def _list_priorities(tx: Transaction, place: Place) -> list[int]:
+    """Of which runs stand in a queue. Most of the priorities have none, and looking for each costs more than all of
+    this."""
+    return _read_priorities(tx.execute(_Q["priorities"], place).fetchone()[0])
 
 
-def _find(tx: Transaction, priorities: str, place: tuple[object, ...]) -> list[Candidate]:
-    return _read_found(tx.execute(_Q["candidates"], (priorities, *place)).fetchone()[0])
+def _find(tx: Transaction, priorities: str, place: Place, asked: tuple[Instant, str, int]) -> list[Candidate]:
+    return _read_found(tx.execute(_Q["candidates"], (priorities, *place, *asked)).fetchone()[0])
 
 
 def look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, first: bool) -> tuple[list[int], bool]:
@@ -256,7 +257,7 @@ def _worker_row(worker: Worker, now: Instant) -> tuple[object, ...]:
 
 
 def _worker(row: Sequence[object]) -> Worker:
-    values = dict(zip(Worker.__struct_fields__, row, strict=True))
+    values = dict(zip(_COLUMNS, row, strict=True))
     for name in ("queues", "regions", "tasks"):
         values[name] = _names.decode(str(values[name]))
     return msgspec.convert(values, Worker)

@@ -80,7 +80,18 @@ BUGS: Final = MappingProxyType(
         ),
         "a submission is lost": Bug([InCode(f"{_STORE}.gathering:accept", _lose_some)], 3, nodes=1),
         "a claim is not atomic": Bug(
-            [in_statement("work", query, " FOR UPDATE SKIP LOCKED", "") for query in ("candidates", "claim_plain")], 4
+            [
+                in_statement("work", "candidates", " FOR UPDATE SKIP LOCKED", ""),
+                in_statement("work", "claim_plain", " FOR UPDATE SKIP LOCKED", ""),
+                # Taken by its place, a run is given once also without the lock: by its id, again to who came later.
+                in_statement(
+                    "work",
+                    "claim_plain",
+                    "WHERE ctid = ANY (ARRAY(\n    SELECT spot",
+                    "WHERE id = ANY (ARRAY(\n    SELECT id",
+                ),
+            ],
+            4,
         ),
         "claims are taken away early": Bug(
             [

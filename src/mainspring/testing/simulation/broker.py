@@ -82,7 +82,7 @@ class Post:
                 del self._taken[name]
                 self._lines[_line_of(word.notice)].setdefault(name, word)
         words = [word for line in _lines_of(worker) for word in self._lines[line].values()]
-        words.sort()
+        words = sorted(word for word in words if word.notice.priority in worker.priorities)
         if mixed:
             self._random.shuffle(words)
         for word in words[:limit]:

@@ -51,6 +51,15 @@ def claim_in_two_steps(_right: Right) -> Right:
     return claim
 
 
+def worst_first(right: Right) -> Right:
+    """The least urgent runs are served first."""
+
+    def candidates(tx: Any, worker: Worker, *args: Any) -> Any:
+        return right(tx, msgspec.structs.replace(worker, priorities=worker.priorities[::-1]), *args)
+
+    return candidates
+
+
 def accept_any_token(right: Right) -> Right:
     """A report counts for whoever runs the run now."""
     reports_of = import_module("mainspring.stores.sqlite.reports")

@@ -162,7 +162,7 @@ PLANTED: Final = MappingProxyType(
         ),
         "a submission is lost": Planted([InCode(f"{_STORE}.intake:_insert_plain", mistakes.lose_one)], 3, "calm", 2),
         "priorities are upside down": Planted(
-            [InCode(f"{_STORE}.work:_PRIORITIES", lambda right: range(10, 0, -1))], 13, "herd", 1
+            [InCode(f"{_STORE}.work:_candidates", mistakes.worst_first)], 13, "herd", 1
         ),
         "runs start early": Planted(
             [InQuery("work", "candidates", "due_at <= ?", "due_at <= ? + 2000000")], 11, "calm"

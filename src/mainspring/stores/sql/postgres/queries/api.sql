@@ -46,7 +46,10 @@ DELETE FROM mainspring.paces WHERE paid_at < $1;
 DELETE FROM mainspring.revocations WHERE expires_at <= $1;
 
 -- forget_notes: changes of long ago
-DELETE FROM mainspring.audit WHERE seq = ANY (ARRAY(SELECT seq FROM mainspring.audit WHERE at < $1 LIMIT $2));
+DELETE FROM mainspring.audit WHERE seq = ANY (ARRAY(SELECT seq FROM mainspring.audit WHERE action <> 'run.submit' AND at < $1 LIMIT $2));
+
+-- forget_submissions: single submissions of a while ago
+DELETE FROM mainspring.audit WHERE seq = ANY (ARRAY(SELECT seq FROM mainspring.audit WHERE action = 'run.submit' AND at < $1 LIMIT $2));
 
 -- schema: the version of the schema
 SELECT coalesce(max(version), 0) FROM mainspring.migrations;

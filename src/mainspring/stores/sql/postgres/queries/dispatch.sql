@@ -21,30 +21,31 @@ FROM heads AS h LEFT JOIN LATERAL (
 -- claim_delivered: the claim of those of some runs that a worker may have, as one statement, as in work.sql: claim_plain. If one that needs
 -- care is among them, none is taken, and it is the answer. The state is looked at in a way that no index has: they are found by their ids
 WITH found AS MATERIALIZED (
-  SELECT id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id, care
+  SELECT ctid AS spot, id, care
   FROM mainspring.runs
-  WHERE id = ANY ($2::text[]) AND state || '' = 'pending' AND token = ($3::bigint[])[array_position($2::text[], id)] AND namespace = $4
+  WHERE id = ANY ($2::text[]) AND state || '' = 'pending' AND token = ($3::jsonb -> id)::bigint AND namespace = $4
     AND due_at <= $5 AND task = ANY ($6::text[]) AND queue = ANY ($7::text[]) AND region = ANY ($8::text[])
     AND (expires_at IS NULL OR expires_at >= $5 OR attempt > 0)
   FOR UPDATE SKIP LOCKED),
-best AS MATERIALIZED (SELECT * FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care)),
 look AS MATERIALIZED (SELECT mainspring.store_now($1) + $10::bigint AS until),
 taken AS (
   UPDATE mainspring.runs
   SET state = 'running', token = token + 1, worker = $9, claimed_until = (SELECT until FROM look), started_at = greatest($5, due_at),
       reason = ''
-  WHERE id = ANY (ARRAY(SELECT id FROM best))),
+  WHERE ctid = ANY (ARRAY(SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care)))
+  RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
 told AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
-           '{"kind":"run.running","at":' || greatest($5, due_at) || ',"namespace":' || to_json(namespace) || ',"run_id":' || to_json(id)
+           '{"kind":"run.running","at":' || started_at || ',"namespace":' || to_json(namespace) || ',"run_id":' || to_json(id)
            || coalesce(',"job_id":' || to_json(job_id), '') || coalesce(',"job":' || to_json(job), '') || ',"task":' || to_json(task)
            || ',"worker":' || to_json($9::text) || coalesce(',"fire_at":' || fire_at, '') || ',"attempt":' || attempt + 1 || '}', ',')
          || ']', $5
-  FROM best HAVING count(*) > 0)
-SELECT id, token + 1, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, (SELECT until FROM look), care
-FROM (SELECT * FROM best UNION ALL (SELECT * FROM found WHERE care LIMIT 1)) AS answer
-ORDER BY array_position($2::text[], id);
+  FROM taken HAVING count(*) > 0)
+SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
+       t.claimed_until, f.care
+FROM found AS f LEFT JOIN taken AS t ON t.id = f.id
+WHERE f.care OR t.id IS NOT NULL;
 
 -- delivered: those of some runs that a worker may have, locked; columns as in work.sql: candidates
 SELECT r.id, r.token + 1, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at, r.idx,

@@ -4,19 +4,23 @@ WITH new AS (
                                fire_at, idx, key, retry_of, created_at)
   VALUES ($1, $2, $3, $4, $5, $6, $7, 'pending', $8, $10::bigint IS NOT NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17)
   ON CONFLICT (id) DO NOTHING
-  RETURNING mainspring.withdraw_if_ended(id, $18) AS known)
+  RETURNING mainspring.withdraw_if_ended(id, $18) AS known),
+noted AS (
+  INSERT INTO mainspring.audit (namespace, at, subject, action, target, after, request_id)
+  SELECT $2, $20, $21, 'run.submit', 'run:' || $1, json_build_object('task', $5::text, 'queue', $3::text, 'priority', $8::smallint)::text, $22
+  FROM new WHERE NOT known AND $21 <> '')
 INSERT INTO mainspring.outbox (count, events, created_at) SELECT 1, $19, $20 FROM new WHERE NOT known
 RETURNING seq;
 
 -- accept_and_tell: the same, and those who listen are told by the commit; see the migration that made it
-CALL mainspring.accept_and_tell($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22);
+CALL mainspring.accept_and_tell($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24);
 
 -- accept_some: the same of some runs, given as JSON: encoding a few columns of a few rows each would take longer than all the rest. Only what
 -- was accepted is told
 WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::json) AS run (id text, namespace text, queue text, region text, task text, args text, options text,
     priority smallint, due_at bigint, expires_at bigint, job_id text, job text, fire_at bigint, idx integer, key text, retry_of text,
-    created_at bigint)),
+    created_at bigint, noted_for text, request_id text)),
 new AS (
   INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
                                fire_at, idx, key, retry_of, created_at)
@@ -24,7 +28,12 @@ new AS (
          fire_at, idx, key, retry_of, created_at FROM given
   ON CONFLICT (id) DO NOTHING
   RETURNING id, mainspring.withdraw_if_ended(id, $2) AS known),
-kept AS MATERIALIZED (SELECT id FROM new WHERE NOT known)
+kept AS MATERIALIZED (SELECT id FROM new WHERE NOT known),
+noted AS (
+  INSERT INTO mainspring.audit (namespace, at, subject, action, target, after, request_id)
+  SELECT namespace, $5, noted_for, 'run.submit', 'run:' || id, json_build_object('task', task, 'queue', queue, 'priority', priority)::text,
+         request_id
+  FROM given JOIN kept USING (id) WHERE noted_for <> '')
 INSERT INTO mainspring.outbox (count, events, created_at)
 SELECT kept.count, CASE WHEN kept.count = $4::integer THEN $3::text ELSE (
          SELECT '[' || string_agg(event::text, ',') || ']' FROM json_array_elements($3::text::json) AS event

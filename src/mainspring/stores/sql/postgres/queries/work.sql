@@ -17,38 +17,41 @@ CROSS JOIN LATERAL (
 LIMIT $11;
 
 -- claim_plain: the claim of runs that need no care, as one statement, which is the whole transaction: they are found as by `candidates`,
--- the best of them are taken, and it is told. If one that needs care is among them, none is taken, and it is the answer
+-- the best of them are taken, and it is told. If one that needs care is among them, none is taken, and it is the answer. They are taken by
+-- their places, which is cheaper than by their ids; one that came to another place after this statement began is left for the next
 WITH found AS MATERIALIZED (
   SELECT r.*, place.number
   FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
        AS place (queue, region, priority, due_from, seq_from, number)
   CROSS JOIN LATERAL (
-    SELECT id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id, seq, care
+    SELECT ctid AS spot, id, priority, due_at, seq, care
     FROM mainspring.runs
     WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
       AND due_at <= $12 AND (due_at <= $8 OR NOT care) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
       AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
     ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
   LIMIT $11),
-best AS MATERIALIZED (
-  SELECT * FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10),
 held AS MATERIALIZED (SELECT mainspring.store_now($1) + $14::bigint AS until),
 taken AS (
   UPDATE mainspring.runs
   SET state = 'running', token = token + 1, worker = $13, claimed_until = (SELECT until FROM held), started_at = greatest($8, due_at),
       reason = ''
-  WHERE id = ANY (ARRAY(SELECT id FROM best))),
+  WHERE ctid = ANY (ARRAY(
+    SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10))
+  RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
 told AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
-           $16::text || greatest($8, due_at) || ',"attempt":' || attempt + 1 || ',"run_id":' || to_json(id) || ',"task":' || to_json(task)
+           $16::text || started_at || ',"attempt":' || attempt + 1 || ',"run_id":' || to_json(id) || ',"task":' || to_json(task)
            || CASE WHEN job_id IS NULL THEN '}' ELSE
                 ',"job_id":' || to_json(job_id) || coalesce(',"job":' || to_json(job), '') || coalesce(',"fire_at":' || fire_at, '') || '}' END,
            ',') || ']', $8
-  FROM best HAVING count(*) > 0)
-SELECT id, token + 1, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, (SELECT until FROM held), job_id,
-       seq, care, NULL, number
-FROM (SELECT * FROM best UNION ALL (SELECT * FROM found WHERE care LIMIT 1)) AS answer;
+  FROM taken HAVING count(*) > 0)
+SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
+       t.claimed_until, t.job_id, f.seq, f.care, NULL, f.number
+FROM found AS f LEFT JOIN taken AS t ON t.id = f.id
+WHERE f.care OR t.id IS NOT NULL
+ORDER BY f.priority * $15::bigint + f.due_at, f.seq;
 
 -- take: claim runs that are locked
 UPDATE mainspring.runs
@@ -87,9 +90,10 @@ WHERE id = ANY (ARRAY(
   ORDER BY id FOR UPDATE))
 RETURNING id, token, cancel_requested_at, cancel_reason;
 
--- cancels: those of the running runs that somebody wants to end
+-- cancels: those of the running runs that somebody wants to end. Asked for all that a worker holds, again and again, while few or none are
+-- to end: so they are looked for among these, and the ids in a way that no index has
 SELECT id, cancel_reason FROM mainspring.runs
-WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND cancel_requested_at IS NOT NULL;
+WHERE cancel_requested_at >= 0 AND claimed_until IS NOT NULL AND id || '' = ANY ($1::text[]);
 
 -- add_logs: keep lines of output
 INSERT INTO mainspring.logs (run_id, attempt, at, stream, text)

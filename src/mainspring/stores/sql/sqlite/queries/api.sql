@@ -44,4 +44,7 @@ DELETE FROM paces WHERE paid_at < ?;
 DELETE FROM revocations WHERE expires_at <= ?;
 
 -- forget_notes: changes of long ago
-DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE at < ? LIMIT ?);
+DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE action <> 'run.submit' AND at < ? LIMIT ?);
+
+-- forget_submissions: single submissions of a while ago
+DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE action = 'run.submit' AND at < ? LIMIT ?);

@@ -1,7 +1,7 @@
 -- accept: one run that waits for nothing; whether it is known already will be seen when it is taken in
 INSERT INTO inbox (id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
-                   retry_of, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                   retry_of, created_at, noted_for, request_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- waiting: whether there is anything to take in
 SELECT 1 FROM inbox LIMIT 1;
@@ -29,6 +29,13 @@ SELECT 'running', 1, ?1, ?2, ?3, id, args, care, namespace, queue, region, task,
 FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
 ON CONFLICT (id) DO NOTHING
 RETURNING created_at, job_id, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until;
+
+-- note: the audit trail of it, before it is taken in: of what is not known yet
+INSERT INTO audit (namespace, at, subject, action, target, after, request_id)
+SELECT namespace, created_at, noted_for, 'run.submit', 'run:' || id, json_object('task', task, 'queue', queue, 'priority', priority), request_id
+FROM inbox WHERE noted_for <> '' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = inbox.id)
+  AND NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id)
+GROUP BY id ORDER BY min(seq);
 
 -- clear: all of it was taken in
 DELETE FROM inbox;

@@ -6,6 +6,15 @@ SELECT json_group_array(json_array(due_at, seq, care)) FROM (
     AND task IN (SELECT value FROM json_each(?6))
   LIMIT ?7);
 
+-- priorities: of which runs stand in one queue and region, due or not: one look into the index for each that is there, and one more
+WITH RECURSIVE there (priority) AS (
+  SELECT min(priority) FROM runs INDEXED BY runs_claimable WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3
+  UNION ALL
+  SELECT (SELECT min(priority) FROM runs INDEXED BY runs_claimable
+          WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3 AND priority > there.priority)
+  FROM there WHERE there.priority IS NOT NULL)
+SELECT json_group_array(priority) FROM there WHERE priority IS NOT NULL;
+
 -- earliest: when the earliest pending run of some tasks in one queue and region is due; read from the index alone
 SELECT min(due_at) FROM (
   SELECT (SELECT due_at FROM runs INDEXED BY runs_claimable
