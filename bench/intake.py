@@ -10,11 +10,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from threading import Lock
 from typing import Any, NamedTuple
 
 from bench.script import Answer, Measure, Params, pace
 
 CALLERS = 32
+THREADS = 4
+"""At a pace, more threads than this only take the interpreter from each other."""
 WARM_S = 0.3
 
 
@@ -90,11 +93,16 @@ def async_measures(opening: Opening, run: Runner = asyncio.run) -> Mapping[str, 
         return {}
 
     async def send(intake: Intake, params: Params) -> Answer:
-        sent = []
-        for number, pause in enumerate(pace(params["per_second"], params["seconds"])):
-            await asyncio.sleep(pause)
-            sent.append(time.monotonic())
-            await intake.one(number)
+        sent = [0.0] * (params["per_second"] * params["seconds"])
+        turns = enumerate(pace(params["per_second"], params["seconds"]))
+
+        async def caller() -> None:
+            for number, pause in turns:
+                await asyncio.sleep(pause)
+                sent[number] = time.monotonic()
+                await intake.one(number)
+
+        await asyncio.gather(*(caller() for _ in range(params.get("callers", 1))))
         return {"sent": sent}
 
     def measure(work: Callable[[Intake, Params], Awaitable[Answer]]) -> Measure:
@@ -153,11 +161,22 @@ def blocking_measures(opening: BlockingOpening) -> Mapping[str, Measure]:
         return {}
 
     def send(intake: BlockingIntake, params: Params) -> Answer:
-        sent = []
-        for number, pause in enumerate(pace(params["per_second"], params["seconds"])):
-            time.sleep(pause)
-            sent.append(time.monotonic())
-            intake.one(number)
+        sent = [0.0] * (params["per_second"] * params["seconds"])
+        turns, lock = enumerate(pace(params["per_second"], params["seconds"])), Lock()
+
+        def caller(_: int) -> None:
+            while True:
+                with lock:
+                    number, pause = next(turns, (-1, 0.0))
+                if number < 0:
+                    return
+                time.sleep(pause)
+                sent[number] = time.monotonic()
+                intake.one(number)
+
+        callers = min(params.get("callers", 1), THREADS)
+        with ThreadPoolExecutor(callers) as threads:
+            list(threads.map(caller, range(callers)))
         return {"sent": sent}
 
     def measure(work: Callable[[BlockingIntake, Params], Answer]) -> Measure:

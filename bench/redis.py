@@ -1,8 +1,9 @@
-"""`python -m bench --store postgres --only redis [--peers dramatiq taskiq huey arq celery] [--quick]`: Mainspring with
-its queue on Redis and its runs on PostgreSQL, beside peers that keep all they have on the same Redis.
+"""`python -m bench --store postgres --only redis [--peers dramatiq taskiq huey arq celery rq] [--quick]`: Mainspring
+with its queue on Redis and its runs on PostgreSQL, beside peers that keep all they have on the same Redis.
 
 One `up` and one `worker`, both at work, as the peers' two processes are. Locks are taken in this process: Mainspring's
 `app.lock`, its bare lease, and the lock of redis-py (asyncio), one after another and by 16 who want the same.
+Redlock is in `bench.redlock`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from bench.cluster.rows import judge, percentile_row, rate_row
 from bench.cluster.stage import Stage, set_stage
 from bench.cluster.throughput import BATCH, check_recorded, drain
 from bench.figures import Row, Series, percentile, rate, show
+from bench.intake import CALLERS
+from bench.redlock import measure_redlock
 from bench.running import Failed, scratch_folder
-from bench.script import Answer
+from bench.script import Answer, Params
 from mainspring import Mainspring
 from mainspring.broker import Notice
 from mainspring.brokers.redis import RedisBroker
@@ -44,18 +47,26 @@ WARM_S = 3
 CARRIED = 50_000
 TAKEN_AT_ONCE = 500
 PATIENCE_S = 30.0
+FAST, FAST_S = 5_000, 4
+"""At this rate it is measured for so long only: what cannot keep up would take minutes to catch up."""
+SUBMITTED = 0.9
+"""Who submits less than this share of the rate has no figure at it."""
 FALLBACK_RATE = 50
 
 
 def measure(arena: Arena) -> list[Row]:
     """All of it."""
-    measures = (_carry, _drain, _latency, _locks, _fallback)
+    measures = (_carry, _drain, _latency, _locks, lambda arena: measure_redlock(arena, HOLDERS), _fallback)
     rows = []
     for each in measures:
         for row in each(arena):
             print(f"  {row.measure}: {row.cells} {row.ratio}", file=sys.stderr)
             rows.append(row)
     return rows
+
+
+def _everybody(arena: Arena) -> list[Contestant]:
+    return [MAINSPRING, *(peer for peer in arena.peers if not peer.on_postgres)]
 
 
 @contextmanager
@@ -109,7 +120,7 @@ def _drain(arena: Arena) -> list[Row]:
             check_recorded(stage, count)
             return {"rates": [drained.rate]}
 
-    series = take_turns(arena.everybody, arena.size(3, 1), "drain by Redis", work_off)
+    series = take_turns(_everybody(arena), arena.size(3, 1), "drain by Redis", work_off)
     row = rate_row(f"drain of {MAINSPRING.count // arena.size(1, 4):,} no-op runs, two processes", series)
     label, best = _best(series)
     return [judge(row, series[OURS].figure(rate), best, 3, label) if best else row]
@@ -123,19 +134,23 @@ def _best(series: dict[str, Series]) -> tuple[str, float | None]:
 
 def _latency(arena: Arena) -> list[Row]:
     rows = []
-    for per_second, limits in ((100, {0.5: 1.5, 0.99: 3.0}), (1_000, {})):
-        seconds = WARM_S + arena.size(10, 4)
+    for per_second, callers, limits in ((100, 1, {0.5: 1.5, 0.99: 3.0}), (1_000, CALLERS, {}), (5_000, CALLERS, {})):
+        seconds = WARM_S + (arena.size(10, 4) if per_second < FAST else FAST_S)
         count, warm = per_second * seconds, per_second * WARM_S
+        pace = {"per_second": per_second, "seconds": seconds, "callers": callers}
 
-        def send(each: Contestant, per_second: int = per_second, count: int = count, warm: int = warm) -> Answer:
+        def send(each: Contestant, pace: Params = pace, count: int = count, warm: int = warm) -> Answer:
             with _stage(each, arena, count) as stage, stage.working():
                 stage.warm_up(1)
-                sent = stage.ask("send", {"per_second": per_second, "seconds": count // per_second})["sent"]
+                sent = stage.ask("send", pace)["sent"]
+                reached = count / (max(sent) - min(sent))
+                if reached < SUBMITTED * pace["per_second"]:
+                    raise Failed(f"only {show(reached, '/s')} submitted")
                 stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "sending was")
                 took = [(began - at) * 1000 for began, at in zip(stage.slate.times, sent, strict=True)]
             return {"samples_ms": took[warm:]}
 
-        series = take_turns(arena.everybody, arena.size(3, 1), f"latency by Redis, {per_second}/s", send)
+        series = take_turns(_everybody(arena), arena.size(3, 1), f"latency by Redis, {per_second}/s", send)
         rows.append(percentile_row(f"start latency at {per_second:,}/s, p50 / p99", series, limits))
     return rows
 

@@ -109,4 +109,5 @@ TASKIQ = Contestant(label="Taskiq", name="taskiq", module="with_taskiq", package
 HUEY = Contestant(label="Huey", name="huey", module="with_huey_redis", package="huey", spawn=1)
 ARQ = Contestant(label="arq", name="arq", module="with_arq", package="arq", count=8_000)
 CELERY = Contestant(label="Celery", name="celery", module="with_celery", package="celery", spawn=1, count=6_000)
-EVERY_PEER = (PGQUEUER, CHANCY, PROCRASTINATE, APSCHEDULER, APSCHEDULER_4, DRAMATIQ, TASKIQ, HUEY, ARQ, CELERY)
+RQ = Contestant(label="RQ", name="rq", module="with_rq", package="rq", bulk=True, count=5_000)
+EVERY_PEER = (PGQUEUER, CHANCY, PROCRASTINATE, APSCHEDULER, APSCHEDULER_4, DRAMATIQ, TASKIQ, HUEY, ARQ, CELERY, RQ)

@@ -130,15 +130,31 @@ class Signature:
         for name, value in kwargs.items():
             if name in given:
                 raise InvalidInput(name, value, f"is given twice to {self}", "give it by position or by name")
+        given |= kwargs
+        for error in self._misnamed(given):
+            raise error
+        return given
+
+    def _misnamed(self, given: Mapping[str, object]) -> Iterator[InvalidInput]:
+        """Arguments that are unknown, then those that are missing."""
+        for name, value in given.items():
             if name not in self._named and self._rest is None:
                 near = get_close_matches(str(name), self._named, n=1)
                 remedy = f"did you mean {near[0]}?" if near else "leave it out"
-                raise InvalidInput(str(name), value, f"is not an argument of {self}", remedy)
-        given |= kwargs
+                yield InvalidInput(str(name), value, f"is not an argument of {self}", remedy)
         for name, parameter in self._named.items():
             if parameter.default is parameter.empty and name not in given:
-                raise InvalidInput(name, given, f"lacks this argument of {self}", "add it")
-        return given
+                yield InvalidInput(name, given, f"lacks this argument of {self}", "add it")
+
+    def faults(self, given: Mapping[str, object]) -> list[InvalidInput]:
+        """All that is wrong with arguments given by name, not only the first that `encode` refuses."""
+        found = list(self._misnamed(given))
+        for name in [name for name in given if name in self._named or self._rest is not None]:
+            try:
+                self._check_type(name, given[name], _check_value(name, given[name]))
+            except InvalidInput as error:
+                found.append(error)
+        return found
 
     def _explain(self, args: Sequence[object], kwargs: Mapping[str, object]) -> InvalidInput:
         """Which argument does not fit, and why: slow, and only for those that do not."""

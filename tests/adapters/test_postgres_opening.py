@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from postgres_server import Servers, in_database
 
 from mainspring.clock import SystemClock
 from mainspring.errors import InvalidInput, StoreError, StoreMismatch, StoreUnavailable
-from mainspring.stores.postgres.connection import LOCK, look_at, migrate, prepare
+from mainspring.stores.postgres.connection import LOCK, look_at, migrate, prepare, schema_status
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sql import load_migrations
 
@@ -71,6 +72,25 @@ class TestWhoMayUseIt:
         assert "not one of Mainspring's" in await refusal(new_database)
         tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'mainspring'"
         assert [row[0] for row in await on(new_database, lambda it: it.fetch(tables))] == ["invoices"]
+
+    @pytest.mark.parametrize("question", range(3))
+    async def test_a_schema_that_another_process_makes_at_this_moment_is_ours(
+        self, new_database: str, question: int
+    ) -> None:
+        connection = await asyncpg.connect(new_database)
+        asked = 0
+
+        async def fetchval(query: str) -> Any:
+            nonlocal asked
+            asked += 1
+            if asked == question + 1:
+                await on(new_database, lambda it: migrate(it, CLOCK.now()))
+            return await connection.fetchval(query)
+
+        meddled = SimpleNamespace(transaction=connection.transaction, fetchval=fetchval, fetchrow=connection.fetchrow)
+        status = await schema_status(meddled, new_database)
+        assert status.version == (LATEST if question == 0 else 0)
+        await connection.close()
 
     async def test_a_database_that_needs_a_newer_program_is_refused(self, new_database: str) -> None:
         await prepare(new_database, 0)

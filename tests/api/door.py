@@ -24,10 +24,10 @@ PATIENCE_S = 20.0
 T = TypeVar("T")
 
 
-def make_app(folder: Path, **settings: Any) -> Mainspring:
-    """An app with two tasks, on a database of its own."""
+def make_app(folder: Path, store: str | None = None, **settings: Any) -> Mainspring:
+    """An app with a task, on a database of its own unless another is named."""
     words = {"secret": SECRET, "host": "127.0.0.1", "port": 0, "durable": False, "submit_rate": 1_000_000, **settings}
-    app = Mainspring(f"sqlite:///{folder}/api.db", name="films", **words)
+    app = Mainspring(store or f"sqlite:///{folder}/api.db", name="films", **words)
 
     @app.task
     def encode(video: str, size: str = "HD") -> str:
@@ -148,6 +148,6 @@ def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
 
 
 def fields(document: dict[str, Any]) -> list[str]:
-    """The fields that a problem names, each with a fault."""
-    assert all(each["fault"] for each in document["errors"])
+    """The fields that a problem names, each with a fault and a remedy."""
+    assert all(each["fault"] and each["remedy"] for each in document["errors"]), document
     return sorted(each["field"] for each in document["errors"])

@@ -93,15 +93,24 @@ def free_port() -> int:
 
 
 @contextmanager
-def open_fleet(folder: Path) -> Iterator[Fleet]:
-    """A fleet on a database of its own."""
+def a_database() -> Iterator[str]:
+    """The URL of a database on PostgreSQL that nobody else uses."""
     sys.path.append(str(Path(__file__).parent.parent / "adapters"))
     postgres = import_module("postgres_server")
     server, _ = postgres.find_servers()
     name = asyncio.run(postgres.create_database(server))
-    fleet = Fleet(folder, postgres.in_database(server, name))
     try:
-        yield fleet
+        yield postgres.in_database(server, name)
     finally:
-        fleet.close()
         asyncio.run(postgres.drop_database(server, name))
+
+
+@contextmanager
+def open_fleet(folder: Path) -> Iterator[Fleet]:
+    """A fleet on a database of its own."""
+    with a_database() as url:
+        fleet = Fleet(folder, url)
+        try:
+            yield fleet
+        finally:
+            fleet.close()

@@ -119,7 +119,7 @@ def test_a_mistyped_field_is_answered_with_the_nearest(door: Door) -> None:
 def test_arguments_are_checked_against_the_signature_of_a_task_that_is_known(door: Door) -> None:
     body = {"task": "encode", "args": {"video": 5, "sice": "4K"}}
     document = problem(door.client("admin").post("/v1/runs", json=body), 422, "invalid-input")
-    assert fields(document) == ["args.sice"]
+    assert fields(document) == ["args.sice", "args.video"]
 
 
 def test_a_task_that_is_not_known_here_is_accepted_since_another_program_may_know_it(door: Door) -> None:
@@ -189,3 +189,17 @@ def test_a_connection_that_never_says_what_it_wants_is_closed(tmp_path: Path, mo
     with open_door(tmp_path) as door:
         assert door.raw(b"GET /v1/jobs HTTP/1.1\r\nHos", wait_s=10).startswith(b"HTTP/1.1 408")
         assert door.raw(b"", wait_s=10) == b""
+
+
+def test_all_wrong_arguments_are_named_at_once(narrow: Door) -> None:
+    answer = narrow.client("admin").post("/v1/runs", json={"task": "encode", "args": {"vide": 1, "size": 3, "x": 4}})
+    assert fields(problem(answer, 422, "invalid-input")) == ["args.size", "args.vide", "args.video", "args.x"]
+
+
+def test_of_several_names_the_wrong_one_is_said(narrow: Door) -> None:
+    client = narrow.client("admin")
+    job = {"name": "next", "task": "encode", "args": {"video": "v"}}
+    assert client.post("/v1/jobs", json={**job, "name": "there", "manual": True}).status_code == 201
+    for words, name in (({"after": ["there", "nowhere"]}, "nowhere"), ({"every": "1h", "calendars": ["none"]}, "none")):
+        (fault,) = problem(client.post("/v1/jobs", json=job | words), 422, "invalid-input")["errors"]
+        assert repr(name) in fault["fault"]

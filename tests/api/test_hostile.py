@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from door import Door, open_door
+from fleet import a_database
 
 DEEP = b'{"task":"x","args":{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}}"
 DEEPER = b"[" * 200_000
@@ -185,10 +186,15 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    with open_door(tmp_path_factory.mktemp("hostile")) as door:
-        yield door
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    folder = tmp_path_factory.mktemp("hostile")
+    if request.param == "sqlite":
+        with open_door(folder) as door:
+            yield door
+    else:
+        with a_database() as url, open_door(folder, store=url) as door:
+            yield door
 
 
 def test_there_are_rows_enough() -> None:
@@ -211,6 +217,7 @@ def test_an_attack_is_answered_as_it_should_be(door: Door, row: Row) -> None:
     document = json.loads(rest)
     assert document["type"] == f"urn:mainspring:problem:{row.kind}"
     assert "Traceback" not in rest.decode()
+    assert all(each["fault"] and each["remedy"] for each in document.get("errors", ())), document
     if row.field is not None:
         named = [each["field"] for each in document["errors"]]
         assert any(name == row.field or name.startswith((f"{row.field}[", f"{row.field}.")) for name in named), named

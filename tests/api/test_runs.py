@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from door import Door, open_door, problem, until
+from door import Door, fields, open_door, problem, until
 
 BODY = {"task": "encode", "args": {"video": "v1"}}
 
@@ -344,3 +344,44 @@ def test_a_server_that_stops_lets_go_of_those_who_wait(tmp_path: Path) -> None:
         waiting.join(10)
         assert seen[0].json()["state"] == "pending"
         assert door.server.stopped
+
+
+COMMANDS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"argv": "echo a | cat", "shell": True}, []),
+    ({"argv": "echo 'a b'"}, []),
+    ({"argv": ["echo"], "env": {"PW": {"$secret": "PW"}}, "success": [0, 3], "stdin": {"a": 1}, "result": "line"}, []),
+    (
+        {"argv": ["echo"], "cwdd": "x", "success": "zero", "final": [999]},
+        ["args.cwdd", "args.final[0]", "args.success"],
+    ),
+    ({"argv": ["echo"], "shell": True}, ["args"]),
+    ({"argv": ["echo"], "env": {"PW": {"$secret": "../x"}}}, ["args"]),
+    ({}, ["args.argv"]),
+    ({"argv": []}, ["args.argv"]),
+]
+CALLS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"url": "https://example.org/${run_id}", "json": {"a": 1}, "sign": {"$secret": "KEY"}}, []),
+    ({"method": "FETCH", "redirects": 99}, ["args.method", "args.redirects", "args.url"]),
+    ({"url": "file:///etc/passwd"}, ["args"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "args", "wrong"),
+    [("command", *row) for row in COMMANDS] + [("http", *row) for row in CALLS],
+)
+def test_what_a_command_or_a_call_is_given_is_checked_when_it_is_submitted(
+    door: Door, task: str, args: dict[str, Any], wrong: list[str]
+) -> None:
+    client = door.client("admin")
+    good: dict[str, Any] = {"command": {"argv": ["id"]}, "http": {"url": "https://example.org"}}[task]
+    one = client.post("/v1/runs", json={"task": task, "args": args})
+    many = client.post("/v1/runs:batch", json={"runs": [{"task": task, "args": each} for each in (good, args)]})
+    job = client.post("/v1/jobs", json={"name": f"j{len(args)}", "task": task, "args": args, "manual": True})
+    if wrong:
+        assert fields(problem(one, 422, "invalid-input")) == wrong
+        assert fields(problem(many, 422, "invalid-input")) == [f"runs[1].{field}" for field in wrong]
+        assert fields(problem(job, 422, "invalid-input")) == wrong
+    else:
+        assert (one.status_code, many.status_code, one.json()["args"]) == (201, 201, args)
+        assert job.status_code in (201, 409)

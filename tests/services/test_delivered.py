@@ -18,7 +18,7 @@ from mainspring.errors import BrokerUnavailable, StoreUnavailable
 from mainspring.figures import figures_of, measured
 from mainspring.services.delivered import LOOK_S, Delivered
 from mainspring.services.dispatcher import AGAIN_S, Dispatcher
-from mainspring.services.switch import SLOW_S
+from mainspring.services.switch import SLOW_S, Switch
 from mainspring.store import Store
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -253,3 +253,19 @@ class TestDispatcher:
             leads = True
             await let_pass(clock, "1s")
             assert len(line.published) == 1
+
+
+async def test_a_broker_that_is_waited_for_long_in_vain_is_given_up_at_once(
+    store: SqliteStore, line: Line, clock: JumpingClock
+) -> None:
+    switch = Switch(store, clock, "worker-1")
+
+    async def wait_in_vain() -> None:
+        clock.advance("2s")
+        raise BrokerUnavailable("no answer within 2 s")
+
+    with pytest.raises(BrokerUnavailable, match="no answer"):
+        await switch.call(wait_in_vain)
+    assert not switch.is_closed
+    with pytest.raises(BrokerUnavailable, match="asked again in a moment"):
+        await switch.call(wait_in_vain)

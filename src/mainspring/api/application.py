@@ -18,7 +18,7 @@ from mainspring.api.audit import ENDPOINTS as AUDIT
 from mainspring.api.backfill import ENDPOINTS as BACKFILL
 from mainspring.api.calendars import ENDPOINTS as CALENDARS
 from mainspring.api.desk import Desk, refuse
-from mainspring.api.documents import ENDPOINTS as DOCUMENTS
+from mainspring.api.documents import with_documents
 from mainspring.api.endpoint import Answer, Endpoint
 from mainspring.api.events import ENDPOINTS as EVENTS
 from mainspring.api.health import ENDPOINTS as HEALTH
@@ -33,20 +33,21 @@ from mainspring.api.statuses import ENDPOINTS as STATUSES
 from mainspring.api.work import ENDPOINTS as WORK
 from mainspring.api.workers import ENDPOINTS as WORKERS
 
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *JOBS,
-    *JOB_ACTIONS,
-    *BACKFILL,
-    *RUNS,
-    *RUN_ACTIONS,
-    *STATUSES,
-    *WORKERS,
-    *WORK,
-    *CALENDARS,
-    *EVENTS,
-    *AUDIT,
-    *HEALTH,
-    *DOCUMENTS,
+ENDPOINTS = with_documents(
+    (
+        *JOBS,
+        *JOB_ACTIONS,
+        *BACKFILL,
+        *RUNS,
+        *RUN_ACTIONS,
+        *STATUSES,
+        *WORKERS,
+        *WORK,
+        *CALENDARS,
+        *EVENTS,
+        *AUDIT,
+        *HEALTH,
+    )
 )
 """All that is served."""
 

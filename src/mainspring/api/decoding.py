@@ -146,7 +146,7 @@ def _walk(raw: Given, shape: type[msgspec.Struct], path: str, wrong: Wrong) -> G
     for name, field in known.items():
         if name not in raw:
             if field.required:
-                wrong.add(f"{path}{name}", "is missing", _hint(field.type) or "add it")
+                wrong.add(f"{path}{name}", "is missing", _hint(field.type, "add it"))
             continue
         value = _convert(raw[name], field.type, f"{path}{name}", wrong)
         if value is not msgspec.UNSET:
@@ -201,13 +201,23 @@ def _is_list(kind: Any) -> bool:
     return any(get_origin(member) is list for member in _members(kind))
 
 
-def _hint(kind: Any) -> str:
+def _hint(kind: Any, otherwise: str = "/openapi.json shows what is expected") -> str:
     """What the field means: the best remedy there is."""
     for each in (kind, *get_args(kind)):
         for meta in getattr(each, "__metadata__", ()):
             if isinstance(meta, msgspec.Meta) and meta.description:
                 return meta.description
-    return ""
+    if tags := _tags(kind):
+        return f"each is an object whose {tags[0][0]} is one of {', '.join(tag for _, tag in tags)}"
+    return otherwise
+
+
+def _tags(kind: Any) -> list[tuple[str, str]]:
+    """By which field structs are told apart, and by which word each."""
+    config = getattr(kind, "__struct_config__", None)
+    if config is not None:
+        return [] if config.tag is None else [(config.tag_field, str(config.tag))]
+    return [tag for each in get_args(kind) for tag in _tags(each)]
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

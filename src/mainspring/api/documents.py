@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cached_property
 from html import escape
 from typing import Any
 
 import msgspec
 
 from mainspring.api.endpoint import ANYBODY, Answer, Call, Endpoint
+from mainspring.api.openapi import Document, describe_api
 
 HTML = "text/html; charset=utf-8"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -21,32 +23,43 @@ _STYLE = (
 )
 
 
-@cache
-def _document() -> dict[str, Any]:
-    from mainspring.api.application import ENDPOINTS as ALL  # noqa: PLC0415 - this is one of them
-    from mainspring.api.openapi import describe_api  # noqa: PLC0415 - only for those who ask
+class _Documents:
+    """What is served, described once it is asked for."""
 
-    return describe_api(ALL)
+    def __init__(self, others: Sequence[Endpoint]) -> None:
+        self.endpoints = (
+            *others,
+            Endpoint("GET", "/openapi.json", self.get_openapi, ANYBODY, "The OpenAPI document.", {200: dict[str, Any]}),
+            Endpoint("GET", "/docs", self.get_docs, ANYBODY, "This API for people.", {200: HTML}),
+        )
+
+    async def get_openapi(self, call: Call) -> Answer:
+        """What is served, in OpenAPI 3.1."""
+        return Answer(200, self._encoded)
+
+    async def get_docs(self, call: Call) -> Answer:
+        """The same for people."""
+        return Answer(200, self._page, {"Content-Security-Policy": _POLICY}, HTML)
+
+    @cached_property
+    def _described(self) -> Document:
+        return describe_api(self.endpoints)
+
+    @cached_property
+    def _encoded(self) -> bytes:
+        return msgspec.json.encode(self._described)
+
+    @cached_property
+    def _page(self) -> bytes:
+        return _page(self._described)
 
 
-@cache
-def _encoded() -> bytes:
-    return msgspec.json.encode(_document())
+def with_documents(others: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+    """Endpoints, and those that describe all of them."""
+    return _Documents(others).endpoints
 
 
-async def get_openapi(call: Call) -> Answer:
-    """What is served, in OpenAPI 3.1."""
-    return Answer(200, _encoded())
-
-
-async def get_docs(call: Call) -> Answer:
-    """The same for people."""
-    return Answer(200, _page(), {"Content-Security-Policy": _POLICY}, HTML)
-
-
-@cache
-def _page() -> bytes:
-    document = _document()
+def _page(document: Document) -> bytes:
     schemas = document["components"]["schemas"]
     parts = [
         "<!doctype html><meta charset=utf-8><title>Mainspring API</title>",
@@ -93,9 +106,3 @@ def _about(kind: dict[str, Any]) -> str:
         if "enum" in each:
             return ", ".join(map(str, each["enum"]))
     return ""
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/openapi.json", get_openapi, ANYBODY, "The OpenAPI document.", {200: dict[str, Any]}),
-    Endpoint("GET", "/docs", get_docs, ANYBODY, "This API for people.", {200: HTML}),
-)

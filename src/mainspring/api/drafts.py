@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.decoding import Given
+from mainspring.api.decoding import Given, convert
 from mainspring.api.endpoint import Call
-from mainspring.api.problems import Wrong
+from mainspring.api.problems import Fault, Wrong
 from mainspring.api.reading import (
     COMMANDS,
     Work,
@@ -22,6 +22,7 @@ from mainspring.api.reading import (
 )
 from mainspring.app import Mainspring
 from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.specs import SPECS, check_spec, without_secrets
 from mainspring.core.triggers import check_not_past
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.options import Defaults, JobWords, check_name, read_defaults, read_policy
@@ -96,19 +97,29 @@ def encode_work(app: Mainspring, work: Work, wrong: Wrong, prefix: str = "") -> 
     except PayloadTooLarge:
         raise
     except InvalidInput as error:
-        wrong.add(f"{prefix}args.{error.field}", error.problem, error.remedy)
+        for fault in (task.signature.faults(work.args) if task else ()) or [error]:
+            wrong.add(f"{prefix}args.{fault.field}", fault.problem, fault.remedy)
         return "{}"
-    if work.task == "command":
-        argv = work.args.get("argv")
-        if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
-            if not wrong.faults:
-                wrong.add(f"{prefix}args.argv", "is not a list of words", 'write {"argv": ["program", "argument"]}')
-            return "{}"
+    if work.task in SPECS and not _fits(work, wrong, prefix):
+        return "{}"
     text = msgspec.json.encode(work.args)
     if len(text) > limit:
         remedy = "keep the data elsewhere and pass where it is, or raise the setting payload_limit"
         raise PayloadTooLarge("args", len(text), f"bytes are more than the {limit} of payload_limit", remedy)
     return text.decode()
+
+
+def _fits(work: Work, wrong: Wrong, prefix: str) -> bool:
+    """Whether a task that Mainspring itself provides could be done as its arguments say; all that is wrong is noted."""
+    before = len(wrong.faults)
+    try:
+        faults = convert(without_secrets(work.args), SPECS[work.task])[1].faults
+        wrong.faults.extend(Fault(f"{prefix}args.{each.field}", each.fault, each.remedy) for each in faults)
+        if not faults:
+            check_spec(work.task, work.args)
+    except InvalidInput as error:
+        wrong.add(f"{prefix}args", error.problem, error.remedy)
+    return len(wrong.faults) == before
 
 
 def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,8 @@ TITLES: dict[str, tuple[int, str]] = {
     "unavailable": (503, "The store cannot be reached"),
 }
 """Every type of problem: its status and title. Types are never renamed."""
+_LISTS = frozenset({"after", "calendars", "jobs"})
+"""Fields of several names: a fault of one says which."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -97,7 +99,8 @@ def fault_of(error: InvalidInput, names: Mapping[str, str] | None = None) -> Fau
     """A refused value under the name by which the caller knows it."""
     head = error.field.replace("[", ".", 1).partition(".")[0]
     written = (names or {}).get(head, head)
-    return Fault(written + error.field[len(head) :], error.problem, error.remedy)
+    problem = f"{error.value!r} {error.problem}" if head in _LISTS and isinstance(error.value, str) else error.problem
+    return Fault(written + error.field[len(head) :], problem, error.remedy)
 
 
 def invalid(faults: Sequence[Fault]) -> Problem:

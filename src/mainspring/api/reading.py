@@ -73,7 +73,8 @@ def read_work(given: Given, wrong: Wrong) -> Work:
     argv = command if isinstance(command, list) else _take(wrong, split_command, command)
     if argv and any("\0" in word for word in argv):
         wrong.add("command", "has a zero character", "leave it out")
-    return Work("command", {"argv": argv})
+        argv = None
+    return Work("command", {"argv": argv}) if argv else Work("", {})
 
 
 def _take(wrong: Wrong, read: Any, *values: Any) -> Any:

@@ -22,7 +22,7 @@ from mainspring.api.queries import DeadQuery, RunQuery
 from mainspring.api.reading import COMMANDS, Work, read_run_options, read_work, settle_names
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import Instant, parse_instant
-from mainspring.core.model import NewRun
+from mainspring.core.model import PROVIDED_TASKS, NewRun
 from mainspring.core.states import FAILED, State
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.lookup import explain_run, find_ids
@@ -173,7 +173,7 @@ class _Alike:
         except InvalidInput:
             return None
         text = _encode(args)
-        return text.decode() if len(text) <= limit and self.recipe.model.task not in COMMANDS else None
+        return text.decode() if len(text) <= limit and self.recipe.model.task not in PROVIDED_TASKS else None
 
     def add(self, place: int, run_id: str, text: str) -> None:
         self.places.append(place)

@@ -7,11 +7,11 @@ nothing, the store is looked at once a second all the same: what the broker may 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from mainspring.broker import Broker
+from mainspring.broker import Broker, Delivery
 from mainspring.clock import Clock
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Worker
@@ -24,6 +24,8 @@ from mainspring.store import Standing, Store
 ROUNDS: Final = 10
 """So often in a row deliveries that the store refuses are replaced by others."""
 LOOK_S: Final = 1.0
+ACK_S: Final = 0.001
+"""So much later the broker is told what was claimed: what starts then has the processor for itself."""
 MANY: Final = 20
 """Whoever gets as many as it asked for, and these are many, asks the store for the next: there is a backlog."""
 
@@ -40,6 +42,8 @@ class Delivered:
         self._looked_at: dict[tuple[int, ...], float] = {}
         self._deep: set[tuple[int, ...]] = set()
         """Priorities of which there is so much that it is claimed from the store: in bulk, that is the shorter way."""
+        self._claimed: list[Delivery] = []
+        """Claimed, and not acknowledged yet."""
         self._acks: set[asyncio.Task[None]] = set()
         self.now = store.now
 
@@ -58,7 +62,7 @@ class Delivered:
     ) -> list[Claim]:
         """See `WorkStore.claim`."""
         if not self._switch.is_closed:
-            self._later(partial(self._probe, worker))
+            self._later(partial(self._switch.call, partial(self._probe, worker)))
         elif not ahead and worker.priorities not in self._deep:
             try:
                 claims = await self._receive(worker, limit, ttl)
@@ -97,11 +101,11 @@ class Delivered:
             try:
                 claims += await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
             except StoreError:
-                self._later(partial(self._broker.release, deliveries))
+                self._later(partial(self._switch.call, partial(self._broker.release, deliveries)))
                 if claims:
                     break
                 raise
-            self._later(partial(self._broker.ack, deliveries))  # The work need not wait until the broker knows.
+            self._ack_soon(deliveries)
             if len(claims) >= limit or len(deliveries) < wanted:
                 break
         return claims
@@ -110,16 +114,28 @@ class Delivered:
         """Whether the broker answers again: not while somebody waits for a claim."""
         await self._broker.receive(worker, 0)
 
+    def _ack_soon(self, deliveries: Sequence[Delivery]) -> None:
+        """The work need not wait until the broker knows, and what is claimed within a moment is told in one go."""
+        if not self._claimed:
+            self._later(self._ack)
+        self._claimed += deliveries
+
+    async def _ack(self) -> None:
+        await self._clock.sleep(ACK_S)
+        deliveries, self._claimed = self._claimed, []
+        await self._switch.call(partial(self._broker.ack, deliveries))
+
     def _later(self, word: Callable[[], Awaitable[None]]) -> None:
-        task = asyncio.get_running_loop().create_task(self._say(word))
+        task = asyncio.get_running_loop().create_task(_quietly(word))
         self._acks.add(task)
         task.add_done_callback(self._acks.discard)
 
-    async def _say(self, word: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await self._switch.call(word)
-        except BrokerUnavailable as error:
-            log.debug("the broker was not told, and will deliver again: %s", error)
+
+async def _quietly(word: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await word()
+    except BrokerUnavailable as error:
+        log.debug("the broker was not told, and will deliver again: %s", error)
 
 
 def delivered(store: Store, broker: Broker, clock: Clock, who: str) -> Store:

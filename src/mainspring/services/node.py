@@ -161,7 +161,7 @@ class Node:
         if self.worker is not None:
             await self.worker.register()
             if self._broker is not None:
-                self._broker.on_arrival(self.worker.row, self.worker.claimer.wake)
+                self._broker.on_arrival(self.worker.row, self.worker.claimer.hint)
         self._unsubscribe = self._store.on_change(self._hint)
         self._tasks = [self._loop.create_task(loop.run(), name=loop.name) for loop in self.loops]
 

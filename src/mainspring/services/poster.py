@@ -21,7 +21,8 @@ BUSY_S: Final = 0.02
 IDLE_S: Final = 0.25
 AGAIN_S: Final = 0.5
 """The mark is moved so often though nothing has happened: or it would be gone."""
-AWAY_S: Final = 1.0
+AWAY_S: Final = 0.4
+"""How soon to try again: so soon that the breaker sees that it was not by chance."""
 LATE: Duration = 2 * SECOND
 """Where the events to be posted are so old, the store knows better."""
 

@@ -21,6 +21,9 @@ POLICY: Final = Policy(share=0.5, least=2, window_s=1.0, pause_s=0.5, longest_pa
 SLOW_S: Final = 0.2
 """A broker that takes longer than this is no better than none: the store has answered long before."""
 
+LONG_S: Final = POLICY.window_s / 2
+"""Who waited in vain for so long need not do so twice: and two such waits would not be within one window."""
+
 
 class Switch:
     """One for each use that a process makes of it. `lost` and `back` say what that means."""
@@ -58,6 +61,8 @@ class Switch:
             answer = await make()
         except BrokerUnavailable as error:
             self._note(False, str(error))
+            if self._clock.monotonic() - began >= LONG_S:
+                self._note(False, str(error))
             raise
         except BaseException:
             self._note(True, "")  # Not the broker's fault; but a probe must not be waited for.

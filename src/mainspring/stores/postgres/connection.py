@@ -153,16 +153,17 @@ async def schema_status(connection: Connection, shown: str) -> SchemaStatus:
     """Which schema the database has; StoreMismatch if somebody else has made one of our name."""
     latest = len(load_migrations("postgres"))
     async with connection.transaction():
-        if await connection.fetchval("SELECT to_regclass('mainspring.migrations') IS NOT NULL"):
-            row = await connection.fetchrow(
-                "SELECT coalesce(max(version), 0), coalesce(max(oldest), 1) FROM mainspring.migrations"
-            )
-            return SchemaStatus(row[0], latest, row[1])
-        if await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'mainspring'"):
+        # Tables are looked for first: what another process makes meanwhile is then seen whole, or not at all.
+        if not await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'mainspring'"):
+            return SchemaStatus(0, latest, 1)
+        if not await connection.fetchval("SELECT to_regclass('mainspring.migrations') IS NOT NULL"):
             raise StoreMismatch(
                 f"the schema `mainspring` of {shown} is not one of Mainspring's: name another database, or rename it"
             )
-    return SchemaStatus(0, latest, 1)
+        row = await connection.fetchrow(
+            "SELECT coalesce(max(version), 0), coalesce(max(oldest), 1) FROM mainspring.migrations"
+        )
+    return SchemaStatus(row[0], latest, row[1])
 
 
 async def migrate(connection: Connection, now: int) -> None:

@@ -87,7 +87,7 @@ class Runs:
             state = await cancel_run(tx, run_id, reason)
             if state is None:
                 ended = await _find(tx, run_id) or row
-                raise Conflict(f"run {run_id} has already {ended[6]}: there is nothing to cancel")
+                raise Conflict(f"run {run_id} has ended already ({ended[6]}): there is nothing to cancel")
             return state
 
         return await self._db.write(work)

@@ -80,7 +80,7 @@ class Runs:
                 raise NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
             state = cancel_run(tx, run_id, reason)
             if state is None:
-                raise Conflict(f"run {run_id} has already {row[6]}: there is nothing to cancel")
+                raise Conflict(f"run {run_id} has ended already ({row[6]}): there is nothing to cancel")
             return state
 
         return await self._db.write(work)

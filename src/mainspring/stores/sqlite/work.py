@@ -27,7 +27,7 @@ _options = msgspec.json.Decoder(RunOptions)
 _read_claims = msgspec.json.Decoder(list[Claim]).decode
 _read_names = msgspec.json.Decoder(list[str | None]).decode
 _read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
-_read_priorities = msgspec.json.Decoder(list[int]).decode
+_read_earliest = msgspec.json.Decoder(list[Instant | None]).decode
 _COLUMNS = tuple(name for name in Worker.__struct_fields__ if name != "priorities")
 _ROUNDS = 50
 _WINDOW = 500
@@ -75,12 +75,8 @@ class Work:
 
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
-            tasks, found = _encode(worker.tasks).decode(), []
-            for place in _places(worker):
-                there = [priority for priority in _list_priorities(tx, place) if priority in worker.priorities]
-                if there:
-                    found.append(tx.execute(_Q["earliest"], (_encode(there).decode(), *place, tasks)).fetchone()[0])
-            return min((instant for instant in found if instant is not None), default=None)
+            found = [due_at for place in _places(worker) for due_at in _find_earliest(tx, worker, place).values()]
+            return min(found, default=None)
 
         return await self._db.read(work, quick=True)
 
@@ -146,19 +142,20 @@ def _candidates(
     """The best runs that this worker may take, at most `limit`: those that are due, and those that will be in a moment
     (`ahead`) if they need no care. Those of tasks that nobody here knows are passed over: another worker may know
     them."""
-    places, asked = _places(worker), (tx.now + ahead, _encode(worker.tasks).decode(), limit)
+    places, tasks, until = _places(worker), _encode(worker.tasks).decode(), tx.now + ahead
     if len(places) == 1 and ordering == "strict" and not ahead:
-        return _find(tx, _encode(worker.priorities).decode(), places[0], asked)
-    there = {place: _list_priorities(tx, place) for place in places}
+        return _find(tx, _encode(worker.priorities).decode(), places[0], (until, tasks, limit))
+    earliest = {place: _find_earliest(tx, worker, place) for place in places}
     found: list[Candidate] = []
     for priority in worker.priorities:
         for place in places:
-            rows = _find(tx, f"[{priority}]", place, asked) if priority in there[place] else ()
-            found += [
-                (rank(priority, due_at, ordering), seq, care)
-                for due_at, seq, care in rows
-                if due_at <= tx.now or not care
-            ]
+            if earliest[place].get(priority, until + 1) <= until:
+                rows = _find(tx, f"[{priority}]", place, (until, tasks, limit))
+                found += [
+                    (rank(priority, due_at, ordering), seq, care)
+                    for due_at, seq, care in rows
+                    if due_at <= tx.now or not care
+                ]
         if len(found) >= limit and ordering == "strict":
             break
     found.sort()
@@ -169,10 +166,13 @@ def _places(worker: Worker) -> list[Place]:
     return [(worker.namespace, queue, region) for queue, region in product(worker.queues, worker.regions)]
 
 
-def _list_priorities(tx: Transaction, place: Place) -> list[int]:
-    """Of which runs stand in a queue. Most of the priorities have none, and looking for each costs more than all of
-    this."""
-    return _read_priorities(tx.execute(_Q["priorities"], place).fetchone()[0])
+def _find_earliest(tx: Transaction, worker: Worker, place: Place) -> dict[int, Instant]:
+    """When the earliest run of each priority is due. Mostly there are runs of a few, and to look for due ones of all
+    the others too would cost several times as much."""
+    priorities, tasks = _encode(worker.priorities).decode(), _encode(worker.tasks).decode()
+    found = _read_earliest(tx.execute(_Q["earliest"], (priorities, *place, tasks)).fetchone()[0])
+    pairs = zip(worker.priorities, found, strict=True)
+    return {priority: due_at for priority, due_at in pairs if due_at is not None}
 
 
 def _find(tx: Transaction, priorities: str, place: Place, asked: tuple[Instant, str, int]) -> list[Candidate]:

@@ -32,6 +32,8 @@ class Host:
         self._parked: list[_Step] = []
         self.frozen = False
         self.dead = False
+        self.halted = False
+        """Frozen or dead: the one thing that the loop looks at before each step."""
         self.context = copy_context()
         self.context.run(OWNER.set, self)
 
@@ -39,29 +41,25 @@ class Host:
         """Run something as part of this process."""
         return self._loop.create_task(work, context=self.context)
 
-    def admit(self, step: _Step) -> bool:
-        """Whether a callback may run now; of a frozen process it is kept for later."""
-        if self.dead:
-            return False
-        if self.frozen:
+    def keep_back(self, step: _Step) -> None:
+        """A callback may not run now: of a frozen process it is kept for later, of a dead one it is forgotten."""
+        if not self.dead:
             self._parked.append(step)
-            return False
-        return True
 
     def freeze(self) -> None:
         """Stop the process where it is."""
-        self.frozen = True
+        self.frozen = self.halted = True
 
     def thaw(self) -> None:
         """Let it go on."""
-        self.frozen = False
+        self.frozen, self.halted = False, self.dead
         parked, self._parked = self._parked, []
         for step in parked:
             self._loop.admit_late(step)
 
     def kill(self) -> None:
         """End it between two steps."""
-        self.dead = True
+        self.dead = self.halted = True
         self._parked.clear()
 
 
@@ -115,7 +113,7 @@ class HostingLoop(VirtualLoop):
     def _run_once(self) -> None:
         """Not once, but until the loop is stopped, and quicker than the ready-made one: there are no sockets to look
         at, and nobody debugs."""
-        ready, timers, pop, owner = self._ready, self._timers, heapq.heappop, OWNER
+        ready, timers, pop, take, owner = self._ready, self._timers, heapq.heappop, self._ready.popleft, OWNER
         steps = 0
         while not self._stopping:
             if not ready:
@@ -125,25 +123,25 @@ class HostingLoop(VirtualLoop):
                     raise Stuck("every task waits for something that will never happen")
                 self.move_to(timers[0][0])
                 steps = 0
-            now = self.time()
-            while timers and timers[0][0] <= now:
+            while timers and timers[0][0] <= self._virtual_s:
                 ready.append(pop(timers)[2])
             steps += len(ready)
             if steps > MOST_STEPS:
                 raise Stuck(f"{MOST_STEPS} steps were taken and no time passed: {list(ready)[:3]}")
             for _ in range(len(ready)):
-                step = ready.popleft()
+                step = take()
+                if step._cancelled:
+                    continue
                 host = step._context.get(owner)
-                if not step._cancelled and (host is None or host.admit(step)):
-                    self._take(step)
-
-    def _take(self, step: _Step) -> None:
-        try:
-            step._context.run(step._callback, *step._args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self.call_exception_handler({"message": f"in {step._callback!r}", "exception": error})
+                if host is not None and host.halted:
+                    host.keep_back(step)
+                    continue
+                try:
+                    step._context.run(step._callback, *step._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self.call_exception_handler({"message": f"in {step._callback!r}", "exception": error})
 
     def create_task(
         self,
@@ -178,7 +176,7 @@ class HostingLoop(VirtualLoop):
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As ever; owned by the process that asks."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self._virtual_s + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -193,7 +191,7 @@ class HostingLoop(VirtualLoop):
         """What `asyncio.sleep` does, without a coroutine."""
         rest: asyncio.Future[None] = asyncio.Future(loop=self)
         if seconds > 0:
-            self.call_at(self.time() + seconds, _end, rest)
+            self.call_at(self._virtual_s + seconds, _end, rest)
         else:
             self.call_soon(_end, rest)
         return rest

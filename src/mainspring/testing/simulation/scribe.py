@@ -72,7 +72,8 @@ class Scribe:
             "submit": self._submit_refused,
             "request_cancel": self._cancel_refused,
         }
-        self._recorded = frozenset((*self._on_answer, *self._on_refusal, "hand_back", "sync_jobs"))
+        self.recorded = frozenset((*self._on_answer, *self._on_refusal, "hand_back", "sync_jobs"))
+        """The calls that leave a trace in the history."""
 
     def seal(self) -> None:
         """Write no more."""
@@ -90,7 +91,7 @@ class Scribe:
         self, store: Store, actor: str, clock: Clock, name: str, args: Any, options: Any, *, told: bool
     ) -> Any:
         """Call the store, and record the answer or the refusal in the same step."""
-        if name not in self._recorded:
+        if name not in self.recorded:
             return await getattr(store, name)(*args, **options)
         call = Call(actor, self.stamp(clock), args, options, told)
         given = await _still_held(store, args[0]) if name == "hand_back" else []

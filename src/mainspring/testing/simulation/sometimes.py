@@ -17,6 +17,8 @@ from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS, PROFILES
 from mainspring.testing.simulation.workload import NAMESPACE
 
 _LOOK_S = 3.0
+_LOOKED_AT = 20
+"""So many of those that wait are looked at: whether anybody ever waits for this or that shows in a few."""
 _BATCH = 10_000
 
 _BY_KIND: Final = {
@@ -122,7 +124,7 @@ async def watch(store: Store, seen: Counter[str]) -> None:
     """Look now and then what runs wait for; it leaves no trace afterwards."""
     while True:
         await asyncio.sleep(_LOOK_S)
-        for run in await store.list_runs(RunFilter(NAMESPACE, states=(BLOCKED,), limit=_BATCH)):
+        for run in await store.list_runs(RunFilter(NAMESPACE, states=(BLOCKED,), limit=_LOOKED_AT)):
             if run.blocked_on is not None:
                 seen["waited at a gate"] += 1
             elif run.key is not None:

@@ -6,22 +6,12 @@ SELECT json_group_array(json_array(due_at, seq, care)) FROM (
     AND task IN (SELECT value FROM json_each(?6))
   LIMIT ?7);
 
--- priorities: of which runs stand in one queue and region, due or not: one look into the index for each that is there, and one more
-WITH RECURSIVE there (priority) AS (
-  SELECT min(priority) FROM runs INDEXED BY runs_claimable WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3
-  UNION ALL
-  SELECT (SELECT min(priority) FROM runs INDEXED BY runs_claimable
-          WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3 AND priority > there.priority)
-  FROM there WHERE there.priority IS NOT NULL)
-SELECT json_group_array(priority) FROM there WHERE priority IS NOT NULL;
-
--- earliest: when the earliest pending run of some tasks in one queue and region is due; read from the index alone
-SELECT min(due_at) FROM (
-  SELECT (SELECT due_at FROM runs INDEXED BY runs_claimable
-          WHERE state = 'pending' AND namespace = ?2 AND queue = ?3 AND region = ?4 AND priority = json_each.value
-            AND task IN (SELECT value FROM json_each(?5))
-          ORDER BY due_at LIMIT 1) AS due_at
-  FROM json_each(?1));
+-- earliest: for each of some priorities, when the earliest pending run of some tasks in one queue and region is due; read from the index alone
+SELECT json_group_array((SELECT due_at FROM runs INDEXED BY runs_claimable
+                         WHERE state = 'pending' AND namespace = ?2 AND queue = ?3 AND region = ?4 AND priority = json_each.value
+                           AND task IN (SELECT value FROM json_each(?5))
+                         ORDER BY due_at LIMIT 1))
+FROM json_each(?1);
 
 -- look_closer: what a claim must know of a run that needs care
 SELECT id, namespace, gates, losses, options, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;

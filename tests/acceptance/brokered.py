@@ -1,0 +1,129 @@
+"""Real processes that a real Redis delivers to, and a client that submits while it has trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from judging import judge
+
+from mainspring import Mainspring
+from mainspring.core.model import EventBatch
+from mainspring.testing.chaos.recording import RecordedApp
+
+APP = Path(__file__).with_name("crash_app.py")
+FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}
+
+
+class Cluster:
+    """One scheduler and two workers on one file, and a client beside them."""
+
+    def __init__(self, folder: Path, redis: str, settings: Mapping[str, str]) -> None:
+        """`redis` is a URL; `settings` are variables of the environment of the processes."""
+        self.folder = folder
+        self.store = f"sqlite:///{folder / 'broker.db'}"
+        self.broker = f"{redis}?timeout=300ms"
+        self.settings = settings
+        self.client = RecordedApp(folder, "client", store=self.store, broker=self.broker, name="client")
+        self.accepted: list[str] = []
+        self.processes = [self.start("server", "--port", "0"), self.start("worker"), self.start("worker")]
+
+    def start(self, command: str, *options: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **FAST, **self.settings}
+        environment |= {"CRASH_FOLDER": str(self.folder), "MAINSPRING_BROKER": self.broker}
+        words = [sys.executable, "-m", "mainspring", command, str(APP), *options, "--store", self.store, "--quiet"]
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+
+    async def submit(self, count: int, *, pace_s: float = 0.01) -> None:
+        for number in range(count):
+            handle = await self.client.submit("submitted", {"number": number})
+            self.accepted.append(handle.id)
+            await asyncio.sleep(pace_s)
+
+    async def submit_until(self, over: asyncio.Event) -> None:
+        while not over.is_set():
+            await self.submit(10)
+
+    async def end(self) -> None:
+        """All that was accepted ends; then the processes do."""
+        async with asyncio.timeout(120):
+            for run_id in self.accepted:
+                await self.client.waiting.until_ended(run_id)
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            await asyncio.to_thread(process.wait, 60)
+        await self.client.close()
+
+    async def events(self) -> set[str]:
+        app = Mainspring(self.store)
+        batches: list[EventBatch] = await (await app.open()).events_since(0, 100_000)
+        await app.close()
+        return {event.kind for batch in batches for event in batch.events}
+
+    def kill_all(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait(20)
+
+
+def check(cluster: Cluster) -> None:
+    assert len(set(cluster.accepted)) == len(cluster.accepted) > 0
+    verdict = judge(cluster.folder, cluster.store, brokered=True)
+    assert verdict.ok, str(verdict)
+    assert {3, 4, 5} <= set(verdict.judged)
+
+
+def run_through(
+    folder: Path, redis: str, trouble: Callable[[Cluster], None], settings: Mapping[str, str] | None = None
+) -> set[str]:
+    """Submit before, during and after trouble; the kinds of events that were told."""
+    cluster = Cluster(folder, redis, settings or {})
+
+    async def live() -> set[str]:
+        await cluster.submit(40)
+        async with asyncio.timeout(60):
+            await cluster.client.waiting.until_ended(cluster.accepted[-1])
+        over = asyncio.Event()
+        going_on = asyncio.create_task(cluster.submit_until(over))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(trouble, cluster)
+        over.set()
+        await going_on
+        await cluster.submit(50)
+        await cluster.end()
+        return await cluster.events()
+
+    try:
+        told = asyncio.run(live())
+    finally:
+        cluster.kill_all()
+    check(cluster)
+    return told
+
+
+def wait_for_load(cluster: Cluster, count: int) -> None:
+    """So many more are accepted."""
+    begun = len(cluster.accepted)
+    wait(lambda: len(cluster.accepted) >= begun + count)
+
+
+def wait_for_events(cluster: Cluster, kind: str) -> None:
+    """Such an event was told."""
+    wait(lambda: kind in asyncio.run(cluster.events()))
+
+
+def wait(holds: Callable[[], bool], seconds: float = 60) -> None:
+    """Until something holds; not for ever."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
