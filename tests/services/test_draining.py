@@ -11,7 +11,7 @@ from typing import Any
 
 import chores
 import pytest
-from stage import FAST, USUAL, FaultyStore, JumpingClock, at_home, let_others_run, let_pass, until, working
+from stage import STEADY, USUAL, FaultyStore, JumpingClock, at_home, let_others_run, let_pass, until, working
 from test_executing import is_alive
 
 from mainspring import Mainspring, current_run
@@ -252,7 +252,7 @@ class TestTrouble:
     async def test_a_process_has_ended_before_its_run_is_given_back(self, tmp_path: Path) -> None:
         store, file = SqliteStore(":memory:", SystemClock(), inline=True), tmp_path / "pids"
         with at_home(chores.app, store, SystemClock()):
-            async with working(chores.app, store, SystemClock(), FAST) as worker:
+            async with working(chores.app, store, SystemClock(), STEADY) as worker:
                 handle = await chores.hang_with_family.submit(str(file))
                 await until(lambda: file.exists() and len(file.read_text().split()) == 2)
                 pid = int(file.read_text().split()[0])

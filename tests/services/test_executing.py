@@ -38,7 +38,7 @@ async def work():
     clock = SystemClock()
     store = SqliteStore(":memory:", clock, inline=True)
     with stage.at_home(chores.app, store, clock):
-        async with stage.working(chores.app, store, clock):
+        async with stage.working(chores.app, store, clock, stage.STEADY):
             await chores.sleep_in_process.submit(sys.argv[2])
             await asyncio.sleep(30)
 
@@ -267,7 +267,7 @@ class TestProcesses:
         argv = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(file)]
         worker = await asyncio.create_subprocess_exec(*argv)
         try:
-            await until(lambda: file.exists() and len(file.read_text().split()) == 2, 10)
+            await until(lambda: file.exists() and len(file.read_text().split()) == 2, 30)
         finally:
             worker.kill()
             await worker.wait()

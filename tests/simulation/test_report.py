@@ -69,6 +69,11 @@ class TestSometimes:
     def test_chaos_has_to_have_seen_every_path(self) -> None:
         assert set(PATHS) < set(demanded("chaos", ENOUGH_SEEDS))
 
+    def test_where_many_jobs_are_due_at_once_a_herd_has_to_have_been_seen(self) -> None:
+        herds = {profile for profile in PROFILES if "thundering herd" in demanded(profile, ENOUGH_SEEDS)}
+
+        assert herds == {"chaos", "herd"}
+
     def test_what_was_seen_once_is_enough(self) -> None:
         everything = tuple(demanded("chaos", ENOUGH_SEEDS))
 
@@ -85,3 +90,10 @@ def test_worlds_differ_in_who_plans_and_in_which_order_work_is_done() -> None:
 
     kinds = ("coordination by a leader", "coordination by cluster", "order by priority alone", "order by age")
     assert [kind for kind in (*kinds, "several queues", "several regions") if not seen[kind]] == []
+
+
+def test_jobs_that_are_fired_for_one_instant_are_counted_as_a_herd() -> None:
+    herd, none = (run_scenario(Scenario(1, profile, 5.0, 1, 1)) for profile in ("herd", "calm"))
+
+    assert 0 < herd.sometimes["thundering herd"] <= 2  # They are due every four minutes.
+    assert none.sometimes["thundering herd"] == 0

@@ -22,7 +22,7 @@ from mainspring.api.reading import (
 )
 from mainspring.app import Mainspring
 from mainspring.core.model import Job, JobPolicy, RunOptions
-from mainspring.core.specs import SPECS, check_spec, without_secrets
+from mainspring.core.specs import SECRET, SPECS, check_spec, without_secrets
 from mainspring.core.triggers import check_not_past
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.options import Defaults, JobWords, check_name, read_defaults, read_policy
@@ -31,6 +31,7 @@ OWNER = "api"
 """The app that jobs made over HTTP belong to: not one of code, whose sync would call them undeclared."""
 
 _WHEN = ("schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect")
+_SECRET = f'"{SECRET}"'
 _KINDS = ("schedule", "cron", "every", "run_at", "at", "after", "manual")
 
 
@@ -56,6 +57,7 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
     usual = task.defaults if task else Defaults()
     execution = read_defaults(values, usual)
     need_command(call, work.task, execution.options, (stored or usual).options)
+    need_secrets(call, args)
     old = stored or Job("", named["name"], work.task, trigger, call.namespace, OWNER, created_at=now)
     return msgspec.structs.replace(
         old,
@@ -77,6 +79,18 @@ def need_command(call: Call, task: str, wanted: RunOptions, had: RunOptions) -> 
     alerted = wanted.alert not in (None, had.alert) and (wanted.alert or "").startswith("$")
     if task in COMMANDS or alerted or wanted.isolation != had.isolation:
         call.need("run:command")
+
+
+def need_secrets(call: Call, args: str) -> None:
+    """Refuse who may not run commands if arguments, as they are stored, ask for a secret of the worker's: whoever says
+    where a secret goes could have it sent to himself."""
+    if names_secret(args):
+        call.need("run:command")
+
+
+def names_secret(args: str) -> bool:
+    """Whether there may be a reference to a secret; never missed, for what is stored was encoded here."""
+    return _SECRET in args
 
 
 def _note(wrong: Wrong, read: Any, *values: Any) -> Any:

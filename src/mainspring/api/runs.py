@@ -13,7 +13,7 @@ from mainspring.api import shapes
 from mainspring.api.audit import attested
 from mainspring.api.bodies import BatchBody, PlainBatch, PlainRun, RunBody
 from mainspring.api.decoding import Given, given_of
-from mainspring.api.drafts import encode_work, need_command
+from mainspring.api.drafts import encode_work, names_secret, need_command, need_secrets
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.forms import Form, accepted
 from mainspring.api.paging import limit_of, page, read_cursor
@@ -67,6 +67,7 @@ def draft_run(call: Call, given: Given, wrong: Wrong, run_id: str) -> NewRun:
     args = encode_work(call.desk.app, work, wrong)
     wrong.settle()
     assert recipe is not None
+    need_secrets(call, args)
     if work.task in COMMANDS:
         call.need("run:command")
     elif (
@@ -101,6 +102,7 @@ def _like_before(call: Call, form: Form) -> NewRun:
     """A run of a form that is known: only its arguments are looked at."""
     text = encode_work(call.desk.app, Work(form.recipe.model.task, call.given.get("args") or {}), call.wrong)
     call.wrong.settle()
+    need_secrets(call, text)
     return form.recipe.run(_run_id(call), text, call.namespace, call.desk.store.now())
 
 
@@ -150,6 +152,7 @@ def _draft_one(call: Call, given: Given, index: int) -> tuple[_Alike, str] | Non
         return None
     if work.task in COMMANDS:
         call.need("run:command")
+    need_secrets(call, text)
     task = call.desk.app.tasks.get(work.task)
     return _Alike(recipe, None if task is None else task.signature), text
 
@@ -167,13 +170,17 @@ class _Alike:
 
     def encode(self, args: dict[str, Any], limit: int) -> str | None:
         """Arguments as they are stored; None if they have to be looked at more closely."""
-        try:
-            if self._signature is not None:
-                return self._signature.encode((), args, limit)
-        except InvalidInput:
+        if self.recipe.model.task in PROVIDED_TASKS:
             return None
-        text = _encode(args)
-        return text.decode() if len(text) <= limit and self.recipe.model.task not in PROVIDED_TASKS else None
+        if self._signature is None:
+            encoded = _encode(args)
+            text = encoded.decode() if len(encoded) <= limit else None
+        else:
+            try:
+                text = self._signature.encode((), args, limit)
+            except InvalidInput:
+                return None
+        return None if text is None or names_secret(text) else text
 
     def add(self, place: int, run_id: str, text: str) -> None:
         self.places.append(place)

@@ -56,7 +56,9 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT
   redis.call('HDEL', KEYS[3], member)
 end
 if tonumber(ARGV[1]) == 0 then
-  return redis.call('ZREM', KEYS[1], '') and {}
+  redis.call('HSET', KEYS[3], '', '')
+  redis.call('HDEL', KEYS[3], '')
+  return {}
 end
 local limit, found = tonumber(ARGV[1]), {}
 for i = 4, #ARGV, 3 do
@@ -120,8 +122,8 @@ class RedisBroker:
         deliveries: list[Delivery] = []
         bands = _bands(worker.priorities, self._ordering)
         for key in self._lines(worker):
-            if len(deliveries) >= limit:
-                break
+            if limit and len(deliveries) >= limit:
+                break  # Who wants none wants to know whether it answers, and could be written to.
             words = (limit - len(deliveries), worker.id, TAKEN // MILLISECOND)
             best = await self._link.run(TAKE, _keys(key), *words, *bands)
             for member, score in zip(best[::2], best[1::2], strict=True):

@@ -20,9 +20,12 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 _NEUTRAL = ("LANG", "LC_ALL", "TZ")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_FACTS = ("alternatives", "ld.so.cache", "localtime", "nsswitch.conf", "passwd", "group")
+_FACTS = ("alternatives", "ld.so.cache", "localtime", "passwd", "group")
 """What of /etc a sandbox shows: nothing that is secret, and no more than programs need, for each costs a mount."""
-_NETWORK_FACTS = ("resolv.conf", "hosts", "gai.conf", "ssl", "ca-certificates", "pki", "services", "protocols")
+_NETWORK_FACTS = (
+    *("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "ssl", "ca-certificates", "pki", "services", "protocols"),
+)
+"""Without nsswitch.conf users and groups are looked for in their files alone: other places need a network."""
 _DISK = 256 * 2**20
 """The size of the private folder of a sandbox unless told otherwise. It is memory."""
 

@@ -20,6 +20,9 @@ from mainspring.testing.history import History, Outcome
 
 _encode = msgspec.json.Encoder().encode
 
+HERD = 20
+"""So many jobs that were fired for one instant are a thundering herd."""
+
 
 def as_json(value: object) -> str:
     """A struct as the history carries it."""
@@ -49,6 +52,7 @@ class Scribe:
         self._true = true
         self._seen = seen
         self._terms: set[Term] = set()
+        self._fired_for: Counter[int] = Counter()
         self._sealed = False
         self.records = 0
         """How many were written."""
@@ -146,6 +150,8 @@ class Scribe:
             else:
                 for firing in plan.firings:
                     self._fired(call, plan.job, firing.fire_at)
+                    self._fired_for[firing.fire_at] += 1
+                    self._seen["thundering herd"] += self._fired_for[firing.fire_at] == HERD
 
     def _fired(self, call: Call, job: Job, fire_at: int | None, outcome: Outcome | None = None) -> None:
         term: Term | None = call.args[1]

@@ -117,7 +117,8 @@ def demanded(profile: str, seeds: int) -> list[str]:
     if not weather.broker:
         spared = {*spared, *_BY_BROKER}
     faults = [kind for kind in (*CALLS, *EVENTS, *HABITS) if kind in {*weather.calls, *weather.events, *weather.habits}]
-    return [*faults, *(path for path in PATHS if path not in spared)]
+    herds = ["thundering herd"] if weather.herd else []
+    return [*faults, *herds, *(path for path in PATHS if path not in spared)]
 
 
 async def watch(store: Store, seen: Counter[str]) -> None:
