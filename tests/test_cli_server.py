@@ -200,7 +200,7 @@ JOURNEY: tuple[tuple[str, ...], ...] = (
 
 
 def without_what_differs(text: str) -> str:
-    """Ids, instants, times from now and who owns a job are others each time."""
+    """Ids, instants, times from now, who owns a job and who submitted a run are others each time."""
     text = re.sub(r"\b[0-9a-z]{26}\b", "ID", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?[+-]\d\d:\d\d|Z)?", "INSTANT", text)
     text = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "DAY", text)
@@ -208,6 +208,7 @@ def without_what_differs(text: str) -> str:
     text = re.sub(r"\bin SPAN\b|\bSPAN ago\b", "SPAN", text)
     text = re.sub(r"\b[0-9a-z]{8}\b", "SHORT", text)
     text = re.sub(r'"(api|cli)"|\b(api|cli)(?= · version)', "OWNER", text)
+    text = re.sub(r'"submitted_by": (null|"ann")', "SUBMITTER", text).replace("SPAN) by ann", "SPAN)")
     return re.sub(r" +", " ", text)
 
 

@@ -208,7 +208,10 @@ def test_a_second_process_on_one_machine_goes_on_without_the_usual_port(tmp_path
                 stack.enter_context(socket.create_server(("127.0.0.1", Settings().port)))
                 break
             time.sleep(0.05)
-        done = mainspring(tmp_path, "up", "--for", "3s")
+        for patience in ("3s", "30s"):  # Where others keep the machine busy, it takes long to get so far.
+            done = mainspring(tmp_path, "up", "--for", patience)
+            if "not served by this process" in done.stderr:
+                break
     assert (done.returncode, "not served by this process" in done.stderr) == (0, True)
 
 

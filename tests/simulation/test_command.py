@@ -26,6 +26,8 @@ def test_it_answers_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["seeds"] == 2
     assert answer["failed"] == []
     assert answer["sometimes"]["report accepted"] > 0
+    assert answer["faults"]["delay"] > 0
+    assert answer["faults"]["crash"] == 0
 
 
 def test_it_writes_the_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,9 @@ class Words(TypedDict):
 @click.option("--seeds", type=click.IntRange(1), default=20, show_default=True, help="How many seeds to run.")
 @click.option("--first", type=int, default=0, help="The first of them.")
 @click.option("--seed", type=int, help="Run this seed alone.")
-@click.option("--profile", default="chaos", show_default=True, help="calm, crash, network, time, herd or chaos.")
+@click.option(
+    "--profile", default="chaos", show_default=True, help="calm, crash, network, time, herd, broker or chaos."
+)
 @click.option(
     "--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Virtual minutes of a seed."
 )
@@ -144,6 +146,7 @@ def _view(report: Report, real_s: float) -> dict[str, object]:
         ],
         "virtual_hours": round(report.virtual_seconds / 3600, 3),
         "virtual_hours_per_minute": round(_pace(report, real_s), 3),
+        "faults": report.faults,
         "sometimes": dict(sorted(report.sometimes.items())),
         "never": report.unseen,
     }

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from mainspring.testing.simulation.runner import Result, command_of
-from mainspring.testing.simulation.sometimes import demanded
+from mainspring.testing.simulation.sometimes import FAULTS, demanded
 
 
 class Report:
@@ -36,6 +36,11 @@ class Report:
     def ok(self) -> bool:
         """Whether every promise was kept, and the seeds have shown what they had to."""
         return not self.failed and not self.unseen
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """How often each kind of fault struck."""
+        return {kind: self.sometimes[kind] for kind in FAULTS}
 
     @property
     def unseen(self) -> list[str]:

@@ -88,6 +88,9 @@ _BY_BROKER: Final = (
     "broker used again",
 )
 PATHS: Final = (*_BY_KIND.values(), *(name for _, _, name in _BY_REASON), *_ELSEWHERE, *_BY_BROKER)
+HERD: Final = "thundering herd"
+FAULTS: Final = (*CALLS, *EVENTS, *HABITS, HERD)
+"""All that is made to go wrong, by kind."""
 ENOUGH_SEEDS = 30
 """So many have to have seen all that their profile has in store."""
 _MISFIRES: Final = frozenset(
@@ -116,9 +119,9 @@ def demanded(profile: str, seeds: int) -> list[str]:
     weather, spared = PROFILES[profile], _SPARED.get(profile, frozenset())
     if not weather.broker:
         spared = {*spared, *_BY_BROKER}
-    faults = [kind for kind in (*CALLS, *EVENTS, *HABITS) if kind in {*weather.calls, *weather.events, *weather.habits}]
-    herds = ["thundering herd"] if weather.herd else []
-    return [*faults, *herds, *(path for path in PATHS if path not in spared)]
+    herds = {HERD} if weather.herd else set()
+    there = {*weather.calls, *weather.events, *weather.habits, *herds}
+    return [*(kind for kind in FAULTS if kind in there), *(path for path in PATHS if path not in spared)]
 
 
 async def watch(store: Store, seen: Counter[str]) -> None:
