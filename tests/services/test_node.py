@@ -254,6 +254,15 @@ class TestStopping:
             await stopping
         assert store._db._listeners == []
 
+    async def test_it_may_be_asked_twice(self, store: Any, clock: JumpingClock) -> None:
+        """Chaos seed 200138: by an upgrade, and by the end of all while that was under way."""
+        node = make_node(Mainspring(), store, clock)
+        async with started(node):
+            await let_pass(clock, "1s")
+            both = [asyncio.create_task(node.stop()) for _ in range(2)]
+            await let_pass(clock, f"{STEPS_S}s")
+            assert [task.done() and task.exception() for task in both] == [None, None]
+
     async def test_a_node_that_only_works_stops_as_well(self, store: Any, clock: JumpingClock) -> None:
         app = Mainspring()
         node = Node(store, None, make_worker(app, store, clock, USUAL))

@@ -52,6 +52,13 @@ class TestPriorityOrder:
         assert told.broken(passing_bound=3 * SECOND) == []
         assert told.broken(passing_bound=SECOND) == [13]
 
+    def test_nor_one_that_is_passed_over_while_nobody_may_be_able_to_claim(self) -> None:
+        told = Told().submit("worse", priority=6).submit("better", priority=5)
+        told = told.at(2).claim("worse").at(2.5).fault("power_cut").at(40).claim("better")
+
+        assert told.broken(passing_bound=SECOND) == []
+        assert told.broken() == [13]
+
     def test_nor_one_that_came_later(self) -> None:
         told = Told().submit("worse", priority=6).at(1).claim("worse").submit("better", priority=5)
 

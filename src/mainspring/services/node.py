@@ -142,7 +142,7 @@ class Node:
         self.worker = worker
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._unsubscribe: Callable[[], None] = _nothing
         self._hinted = False
         self._planner_waits = False
         self._worker_waits = False
@@ -209,6 +209,7 @@ class Node:
         if self.scheduler is not None:
             await self._try(self.scheduler.relay.finish())
         self._unsubscribe()
+        self._unsubscribe = _nothing  # It may be asked to end more than once.
         for loop in self.loops:
             loop.stop()
         if self._tasks:
@@ -232,3 +233,7 @@ class Node:
             if clock.monotonic() - began >= self._patience_s:
                 self._patience_s = HASTE_S
             log.warning("while stopping: %s", error)
+
+
+def _nothing() -> None:
+    return None

@@ -47,7 +47,8 @@ def the_best_run_goes_first(stories: Stories) -> Iterator[Finding]:
     Better by both orderings, strict and ageing, so that it does not matter which one is set; under ageing this is also
     why nobody starves. Not seen: that better runs were left which had to wait for anything, or had been claimed before;
     or that are of a task, queue or region of which the worker claimed nothing, as it may not serve them; claims whose
-    order to others is not known; or, if claimers pass over what others look at, for how long (`passing_bound`).
+    order to others is not known; or, if claimers pass over what others look at, for how long (`passing_bound`), and not
+    at all if a fault began in that time.
     """
     claims = [claimed for story in stories.runs.values() for claimed in _claims(story)]
     claims.sort(key=lambda each: (each.claim.store, each.claim.seq))
@@ -97,6 +98,7 @@ class _Waiting:
     """The runs that surely wait, as time goes on: accepted, due, and never claimed so far."""
 
     def __init__(self, stories: Stories, claims: list[_Claimed]) -> None:
+        self._stories = stories
         self._passing = stories.bounds.passing
         self._coming: list[_Arrival] = []
         for claimed in claims:
@@ -115,9 +117,12 @@ class _Waiting:
 
     def better_than(self, claimed: _Claimed, line: Line) -> _Claimed | None:
         """One in a line that waited before this one was claimed, and still did afterwards, and has the better rank."""
+        left_until = claimed.claim.store + self._passing
+        if self._passing and not self._stories.is_undisturbed(claimed.claim.store, left_until):
+            return None
         for priority in range(HIGHEST, claimed.priority + 1):
             heap = self._heaps.get((line, priority))
-            while heap and earliest(heap[0].claimed.claim) <= claimed.claim.store + self._passing:
+            while heap and earliest(heap[0].claimed.claim) <= left_until:
                 heappop(heap)
             if not heap or heap[0].since >= earliest(claimed.claim):
                 continue

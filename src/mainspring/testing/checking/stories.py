@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -60,6 +61,7 @@ class Stories:
         """The first record of each kind."""
         self.drained: Record | None = None
         self.healed: Record | None = None
+        self._faults: list[Instant] = []
         self._standstills: list[Record] = []
         self.fired: dict[tuple[str, Instant], Record] = {}
         """Which record acknowledges the firing of an instant, by a node or by hand."""
@@ -125,6 +127,10 @@ class Stories:
     def is_quiet(self, since: Instant) -> bool:
         """Whether nothing went wrong from an instant on, nor so shortly before that its effects may have lasted."""
         return self.healed is not None and since >= self.healed.store + self.bounds.planning
+
+    def is_undisturbed(self, since: Instant, until: Instant) -> bool:
+        """Whether no fault began meanwhile."""
+        return bisect_left(self._faults, since) == bisect_right(self._faults, until)
 
     def stood_still(self, worker: str, since: Instant, until: Instant) -> bool:
         """Whether a worker may not have known how late it was: it was paused, or the store's clock was put forward.
@@ -232,6 +238,7 @@ class Stories:
         elif record.name == HEALED:
             self.healed = self.healed or record
         else:
+            insort(self._faults, record.store)
             if record.name in (PAUSE, CLOCK_LEAP):
                 self._standstills.append(record)
             self.healed = None
