@@ -10,7 +10,6 @@ import asyncio
 import logging
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -32,15 +31,12 @@ from mainspring.stores.sqlite.inbox import LIMIT, is_waiting, take_in
 from mainspring.stores.sqlite.log import POSSIBLE, Log, nothing
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.sqlite.turns import Turns
+from mainspring.stores.sqlite.watch import Watch
 
 T = TypeVar("T")
 
 log = logging.getLogger("mainspring")
 
-WATCH_S = 0.02
-"""How often an idle process looks whether another has written: 50 looks of about 10 µs a second."""
-BUSY_WATCH_S = 0.1
-"""How often a busy one looks."""
 GROUP_LIMIT = 256
 SLOW_S = 0.002
 """Where a synced commit takes longer than this, no caller's loop is made to wait for one."""
@@ -262,12 +258,11 @@ class Database:
         self._turns.note(loop)
 
     def _write_loop(self) -> None:
-        version, looked_at = self._data_version(), time.monotonic()
-        stopping = False
+        watch, stopping = Watch(self._writer), False
         while not stopping:
             batch: list[Errand[Any]] = []
             try:
-                errand = self._writes.get(timeout=WATCH_S)
+                errand = self._writes.get(timeout=watch.pause_s)
                 while errand is not None and len(batch) < GROUP_LIMIT:
                     batch.append(errand)
                     errand = self._writes.get_nowait()
@@ -283,19 +278,11 @@ class Database:
                 if promised and self._log is not None:
                     self._log.sync_for(promised)
                 settle(batch)
-            if time.monotonic() - looked_at >= (BUSY_WATCH_S if batch else WATCH_S):
-                looked_at = time.monotonic()
+            if watch.is_due(busy=bool(batch)):
                 with self._writing:
-                    seen, version = version, self._data_version()
-                if seen != version:
+                    changed = watch.look()
+                if changed:
                     self._announce()
-
-    def _data_version(self) -> int:
-        """Changes when another connection than the writer's has committed."""
-        try:
-            return int(self._writer.execute("PRAGMA data_version").fetchone()[0])
-        except sqlite3.Error:
-            return -1
 
     def _commit(self, batch: list[Errand[Any]]) -> None:
         """All of the batch in one commit; work that fails is undone alone."""
