@@ -57,8 +57,8 @@ class _Line(asyncio.Protocol):
             raise ConnectionResetError("the connection was closed")
         answer = asyncio.get_running_loop().create_future()
         self.pending.append(answer)
-        # Its stub says a tuple of one word.
-        self.transport.write(hiredis.pack_command(words))  # type: ignore[arg-type]
+        one_word = cast(tuple[Word], words)  # Its stub says so; it takes any number.
+        self.transport.write(hiredis.pack_command(one_word))
         return answer
 
 

@@ -65,6 +65,7 @@ class Claimer(Loop):
         self._start = start
         self._give_back = give_back
         self._on_full = on_full
+        self._settings = settings
         self._ttl = settings.claim_ttl
         self._ordering = settings.ordering
         self._sated = False

@@ -4,17 +4,15 @@ highest priority first. Nothing is claimed before it can start, so that no run w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 
-from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.leadership import trusted_until
 from mainspring.core.model import Worker
-from mainspring.core.pools import make_pools, room_of
-from mainspring.executor import AttemptContext
+from mainspring.core.pools import Pool, make_pools, room_of
 from mainspring.services.claimer import (
     FULL_WAIT_S,
     HEAD_START_S,
@@ -23,30 +21,19 @@ from mainspring.services.claimer import (
     SHORTEST_WAIT_S,
     Claimer,
 )
-from mainspring.services.held import Held
-from mainspring.settings import Settings
-from mainspring.store import Store
 
 
 class PooledClaimer(Claimer):
     """See `Claimer`."""
 
-    def __init__(
-        self,
-        store: Store,
-        worker: Worker,
-        held: Held,
-        hand_over: Callable[[list[AttemptContext], bool], None],
-        start: Callable[[list[AttemptContext], float], None],
-        give_back: Callable[[list[tuple[str, int]]], None],
-        on_full: Callable[[], None],
-        settings: Settings,
-        clock: Clock,
-        random: Random,
-    ) -> None:
-        super().__init__(store, worker, held, hand_over, start, give_back, on_full, settings, clock, random)
-        self._pools = make_pools(dict(settings.pools))
-        self._pool_of = {priority: index for index, pool in enumerate(self._pools) for priority in pool.priorities}
+    @cached_property
+    def _pools(self) -> tuple[Pool, ...]:
+        return make_pools(dict(self._settings.pools))
+
+    @cached_property
+    def _pool_of(self) -> dict[int, int]:
+        """The pool of each priority."""
+        return {priority: index for index, pool in enumerate(self._pools) for priority in pool.priorities}
 
     async def turn(self) -> float:
         self._sated = False
