@@ -70,7 +70,7 @@ def _row(name: str, series: Series, *, unit: str = "ms", **more: object) -> Row:
         samples = "samples_ms" in series.answers[0]
         cells["p50"] = show(series.figure(at(0.5)), unit) if samples else ""
         cells["per second"] = show(series.figure(rate)) if "rates" in series.answers[0] else ""
-    return Row(name, cells, rounds={name: series.rounds(rate)} if cells["per second"] else {}, **more)  # type: ignore[arg-type]
+    return Row(name, cells, rounds={name: series.rounds(rate)} if cells["per second"] else {}, **more)
 
 
 def _judged(row: Row, value: float | None, against: float | None, target: str, good: Callable[[float], bool]) -> Row:

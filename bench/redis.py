@@ -76,7 +76,7 @@ def _stage(each: Contestant, arena: Arena, slots: int) -> Iterator[Stage]:
         if each is MAINSPRING:
             arena.servers.redis_says("FLUSHALL")
             stage.environment["MAINSPRING_BROKER"] = arena.servers.redis
-            stage.working = lambda *_: _dispatched(stage)  # type: ignore[method-assign, assignment]
+            stage.working = lambda *_: _dispatched(stage)
         yield stage
 
 

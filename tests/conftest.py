@@ -10,7 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 zoneinfo.reset_tzpath(())
 
 
-class Groups(LoadScopeScheduling):  # type: ignore[misc]
+class Groups(LoadScopeScheduling):
     """Which tests follow each other, where several processes share them: those of a file, and all that start a whole
     cluster, for two clusters at once would measure the machine."""
 

@@ -98,7 +98,7 @@ def _round(stage: Stage, count: int, what: str, number: int) -> float:
     print(f"  {what} {number + 1}", file=sys.stderr)
     newest = stage.servers.fetch("SELECT coalesce(max(id), '') FROM mainspring.history", DATABASE)
     since = f"SELECT {count} - count(*) FROM mainspring.history WHERE id > '{newest}'"
-    stage.unfinished = lambda: int(stage.servers.fetch(since, DATABASE))  # type: ignore[method-assign]
+    stage.unfinished = lambda: int(stage.servers.fetch(since, DATABASE))
     _fill(stage, count)
     rate = drain(stage, count).rate
     if stage.slate.ran() != count:

@@ -54,5 +54,5 @@ if __name__ == "__main__":
             else:
                 run(self)
 
-        threading.Thread.run = profiled  # type: ignore[method-assign]
+        threading.Thread.run = profiled
     asyncio.run(main(sys.argv[1], int(sys.argv[2]), "whole" in sys.argv))

@@ -12,5 +12,5 @@ END = Path(os.environ.get("POOL_FOLDER", ".")) / "end"
 
 @app.task
 async def hold() -> None:
-    while not END.exists():  # noqa: ASYNC110 - another process makes it.
+    while not END.exists():
         await asyncio.sleep(0.02)

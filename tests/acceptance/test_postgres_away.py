@@ -88,7 +88,7 @@ async def works(url: str, workers: int) -> None:
     async with asyncio.timeout(PATIENCE_S), Mainspring(url) as app:
         await (await app.submit("command", {"argv": ["true"]})).result()
         store = await app.open()
-        while [each.state for each in await store.list_workers("default")] != ["active"] * workers:  # noqa: ASYNC110 - only the store knows
+        while [each.state for each in await store.list_workers("default")] != ["active"] * workers:
             await asyncio.sleep(0.05)
 
 

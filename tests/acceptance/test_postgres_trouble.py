@@ -224,7 +224,7 @@ def test_transactions_that_the_server_ends_for_their_conflicts_are_tried_again(
         try:
             async with asyncio.timeout(PATIENCE_S), ours.transaction():
                 await ours.execute("SET LOCAL deadlock_timeout = '60s'; SELECT FROM mainspring.jobs FOR UPDATE")
-                while not await watching.fetchval(WAITING):  # noqa: ASYNC110 - only the server knows
+                while not await watching.fetchval(WAITING):
                     await asyncio.sleep(0.01)
                 await ours.execute("SELECT FROM mainspring.terms FOR UPDATE")
         finally:

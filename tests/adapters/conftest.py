@@ -1,14 +1,17 @@
-"""What tests of adapters share: assertions of a conformance suite that show their values, and PostgreSQL."""
+"""What tests of adapters share: assertions of a conformance suite that show their values, and servers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from postgres_server import Servers, create_database, create_shared, drop_database, empty, find_servers, in_database
+from redis_server import Start, need_redis
 
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.testing.chaos.redis import RedisServer
 from mainspring.testing.clock import ManualClock
 
 pytest.register_assert_rewrite("mainspring.conformance")
@@ -57,3 +60,27 @@ async def postgres(postgres_url: str, clock: ManualClock) -> AsyncIterator[Postg
     store = await PostgresStore.open(postgres_url, clock, given_time=True)
     yield store
     await store.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis that the tests of a module share."""
+    need_redis()
+    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Redis servers that a test may harm."""
+    need_redis()
+    running: list[RedisServer] = []
+
+    def begin(*options: str) -> RedisServer:
+        running.append(RedisServer(tmp_path, *options).start())
+        return running[-1]
+
+    yield begin
+    for server in running:
+        server.kill()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-from mainspring.testing.chaos.redis import is_installed
+from mainspring.testing.chaos.redis import RedisServer, is_installed
 from missing import miss
+
+Start = Callable[..., RedisServer]
+"""Starts a server with these options, which ends with the test."""
 
 
 def need_redis() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from redis import Redis
-from redis_server import need_redis
 
 from mainspring.brokers.direct import DirectBroker
 from mainspring.brokers.redis import RedisBroker
@@ -26,14 +25,6 @@ for _, key in ipairs(redis.call('KEYS', '*:taken')) do
   end
 end
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    need_redis()
-    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture

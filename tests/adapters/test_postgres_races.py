@@ -98,7 +98,7 @@ class First:
 
         task = asyncio.create_task(go())
         async with asyncio.timeout(PATIENCE_S):
-            while not task.done() and not await self._watcher.fetchval(_WAITING):  # noqa: ASYNC110 - only the server knows
+            while not task.done() and not await self._watcher.fetchval(_WAITING):
                 await asyncio.sleep(0.005)
         yield task
         async with asyncio.timeout(PATIENCE_S):

@@ -22,14 +22,6 @@ SUBJECT = "job_status:r1"
 HERE = Mark("epoch-1", 10)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    need_redis()
-    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
-    yield server
-    server.kill()
-
-
 @pytest.fixture
 def client(server: RedisServer) -> Iterator[Redis]:
     with Redis(port=server.port, decode_responses=True) as client:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from redis import Redis
-from redis_server import need_redis
+from redis_server import Start
 
 from mainspring.broker import Notice
 from mainspring.brokers.redis import RedisBroker
@@ -17,26 +16,11 @@ from mainspring.core.instants import HOUR, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.priority import Ordering
 from mainspring.errors import BrokerUnavailable
-from mainspring.testing.chaos.redis import RedisServer, free_port
+from mainspring.testing.chaos.redis import free_port
 
 WORKER = Worker(id="host:1:abc", tasks=("encode",))
 NOW = 1_800_000_000 * SECOND
 LINE = "job_queue:{default/default/default}"
-Start = Callable[..., RedisServer]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    need_redis()
-    running: list[RedisServer] = []
-
-    def begin(*options: str) -> RedisServer:
-        running.append(RedisServer(tmp_path, *options).start())
-        return running[-1]
-
-    yield begin
-    for server in running:
-        server.kill()
 
 
 @asynccontextmanager

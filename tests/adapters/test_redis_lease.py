@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from redis import Redis
-from redis_server import need_redis
+from redis_server import Start
 
 from mainspring.clock import SystemClock
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND
@@ -24,22 +24,6 @@ from mainspring.testing.chaos.redis import RedisServer, free_port
 from mainspring.urls import show_url
 
 TTL = 30 * SECOND
-Start = Callable[..., RedisServer]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a server that ends with the test."""
-    need_redis()
-    running: list[RedisServer] = []
-
-    def begin(*options: str) -> RedisServer:
-        running.append(RedisServer(tmp_path, *options).start())
-        return running[-1]
-
-    yield begin
-    for server in running:
-        server.kill()
 
 
 @asynccontextmanager

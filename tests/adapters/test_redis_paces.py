@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from typing import cast
 
 import pytest
 from redis import Redis
-from redis_server import need_redis
 
 from mainspring.conformance.store_api import ApiSuite
 from mainspring.core.instants import HOUR, MINUTE
@@ -19,14 +18,6 @@ from mainspring.store import Store
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.chaos.redis import RedisServer
 from mainspring.testing.clock import ManualClock
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    need_redis()
-    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
-    yield server
-    server.kill()
 
 
 @pytest.fixture

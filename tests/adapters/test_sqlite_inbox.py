@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,8 +35,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-def a_run(**changes: object) -> NewRun:
-    return NewRun(id=IDS.new(), task="t", due_at=0, created_at=CLOCK.now(), **changes)  # type: ignore[arg-type]
+def a_run(**changes: Any) -> NewRun:
+    return NewRun(id=IDS.new(), task="t", due_at=0, created_at=CLOCK.now(), **changes)
 
 
 def in_inbox(folder: Path) -> int:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ IDS = IdSource(CLOCK)
 WORKER = Worker(id="w", tasks=("t",))
 
 
-def a_run(**changes: object) -> NewRun:
-    return NewRun(id=IDS.new(), task="t", due_at=0, created_at=CLOCK.now(), **changes)  # type: ignore[arg-type]
+def a_run(**changes: Any) -> NewRun:
+    return NewRun(id=IDS.new(), task="t", due_at=0, created_at=CLOCK.now(), **changes)
 
 
 class Machine:

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,9 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-def a_run(**changes: object) -> NewRun:
-    facts = {"id": IDS.new(), "task": "t", "due_at": 0, "created_at": CLOCK.now()} | changes
-    return NewRun(**facts)  # type: ignore[arg-type]
+def a_run(**changes: Any) -> NewRun:
+    facts: dict[str, Any] = {"id": IDS.new(), "task": "t", "due_at": 0, "created_at": CLOCK.now()} | changes
+    return NewRun(**facts)
 
 
 class Taken(list[Claim]):

@@ -8,7 +8,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import jwt
@@ -16,8 +16,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from door import SECRET, Door, make_app, open_door, problem, until
+from litestar import Litestar
 
-from mainspring.api.access import PERMISSIONS, ROLES
+from mainspring.api.access import PERMISSIONS, ROLES, Role
 from mainspring.api.application import ENDPOINTS
 from mainspring.api.endpoint import ANYBODY, PUBLIC, Endpoint
 from mainspring.api.server import Server
@@ -51,7 +52,7 @@ def test_only_health_needs_no_token() -> None:
 def test_every_route_of_the_application_is_a_row_of_the_table(door: Door) -> None:
     routed = {
         (method, re.sub(r":str\}", "}", route.path_format))
-        for route in door.server.application.inner.routes  # type: ignore[attr-defined]
+        for route in cast(Litestar, door.server.application.inner).routes
         for method in route.methods
         if method != "OPTIONS"
     }
@@ -66,10 +67,10 @@ def test_nobody_may_do_anything_without_a_token(door: Door, endpoint: Endpoint) 
 
 
 @pytest.mark.parametrize("role", [*ROLES])
-def test_a_role_may_do_what_its_permissions_say_and_nothing_else(door: Door, role: str) -> None:
+def test_a_role_may_do_what_its_permissions_say_and_nothing_else(door: Door, role: Role) -> None:
     client = door.client(role)
     for endpoint in GUARDED:
-        allowed = endpoint.permission == ANYBODY or endpoint.permission in ROLES[role]  # type: ignore[index]
+        allowed = endpoint.permission == ANYBODY or endpoint.permission in ROLES[role]
         status = knock(client, endpoint).status_code
         assert (status == 403) == (not allowed), f"{role}: {row(endpoint)} answered {status}"
         assert status != 401

@@ -4,7 +4,8 @@ wrong."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,7 +29,7 @@ class Row(NamedTuple):
     status: int
     kind: str
     field: str | None = None
-    headers: dict[str, str] = {}  # noqa: RUF012
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 def post(name: str, path: str, body: Any, status: int, kind: str, field: str | None = None, **headers: str) -> Row:

@@ -155,7 +155,7 @@ heed_in_thread = app.task(name="heed_in_thread", isolation="none")(heed.function
 @app.task
 async def heed_async() -> bool:
     """The same on the loop."""
-    while not current_run().overdue:  # noqa: ASYNC110 - what it looks at is no event
+    while not current_run().overdue:
         await asyncio.sleep(0.005)
     return current_run().cancelled
 

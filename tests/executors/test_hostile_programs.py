@@ -84,7 +84,7 @@ class TestFunctions:
     async def test_one_that_wants_too_much_fails_alone_and_says_why(
         self, scene: Scene, how: str, limits: dict[str, str | int], reason: str
     ) -> None:
-        isolation = Isolation("limits", user=PYTHONS_OWNER, **limits)  # type: ignore[arg-type]
+        isolation = Isolation("limits", user=PYTHONS_OWNER, **limits)
         other = asyncio.create_task(scene.run(deeds.where))
         outcome = await scene.execute(Attempt("explode", {"how": how}, isolation=isolation))
         assert outcome.failure is not None

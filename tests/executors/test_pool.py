@@ -29,8 +29,8 @@ async def alone() -> AsyncIterator[Scene]:
 
 
 def begin(scene: Scene, task: object, **args: object) -> tuple[Attempt, asyncio.Task[object]]:
-    attempt = Attempt(task.name, args, isolation="process")  # type: ignore[attr-defined]
-    return attempt, scene.begin(attempt)  # type: ignore[return-value]
+    attempt = Attempt(task.name, args, isolation="process")
+    return attempt, scene.begin(attempt)
 
 
 class TestReuse:

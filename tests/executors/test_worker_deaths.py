@@ -95,7 +95,7 @@ async def up(folder: Path, **environment: str) -> AsyncIterator[asyncio.subproce
 async def until(condition: object, seconds: float = PATIENCE_S) -> None:
     async with asyncio.timeout(seconds):
         while True:
-            answer = condition()  # type: ignore[operator]
+            answer = condition()
             if await answer if asyncio.iscoroutine(answer) else answer:
                 return
             await asyncio.sleep(0.02)

@@ -45,7 +45,7 @@ class Node(Planner):
     def __init__(self, store: SqliteStore, clock: JumpingClock, owner: str, lease: Lease | None = None) -> None:
         self.line = FaultyStore(store)
         contender = Contender(lease or DatabaseLease(store), owner, TTL)
-        super().__init__(self.line, None, SETTINGS, clock, Random(owner), contender=contender)  # type: ignore[arg-type]
+        super().__init__(self.line, None, SETTINGS, clock, Random(owner), contender=contender)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_who_lost_neither_asks_again_and_again_nor_writes_in_vain(
         turns += 1
         return await real()
 
-    node.turn = counted  # type: ignore[method-assign]
+    node.turn = counted
     async with turning(node):
         await let_pass(clock, "90s")
     assert node.line.calls["fire"] == 0

@@ -133,7 +133,7 @@ async def test_a_broker_that_is_away_costs_nothing_but_the_first_tries(
         await let_pass(clock, "10ms")
     assert line.asked < 10
     assert await kinds(store) == ["broker.lost"]
-    assert figures_of(source._store).counts["broker", "lost"] == 1  # type: ignore[attr-defined]
+    assert figures_of(source._store).counts["broker", "lost"] == 1
 
 
 async def test_a_broker_that_is_back_delivers_again(

@@ -117,14 +117,14 @@ async def test_what_happens_is_on_the_board_as_the_store_has_it(
         _, status = await board.look(subject_of_run(handle.id))
         assert status is not None
         assert status.state == "running"
-        assert (await board.look(subject_of_worker(worker.row.id)))[1].state == "active"  # type: ignore[union-attr]
+        assert (await board.look(subject_of_worker(worker.row.id)))[1].state == "active"
         await handle.cancel("enough")
         await let_pass(clock, "5s")
         await post()
         await check(store, board)
         await worker.register("draining")
         await post()
-        assert (await board.look(subject_of_worker(worker.row.id)))[1].state == "draining"  # type: ignore[union-attr]
+        assert (await board.look(subject_of_worker(worker.row.id)))[1].state == "draining"
     assert (await check(store, board))[0] >= 1
 
 
@@ -136,17 +136,19 @@ async def test_a_run_that_was_lost_is_not_running_for_the_board(
     handle = await app.submit("good")
     await store.claim(make_worker(app, store, clock, name="dead").row, 1, SECOND, "strict")
     await post()
-    assert (await board.look(subject_of_run(handle.id)))[1].state == "running"  # type: ignore[union-attr]
+    _, status = await board.look(subject_of_run(handle.id))
+    assert status is not None
+    assert status.state == "running"
     clock.advance("20s")
     assert await recover(store) == 1
     await post()
     assert (await board.look(subject_of_run(handle.id)))[1] is None
 
 
-async def test_an_answer_of_the_store_that_came_late_does_not_hide_what_happened_since(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
-) -> None:
-    post = Posts(store, board, clock)
+async def overtaken(
+    post: Posts, app: Mainspring, store: SqliteStore, board: RedisBoard, clock: JumpingClock
+) -> tuple[Mark, Posting]:
+    """What the store said of a run before it began, and when that was; meanwhile it has succeeded."""
     await post()
     handle = await app.submit("good")
     await post()
@@ -156,8 +158,16 @@ async def test_an_answer_of_the_store_that_came_late_does_not_hide_what_happened
     async with working(app, store, clock, USUAL):
         await let_pass(clock, "1s")
     await post()
+    return mark, late
+
+
+async def test_an_answer_of_the_store_that_came_late_does_not_hide_what_happened_since(
+    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
+) -> None:
+    post = Posts(store, board, clock)
+    mark, late = await overtaken(post, app, store, board, clock)
     await board.post(mark.epoch, [late])
-    _, status = await board.look(subject_of_run(handle.id))
+    _, status = await board.look(late.subject)
     assert status is not None
     assert status.state == "succeeded"
 
@@ -166,22 +176,14 @@ async def test_neither_does_one_that_comes_after_the_board_was_emptied(
     store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring, server: RedisServer
 ) -> None:
     post = Posts(store, board, clock)
-    await post()
-    handle = await app.submit("good")
-    await post()
-    mark, _ = await board.look(subject_of_run(handle.id))
-    assert mark is not None
-    late = posting_of_run(await handle.status(), mark.position, clock.now())
-    async with working(app, store, clock, USUAL):
-        await let_pass(clock, "1s")
-    await post()
+    mark, late = await overtaken(post, app, store, board, clock)
     with Redis(port=server.port) as client:
         client.flushall()
     for _ in range(2):
         clock.advance("1s")
         await post()
     await board.post(mark.epoch, [late])
-    there, status = await board.look(subject_of_run(handle.id))
+    there, status = await board.look(late.subject)
     assert status is None
     assert there is not None
     assert there.epoch != mark.epoch
@@ -215,10 +217,10 @@ async def test_events_that_are_told_late_are_marked_as_such_until_all_are(
     await app.submit("good")
     clock.advance("10s")
     await post()
-    assert (await board.look("job_status:x"))[0].late  # type: ignore[union-attr]
+    assert (await board.look("job_status:x"))[0].late
     clock.advance("1s")
     await post()
-    assert not (await board.look("job_status:x"))[0].late  # type: ignore[union-attr]
+    assert not (await board.look("job_status:x"))[0].late
 
 
 class Away:

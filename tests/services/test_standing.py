@@ -113,7 +113,7 @@ async def test_who_submits_in_another_thread_is_served_too(tmp_path: Path) -> No
         try:
             for number in range(1, 30):
                 await asyncio.to_thread(app.sync.submit, note)
-                await until(lambda number=number: len(threads) >= number)  # type: ignore[misc]
+                await until(lambda number=number: len(threads) >= number)
         finally:
             await runtime.stop(5)
     assert set(threads) == {threading.current_thread()}, "async functions run on the loop of the app"
