@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,8 +17,9 @@ from typing import Any
 
 import httpx
 import pytest
-from door import PATIENCE_S, SECRET, problem, until
+from door import PATIENCE_S, SECRET, make_app, problem, until
 
+from mainspring.api.server import Server
 from mainspring.settings import Settings
 
 WORK = """
@@ -224,3 +226,18 @@ def test_what_was_answered_2xx_survives_kill_9(start: Start) -> None:
     first.process.wait()
     kept = {run["run_id"] for run in other.get("/v1/runs", params={"limit": 1000}).json()["items"]}
     assert kept == set(accepted)
+
+
+async def test_a_server_that_is_called_off_while_it_starts_ends_before_its_app_is_closed(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    await app.open()
+    server = Server(app)
+    starting = asyncio.create_task(server.start())
+    while server.stopped:
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait({starting})
+    assert starting.cancelled()
+    assert server.stopped
+    await app.close()
+    assert app.opened is None

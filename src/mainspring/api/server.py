@@ -102,7 +102,11 @@ class Server:
         self._server = _Telling(config, self._ready.set)
         self._thread = threading.Thread(target=self._run, args=(listener,), name="mainspring-api", daemon=True)
         self._thread.start()
-        await asyncio.to_thread(self._ready.wait, START_S)
+        try:
+            await asyncio.to_thread(self._ready.wait, START_S)
+        except asyncio.CancelledError:
+            await self.stop()  # Or it would open anew, behind the back of whoever closes it now, the store of its app.
+            raise
         if self._error is not None:
             raise self._error
 
