@@ -214,6 +214,16 @@ class TestRuns:
         assert [line.text async for line in client.runs.logs(run.run_id)] == ["one", "two", "three"]
         assert [line.text async for line in client.runs.logs(run.run_id, tail=2)] == ["two", "three"]
 
+    async def test_how_a_run_stands_is_told_in_few_words(self, door: Door, client: Client, name: str) -> None:
+        run = await client.runs.submit(name)
+        assert (await client.runs.status(run.run_id)).state == "pending"
+        await execute(door, name)
+        for fresh in (True, False):
+            status = await client.runs.status(run.run_id, fresh=fresh)
+            assert (status.run_id, status.task, status.state, status.attempt) == (run.run_id, name, "succeeded", 1)
+        with pytest.raises(NotFound):
+            await client.runs.status("nobody")
+
     async def test_a_transaction_of_the_caller_cannot_be_joined(self, client: Client, name: str) -> None:
         with pytest.raises(InvalidInput, match="cannot be joined over HTTP"):
             await client.runs.submit(name, connection=object())
@@ -224,6 +234,7 @@ class TestTheRest:
         store = await door.app.open()
         await store.register(a_worker("w9"))
         assert (await client.workers.get("w9")).state == "active"
+        assert (await client.workers.status("w9", fresh=True)).state == "active"
         assert "w9" in [worker.worker for worker in await client.workers.list()]
         with pytest.raises(Conflict, match="SIGTERM"):
             await client.workers.drain("w9")

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 import msgspec
 
 from mainspring.api import shapes
+from mainspring.api.status_shapes import WorkerStatus
 from mainspring.client.line import Line, Request, path_of
 from mainspring.client.pages import each
 from mainspring.client.streams import follow
@@ -26,6 +27,11 @@ class Workers:
     async def get(self, worker_id: str) -> shapes.Worker:
         """A worker."""
         return await self._line.ask(Request("GET", path_of("workers", worker_id)), shapes.Worker)
+
+    async def status(self, worker_id: str, *, fresh: bool = False) -> WorkerStatus:
+        """Whether a worker takes work: from the cache, where the server has one and it need not be `fresh`."""
+        query = {"fresh": True} if fresh else {}
+        return await self._line.ask(Request("GET", path_of("workers", worker_id, "status"), query), WorkerStatus)
 
     async def drain(self, worker_id: str, reason: str = "") -> shapes.Worker:
         """Ask a worker that works over HTTP to finish what it holds and to take no more."""

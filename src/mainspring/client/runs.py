@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import msgspec
 
 from mainspring.api import shapes
+from mainspring.api.status_shapes import RunStatus
 from mainspring.client.line import Line, Request, path_of
 from mainspring.client.pages import LARGEST, each
 from mainspring.client.streams import follow
@@ -61,6 +62,11 @@ class Runs:
     async def get(self, run_id: str) -> shapes.RunStory:
         """A run, and what keeps it from running."""
         return await self._line.ask(Request("GET", path_of("runs", run_id)), shapes.RunStory)
+
+    async def status(self, run_id: str, *, fresh: bool = False) -> RunStatus:
+        """How a run stands, in few words: from the cache, where the server has one and it need not be `fresh`."""
+        query = {"fresh": True} if fresh else {}
+        return await self._line.ask(Request("GET", path_of("runs", run_id, "status"), query), RunStatus)
 
     async def find(self, part: str, limit: int = 2) -> Sequence[shapes.Run]:
         """Runs whose ids begin or end with a text that somebody typed."""
