@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +109,21 @@ class TestSurroundings:
     async def test_it_runs_in_the_folder_that_is_named(self, scene: Scene) -> None:
         _, attempt = await scene.command(["pwd"], cwd="/usr")
         assert attempt.said() == ["/usr"]
+
+    async def test_a_program_is_looked_for_in_its_own_search_path(self, scene: Scene, tmp_path: Path) -> None:
+        for folder, mode in (("refused", 0o644), ("found", 0o755), ("late", 0o755)):
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "greet").write_text(f"#!/bin/sh\necho {folder}\n")
+            (tmp_path / folder / "greet").chmod(mode)
+        path = ":".join(str(tmp_path / folder) for folder in ("absent", "refused", "found", "late"))
+        _, attempt = await scene.command(["greet"], env={"PATH": path})
+        assert attempt.said() == ["found"]
+        outcome, _ = await scene.command(["greet"], env={"PATH": str(tmp_path / "refused")})
+        assert outcome.failure is not None
+        assert outcome.failure.message == "greet: Permission denied"
+        outcome, _ = await scene.command(["greet"], env={"PATH": str(tmp_path)}, cwd=str(tmp_path / "found"))
+        assert outcome.failure is not None
+        assert outcome.failure.message == "greet: No such file or directory"
 
     async def test_it_has_nothing_open_but_its_input_and_output(self, scene: Scene) -> None:
         _, attempt = await scene.command(["ls", "/proc/self/fd"])

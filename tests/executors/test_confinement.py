@@ -176,9 +176,15 @@ class TestCuriosity:
     @needs_root
     async def test_not_even_bubblewrap_itself_could_become_root_again(self) -> None:
         launcher = Launcher()
-        order: Order = {"argv": ["sleep", "60"], "env": {"PATH": os.environ["PATH"]}, "sandboxed": True}
+        argv = ["sh", "-c", "echo begun; exec sleep 60"]
+        order: Order = {"argv": argv, "env": {"PATH": os.environ["PATH"]}, "sandboxed": True}
         order["identity"] = identify("nobody")
-        program = await launcher.start(order, [0, 1, 2])
+        heard, said = os.pipe()
+        program = await launcher.start(order, [0, said, 2])
+        os.close(said)
+        # Its pid is known a moment before the kernel has taken its privileges away; not one instruction is.
+        assert await asyncio.wait_for(asyncio.to_thread(os.read, heard, 16), 20) == b"begun\n"
+        os.close(heard)
         kept = status_of(program.pid)
         program.kill()
         await program.wait()

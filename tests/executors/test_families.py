@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -155,7 +156,7 @@ class TestDeaths:
         """What it had not read makes its end a reset of the line."""
         ours, theirs = socket.socketpair()
         code = "import socket, sys; from mainspring.executors.launching.keeper import Keeper; "
-        code += "Keeper(socket.socket(fileno=int(sys.argv[1])), [], None, print).keep()"
+        code += "Keeper(None, print).keep(socket.socket(fileno=int(sys.argv[1])), [])"
         argv = [sys.executable, "-c", code, str(theirs.fileno())]
         with ours, theirs:
             keeper = await asyncio.create_subprocess_exec(
@@ -228,6 +229,30 @@ class TestDeaths:
         os.kill(nursery, signal.SIGKILL)
         assert (await scene.command(["echo", "again"]))[1].said() == ["again"]
         assert (await task).kind == "succeeded", "what ran was not its business"
+
+    async def test_a_nursery_whose_keepers_cannot_get_ready_leaves_the_work_to_another(
+        self, scene: Scene, tmp_path: Path
+    ) -> None:
+        """It would fork one after the other, for ever."""
+        task = scene.begin(daemon(tmp_path / "pid", 60))
+        await until(lambda: pids_in(tmp_path / "pid"))
+        family = parents()
+        nursery = family[family[pids_in(tmp_path / "pid")[0]]]
+        resource.prlimit(nursery, resource.RLIMIT_NOFILE, (10, 10))
+        async with asyncio.timeout(30):
+            for number in range(4):
+                assert (await scene.command(["echo", str(number)]))[1].said() == [str(number)]
+        await until(lambda: not is_alive(nursery))
+        assert is_alive(pids_in(tmp_path / "pid")[0]), "what ran was not its business"
+        await stopped(task)
+
+    async def test_a_keeper_stays_in_no_folder_of_its_program(self, scene: Scene, tmp_path: Path) -> None:
+        """Nobody could unmount it."""
+        task = scene.begin(Attempt("command", {"argv": ["sh", "-c", "echo $$ >pid; sleep 60"], "cwd": str(tmp_path)}))
+        await until(lambda: pids_in(tmp_path / "pid"))
+        keeper = parents()[pids_in(tmp_path / "pid")[0]]
+        assert os.readlink(f"/proc/{keeper}/cwd") == "/"
+        await stopped(task)
 
     async def test_whoever_kills_by_the_name_of_the_program_does_not_kill_those_who_clean_up(
         self, scene: Scene, tmp_path: Path

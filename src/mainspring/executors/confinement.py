@@ -121,13 +121,20 @@ def _sandboxed(isolation: Isolation, host: Host, order: Order) -> Order:
 
 
 def _system(*, network: bool) -> Sequence[str]:
-    argv: list[str] = []
-    for path in (*_SYSTEM, *(f"/etc/{name}" for name in (*_FACTS, *(_NETWORK_FACTS if network else ())))):
-        if os.path.islink(path) and (path in _SYSTEM or os.readlink(path).startswith("/usr/")):
-            argv += ["--symlink", os.readlink(path), path]  # What it points to is there; a link costs no mount.
-        elif os.path.exists(path):
-            argv += ["--ro-bind-try", path, path]
-    return argv
+    facts = (*_FACTS, *_NETWORK_FACTS) if network else _FACTS
+    return [word for path in (*_SYSTEM, *(f"/etc/{name}" for name in facts)) for word in _shown(path)]
+
+
+def _shown(path: str) -> Sequence[str]:
+    try:
+        target = os.readlink(path)
+    except FileNotFoundError:
+        return ()
+    except OSError:  # It is no link.
+        target = ""
+    if target and (path in _SYSTEM or target.startswith("/usr/")):
+        return ("--symlink", target, path)  # What it points to is there; a link costs no mount.
+    return ("--ro-bind-try", path, path)
 
 
 def environment(isolation: Isolation | None, host: Host | None, named: Mapping[str, str]) -> dict[str, str]:

@@ -305,7 +305,8 @@ async def _accompany(program: Program, attempt: AttemptContext, ears: Sequence[E
         await program.wait()
         await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
         raise
-    await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
+    if not all(each.done() for each in listening):
+        await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
     return ending
 
 

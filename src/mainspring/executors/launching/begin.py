@@ -8,9 +8,8 @@ import json
 import os
 import resource
 import signal
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from mainspring.executors.launching.groups import Group
@@ -49,32 +48,59 @@ def begin(order: Order, files: Sequence[int], group: Group | None) -> int:
 
 
 def _is_simple(order: Order, files: Sequence[int]) -> bool:
-    """Whether nothing has to be done between the fork and the program that the standard library could not do without
-    running Python there, which takes longer. If the keeper of such a program is killed, a sandbox ends by itself, and
-    others are ended by the nursery."""
+    """Whether nothing has to be done between the fork and the program that `posix_spawn` could not do: to run Python
+    there takes longer. If the keeper of such a program is killed, a sandbox ends by itself, and others are ended by the
+    nursery."""
     if order.get("identity") is not None and not hasattr(os, "setresuid"):
         return False
     return len(files) == _STREAMS and set(order.get("rlimits", ())) <= {"RLIMIT_CORE"}
 
 
 def _spawn(order: Order, files: Sequence[int]) -> int:
-    stdin, stdout, stderr = files
     for name, value in order.get("rlimits", {}).items():
         _limit(getattr(resource, name), value)  # For this keeper too, which dumps no core either.
     if order.get("locked"):
         gain_no_privileges()  # Nor does this keeper, which executes nothing else.
+    what = order["argv"][0]
     try:
         with _as_if(order.get("identity")):
-            program = subprocess.Popen(
-                order["argv"], stdin=stdin, stdout=stdout, stderr=stderr, env=order["env"], cwd=order.get("cwd"),
-                start_new_session=True,
-            )  # fmt: skip
+            if (cwd := order.get("cwd")) is not None:
+                what = cwd
+                os.chdir(cwd)
+            what = order["argv"][0]
+            return _spawn_first(_places(what, order["env"]), order["argv"], order["env"], files)
     except OSError as error:
-        raise NotStarted(error.errno, error.strerror, error.filename or order["argv"][0]) from None
-    except (ValueError, subprocess.SubprocessError) as error:
-        raise NotStarted(errno.EINVAL, str(error), order["argv"][0]) from None
-    program.returncode = 0  # It is waited for elsewhere.
-    return program.pid
+        raise NotStarted(error.errno, error.strerror, what) from None
+    except ValueError as error:
+        raise NotStarted(errno.EINVAL, str(error), what) from None
+    finally:
+        os.chdir("/")  # A keeper that stayed would keep others from unmounting the folder.
+
+
+def _places(name: str, env: Mapping[str, str]) -> Sequence[str]:
+    """Where a program of this name is: in its search path, unless it says itself where."""
+    if "/" in name:
+        return [name]
+    paths = [os.path.join(folder, name) for folder in env.get("PATH", os.defpath).split(os.pathsep)]
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _spawn_first(places: Sequence[str], argv: list[str], env: Mapping[str, str], files: Sequence[int]) -> int:
+    """The first of them that can be started; its pid."""
+    given = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
+    trouble: OSError | None = None
+    for place in places:
+        try:
+            return os.posix_spawn(place, argv, env, file_actions=given, setsid=True, setsigdef=_ALTERED)
+        except OSError as error:
+            trouble = trouble or error
+    raise trouble or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def rehearse() -> None:
+    """Start what does not exist, so that the start of a program is not the first one in this process."""
+    with suppress(OSError):
+        _spawn_first(["/dev/null/none"], ["none"], {}, [])
 
 
 @contextmanager

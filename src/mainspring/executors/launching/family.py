@@ -11,8 +11,8 @@ from contextlib import suppress
 PATIENCE_S = 5.0
 """How long to wait for those that were killed: one in the middle of a read from a lost disk cannot die."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02
-_MOMENTS_S = (0.0002, 0.0003, 0.0005, 0.001, 0.002, 0.004)
-"""How long to wait, again and again, for those that die of having been killed."""
+_MOMENT_S = 0.008
+"""How long to wait for those that die of having been killed."""
 
 
 def parents() -> dict[int, int]:
@@ -62,17 +62,19 @@ def reap(on_end: Callable[[int, int], None]) -> bool:
         on_end(pid, status)
 
 
-def kill_children(on_end: Callable[[int, int], None]) -> bool:
+def kill_children(on_end: Callable[[int, int], None], rest: Callable[[float], None]) -> bool:
     """Kill those who are children of this process, which is nearly always enough: whoever is first in a sandbox takes
-    all others along. Whether any are left. To look at all processes of a host takes milliseconds; this does not."""
+    all others along. Whether any are left. To look at all processes of a host takes milliseconds; this does not.
+    `rest` waits so many seconds, or until a child ends."""
     if not reap(on_end):
         return False
     send(children(), signal.SIGKILL)
-    for moment_s in _MOMENTS_S:
-        if not reap(on_end):
-            return False
-        time.sleep(moment_s)
-    return reap(on_end)
+    deadline = time.monotonic() + _MOMENT_S
+    while reap(on_end):
+        if (left_s := deadline - time.monotonic()) <= 0:
+            return True
+        rest(left_s)
+    return False
 
 
 def kill_all(on_end: Callable[[int, int], None], spared: Callable[[], set[int]] = set) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mainspring.executors.launching import family
-from mainspring.executors.launching.begin import begin
+from mainspring.executors.launching.begin import begin, rehearse
 from mainspring.executors.launching.groups import GROUP_PREFIX, Group, folders_of
 from mainspring.executors.launching.kernel import adopt_orphans
 from mainspring.executors.launching.order import LENGTH, Answer, Order, Request
@@ -34,20 +34,20 @@ class WorkerGone(Exception):
 
 
 class Keeper:
-    """`control` is the line to the worker, `watched` becomes readable if the worker dies, `tell` says what will be
-    made for the program: its folder and its groups. Somebody else has to remove that if this process is killed."""
+    """`watched` becomes readable if the worker dies, `tell` says what will be made for the program: its folder and its
+    groups. Somebody else has to remove that if this process is killed. A keeper is ready before there is a program."""
 
-    def __init__(
-        self, control: socket.socket, files: Sequence[int], watched: int | None, tell: Callable[[Sequence[str]], None]
-    ) -> None:
-        self._control = control
-        self._files = files
+    def __init__(self, watched: int | None, tell: Callable[[Sequence[str]], None]) -> None:
         self._watched = watched
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(self._woken, False)
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._poll = select.poll()
+        self._poll.register(self._woken, select.POLLIN)
+        if watched is not None:
+            self._poll.register(watched, select.POLLIN)
         self._order: Order = {}
         self._pid = 0
         self._code: int | None = None
@@ -58,12 +58,14 @@ class Keeper:
         self._group: Group | None = None
         self._folder: str | None = None
         self._heard = b""
-
-    def keep(self) -> None:
-        """The whole life of the program."""
         adopt_orphans()
+        _rehearse()
+
+    def keep(self, control: socket.socket, files: Sequence[int]) -> None:
+        """The whole life of the program, which has these files; `control` is the line to the worker."""
+        self._control, self._files = control, files
         with suppress(WorkerGone):
-            self._order = _receive(self._control)
+            self._order = _receive(control)
             if self._start():
                 self._watch()
         survivors = self._end_all()
@@ -118,20 +120,25 @@ class Keeper:
 
     def _watch(self) -> None:
         """Until the program has ended."""
-        poll = select.poll()
-        for file in (self._woken, self._control.fileno(), self._watched):
-            if file is not None:
-                poll.register(file, select.POLLIN)
+        self._poll.register(self._control, select.POLLIN)
         while family.reap(self._note) and self._code is None:
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 return
-            ready = [file for file, _ in poll.poll(self._patience_ms())]
-            with suppress(BlockingIOError):
-                os.read(self._woken, 4096)
+            ready = [file for file, _ in self._poll.poll(self._patience_ms())]
+            self._calm()
             if self._watched in ready:
                 raise WorkerGone
             if self._control.fileno() in ready:
                 self._hear()
+
+    def _calm(self) -> None:
+        """Forget that a child has ended."""
+        with suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+
+    def _rest(self, most_s: float) -> None:
+        select.select([self._woken], [], [], most_s)
+        self._calm()
 
     def _patience_ms(self) -> float | None:
         """How long nothing has to be looked at."""
@@ -184,7 +191,7 @@ class Keeper:
         if self._group is not None:
             self._group.kill()
             family.send(self._group.members(), signal.SIGKILL)
-        return family.kill_all(self._note) if family.kill_children(self._note) else 0
+        return family.kill_all(self._note) if family.kill_children(self._note, self._rest) else 0
 
     def _last_word(self, survivors: int) -> Answer:
         answer: Answer = {"code": -signal.SIGKILL if self._code is None else self._code}
@@ -228,6 +235,17 @@ class Keeper:
 def remove_folder(path: str) -> None:
     """Remove what a program was given to write in, as far as it is still there."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _rehearse() -> None:
+    """Do once for nothing what every order needs. After a fork the first use of each page of memory is slow; before an
+    order comes there is time for that, and afterwards somebody waits."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        order = json.dumps({"argv": ["", ""], "env": {"": ""}, "cwd": None, "rlimits": {"": 0}}).encode()
+        ours.sendall(LENGTH.pack(len(order)) + order)
+        _receive(theirs)
+    rehearse()
 
 
 FOLDER = "\0folder"

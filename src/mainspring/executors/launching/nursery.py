@@ -1,7 +1,7 @@
 """Where keepers come from: a process so small that forking it costs little, and without threads, so that it is safe.
 
 Two keepers are always there already and wait for an order, which they take from the line themselves: a program does not
-have to wait for a fork of its keeper.
+have to wait for a fork of its keeper, nor for what a keeper does before it can keep anything.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from mainspring.executors.launching.kernel import adopt_orphans, die_with_parent
 
 _MOST_FILES = 16
 _SPARES = 2
+_LAST_STREAM = 2
 _CHUNK = 64 * 1024
 
 
@@ -34,6 +35,10 @@ _BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 def main(line: int, worker: int) -> None:
     """Have keepers ready for each message on the line, with the files that come with it, until the worker is gone."""
+    while (free := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
+        pass  # The worker had it closed; a file that comes with a message is not to get its number.
+    os.close(free)
+    os.set_inheritable(line, False)
     parent = socket.socket(fileno=line)
     watched = watch_process(worker)
     if os.getppid() != worker:
@@ -69,6 +74,8 @@ class Nursery:
         self._keepers: set[int] = set()
         self._spares: set[int] = set()
         self._made: dict[int, list[str]] = {}
+        self._failed = False
+        """Whether a keeper could not even get ready: the next could not either."""
 
     def work(self) -> None:
         """Until the worker is gone, or has hung up."""
@@ -77,7 +84,7 @@ class Nursery:
         for file in (self._woken, self._told, self._watched):
             if file is not None:
                 poll.register(file, select.POLLIN)
-        while self._fill():
+        while self._fill() and not self._failed:
             ready = [file for file, _ in poll.poll()]
             with suppress(BlockingIOError):
                 os.read(self._woken, 4096)
@@ -113,6 +120,7 @@ class Nursery:
         try:
             os.setsid()
             die_with_parent(nursery)
+            keeper = Keeper(self._watched, self._say)
             message, files, _, _ = socket.recv_fds(self._line, 1, _MOST_FILES)
             if message:
                 outlive_parent()
@@ -121,7 +129,7 @@ class Nursery:
                     os.set_inheritable(file, False)
                 self._line.close()
                 control, *rest = files
-                Keeper(socket.socket(fileno=control), rest, self._watched, self._say).keep()
+                keeper.keep(socket.socket(fileno=control), rest)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -138,13 +146,14 @@ class Nursery:
         def note(pid: int, status: int) -> None:
             ended[pid] = status
             self._keepers.discard(pid)
-            self._spares.discard(pid)
 
         family.reap(note)
         if any(ended.values()):
             family.kill_all(note, self._with_families)
         self._hear()  # Whatever they had to tell is told by now.
         for pid, status in ended.items():
+            self._failed |= pid in self._spares and os.waitstatus_to_exitcode(status) > 0
+            self._spares.discard(pid)
             made = self._made.pop(pid, [])
             if made and status != 0:
                 self._keepers.add(_remove(made))
