@@ -13,6 +13,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha1
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -21,15 +22,15 @@ import msgspec
 
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.errors import InvalidInput, MainspringError
-from mainspring.redis_wire import Address, ReplyError, Wire, Word
+from mainspring.redis_wire import Address, Hear, ReplyError, Wire, Word
 from mainspring.urls import REDIS_SCHEMES as SCHEMES
 from mainspring.urls import show_url
 
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
 PARTING_S = 2.0
-Client = tuple[Callable[..., Awaitable[Any]], Any]
-"""What carries commands, and the driver."""
+Client = tuple[Callable[..., Awaitable[Any]], Callable[[Sequence[str], Hear], Awaitable[None]]]
+"""What carries commands, and what listens."""
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
 _WORDS = ("prefix", "timeout", "sentinel_username", "sentinel_password", *_TLS)
 
@@ -155,21 +156,19 @@ class RedisLink:
         except Exception as error:
             raise self._explained(error) from error
 
-    async def listen(self, channels: Sequence[str], listener: Callable[[], None]) -> None:
-        """Call `listener` for each message on these channels, until cancelled or the connection is lost."""
-        _, driver = await self._client()
-        hearing = driver.pubsub()
+    @property
+    def counts_listeners(self) -> bool:
+        """Whether who publishes in a script learns how many hear it: nodes of a cluster know of their own only."""
+        return self.place.kind != "cluster"
+
+    async def listen(self, channels: Sequence[str], hear: Hear) -> None:
+        """Call `hear` with None once these channels are listened to, and then with each message, until cancelled or the
+        connection is lost."""
+        _, listen = await self._client()
         try:
-            await hearing.subscribe(*channels)
-            listener()
-            async for message in hearing.listen():
-                if message["type"] == "message":
-                    listener()
+            await listen(channels, hear)
         except Exception as error:
             raise self._explained(error) from error
-        finally:
-            with suppress(Exception):
-                await hearing.aclose()
 
     async def close(self) -> None:
         """Let go of all connections, on whatever loops they are."""
@@ -235,22 +234,34 @@ def _make_client(place: Place) -> tuple[Client, list[Any]]:
     if place.kind == "cluster":
         nodes = [redis.cluster.ClusterNode(host, port) for host, port in place.hosts]
         cluster = redis.RedisCluster(startup_nodes=nodes, **login, **line)
-        return (cluster.execute_command, cluster), [cluster]
+        return (cluster.execute_command, partial(_listen, cluster)), [cluster]
     if place.kind == "sentinel":
         words: dict[str, Any] = {name: place.words.get(f"sentinel_{name}") for name in ("username", "password")}
         kind: Any = Sentinel
         sentinel = kind(list(place.hosts), sentinel_kwargs={**line, **words}, **line)
-        driver = sentinel.master_for(place.master, db=place.database, **login)
         wire = _make_wire(place, lambda: sentinel.discover_master(place.master))
-        return (wire.call, driver), [wire, driver, *sentinel.sentinels]
+        return (wire.call, wire.listen), [wire, *sentinel.sentinels]
     host, port = place.hosts[0]
-    driver = redis.Redis(host=host, port=port, db=place.database, **login, **line)
 
     async def address() -> tuple[str, int]:
         return host, port
 
     wire = _make_wire(place, address)
-    return (wire.call, driver), [wire, driver]
+    return (wire.call, wire.listen), [wire]
+
+
+async def _listen(driver: Any, channels: Sequence[str], hear: Hear) -> None:
+    await driver.initialize()  # It does not know its nodes otherwise, if this is the first that it is asked for.
+    hearing = driver.pubsub()
+    try:
+        await hearing.subscribe(*channels)
+        hear(None)
+        async for message in hearing.listen():
+            if message["type"] == "message":
+                hear(message["data"])
+    finally:
+        with suppress(Exception):
+            await hearing.aclose()
 
 
 def _make_wire(place: Place, address: Address) -> Wire:

@@ -10,13 +10,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import hiredis
 
 Word = str | bytes | float
 Address = Callable[[], Awaitable[tuple[str, int]]]
+Hear = Callable[[bytes | None], None]
+"""Given messages; and None, when it is sure that all from then on are heard."""
+
+PING_S = 3.0
+"""How often a connection that only listens is tried: one that was cut without a word would stay silent for ever."""
 
 
 class ReplyError(Exception):
@@ -29,6 +35,7 @@ class _Line(asyncio.Protocol):
     def __init__(self) -> None:
         self.pending: deque[asyncio.Future[Any]] = deque()
         self.transport: asyncio.Transport | None = None
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reader = hiredis.Reader()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -37,16 +44,21 @@ class _Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not False:
-            answer = self.pending.popleft()
-            if answer.done():
-                continue  # Whoever asked has gone.
-            if isinstance(reply, Exception):
-                answer.set_exception(ReplyError(str(reply)))
-            else:
-                answer.set_result(reply)
+            self._take(reply)
+
+    def _take(self, reply: Any) -> None:
+        answer = self.pending.popleft()
+        if answer.done():
+            return  # Whoever asked has gone.
+        if isinstance(reply, Exception):
+            answer.set_exception(ReplyError(str(reply)))
+        else:
+            answer.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        if not self.lost.done():
+            self.lost.set_result(None)
         while self.pending:
             answer = self.pending.popleft()
             if not answer.done():
@@ -60,6 +72,20 @@ class _Line(asyncio.Protocol):
         one_word = cast(tuple[Word], words)  # Its stub says so; it takes any number.
         self.transport.write(hiredis.pack_command(one_word))
         return answer
+
+
+class _Ear(_Line):
+    """A connection that is told what it did not ask for."""
+
+    def __init__(self, hear: Hear) -> None:
+        super().__init__()
+        self._hear = hear
+
+    def _take(self, reply: Any) -> None:
+        if isinstance(reply, list) and reply[0] == b"message":
+            self._hear(reply[2])
+        else:
+            super()._take(reply)
 
 
 class Wire:
@@ -92,6 +118,23 @@ class Wire:
                 self._drop(line)  # It is no longer the master.
             raise
 
+    async def listen(self, channels: Sequence[str], hear: Hear) -> None:
+        """Subscribe on a connection of its own, and call `hear`, until cancelled or that is lost: ReplyError, OSError
+        or TimeoutError says why."""
+        async with asyncio.timeout(self._timeout_s):
+            line = await self._open(partial(_Ear, hear))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                for channel in channels:
+                    await line.ask(("SUBSCRIBE", channel))
+            hear(None)
+            while line.transport is not None:
+                await asyncio.wait([line.lost], timeout=PING_S)
+                async with asyncio.timeout(PING_S):
+                    await line.ask(("PING",))
+        finally:
+            self._close(line)
+
     async def aclose(self) -> None:
         """Let go."""
         self._drop(self._line)
@@ -102,16 +145,19 @@ class Wire:
             line = self._line
             if line is not None and line.transport is not None:
                 return line
-            host, port = await self._address()
-            _, line = await asyncio.get_running_loop().create_connection(_Line, host, port, ssl=self._tls)
-            try:
-                for words in self._greetings:
-                    await line.ask(words)
-            except BaseException:
-                self._close(line)
-                raise
-            self._line = line
+            self._line = line = await self._open(_Line)
             return line
+
+    async def _open(self, make: Callable[[], _Line]) -> _Line:
+        host, port = await self._address()
+        _, line = await asyncio.get_running_loop().create_connection(make, host, port, ssl=self._tls)
+        try:
+            for words in self._greetings:
+                await line.ask(words)
+        except BaseException:
+            self._close(line)
+            raise
+        return line
 
     def _drop(self, line: _Line | None) -> None:
         if line is not None and line is self._line:

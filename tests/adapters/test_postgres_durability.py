@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
+import asyncpg
 import pytest
 
 from mainspring.clock import SystemClock
 from mainspring.conformance.store_samples import TTL, a_run, a_worker, success
+from mainspring.core.model import NewRun
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.chaos.postgres import Postgres, find_programs
 from missing import miss
@@ -60,3 +63,45 @@ async def test_a_claim_that_was_given_stands_and_so_does_what_is_reported(
     assert await store.report([success(claim)]) == ["accepted"]
     lose_power(server)
     assert (await store.get_run("default", run.id)).state == "succeeded"
+
+
+async def test_a_herald_hears_of_a_submission_that_can_be_claimed_before_it_is_safe_and_answered(
+    server: Postgres, store: PostgresStore
+) -> None:
+    """Nothing counts as safe while a stand-by that does not exist has not confirmed it."""
+    heard: asyncio.Queue[Sequence[NewRun]] = asyncio.Queue()
+    store.send_herald(heard.put_nowait)
+    await store.submit([a_run(CLOCK)])
+    await heard.get()
+    run = a_run(CLOCK)
+    admin = await asyncpg.connect(server.url)
+    try:
+        await confirmed_by(admin, "nobody")
+        submitting = asyncio.ensure_future(store.submit([run]))
+        assert await asyncio.wait_for(heard.get(), 20) == [run]
+        assert not submitting.done()
+        assert (await store.get_run("default", run.id)).state == "pending"
+    finally:
+        await confirmed_by(admin, "")
+        await admin.close()
+    assert await asyncio.wait_for(submitting, 20) == [run.id]
+    assert heard.empty()
+
+
+async def confirmed_by(admin: asyncpg.Connection, stand_by: str) -> None:
+    """Who has to confirm each commit; it returns when the server goes by it."""
+    await admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{stand_by}'")
+    await admin.execute("SELECT pg_reload_conf()")
+    async with asyncio.timeout(20):
+        while await admin.fetchval("SHOW synchronous_standby_names") != stand_by:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lone_submission_that_a_herald_was_told_of_and_that_was_answered_is_there(
+    server: Postgres, store: PostgresStore
+) -> None:
+    run = a_run(CLOCK)
+    store.send_herald(lambda runs: None)
+    await store.submit([run])
+    lose_power(server)
+    assert (await store.get_run("default", run.id)).state == "pending"

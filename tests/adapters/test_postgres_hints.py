@@ -116,6 +116,28 @@ async def test_a_change_that_was_not_committed_is_not_told(opened: Open, postgre
     assert await said_while(postgres_url, store, fail) == 0
 
 
+@pytest.mark.parametrize("count", [1, 2])
+async def test_submissions_that_a_herald_tells_of_are_told_to_others_only_if_it_says_so(
+    opened: Open, postgres_url: str, count: int
+) -> None:
+    store, heralded = await opened(), []
+    store.send_herald(heralded.extend)
+    runs = [a_run(CLOCK) for _ in range(count)]
+
+    async def submit() -> None:
+        assert await store.submit(runs) == [run.id for run in runs]
+
+    assert await said_while(postgres_url, store, submit) == 0
+    assert heralded == runs
+
+    async def announce() -> None:
+        await again.count_runs("default")
+        again.announce()
+
+    again = await opened()
+    assert await said_while(postgres_url, again, announce) == 1
+
+
 async def test_many_changes_are_told_together(opened: Open, postgres_url: str) -> None:
     store = await opened()
 

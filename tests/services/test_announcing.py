@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stage import JumpingClock, let_pass
 
@@ -11,6 +11,7 @@ from mainspring.announcing import announced
 from mainspring.broker import Notice
 from mainspring.brokers.direct import DirectBroker
 from mainspring.conformance.store_samples import a_run
+from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -58,3 +59,82 @@ async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
     assert await source.submit([second]) == [second.id]
     await let_pass(clock, "1ms")
     assert line.told == [[first.id], [second.id]]
+
+
+class Heralded(SqliteStore):
+    """A store that leaves it to others to tell of submissions, as those on a server do: `said` is how often its
+    listeners were told."""
+
+    herald: Callable[[Sequence[NewRun]], None]
+
+    def __init__(self, clock: JumpingClock) -> None:
+        super().__init__(":memory:", clock, durable=False, inline=True)
+        self.said = 0
+
+    def send_herald(self, herald: Callable[[Sequence[NewRun]], None]) -> None:
+        self.herald = herald
+
+    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+        ids = await super().submit(runs)
+        self.herald(runs)
+        return ids
+
+    def announce(self) -> None:
+        self.said += 1
+
+
+async def test_those_who_listen_to_the_store_hear_of_what_the_broker_was_told_later_and_together(
+    clock: JumpingClock,
+) -> None:
+    store = Heralded(clock)
+    line = Line(store)
+    line.answers.set()
+    source, runs = announced(store, line, clock), [a_run(clock) for _ in range(3)]
+    for run in runs:
+        assert await source.submit([run]) == [run.id]
+        await let_pass(clock, "10ms")
+    assert line.told == [[run.id] for run in runs]
+    assert store.said == 0
+    await let_pass(clock, "100ms")
+    assert store.said == 1
+    assert await source.submit([a_run(clock)])
+    await let_pass(clock, "100ms")
+    assert store.said == 2
+    await source.close()
+
+
+async def test_those_who_listen_to_the_store_hear_at_once_of_what_the_broker_could_not_be_told(
+    clock: JumpingClock,
+) -> None:
+    store = Heralded(clock)
+    line = Line(store)
+    line.answers.set()
+    line.away = True
+    source = announced(store, line, clock)
+    assert await source.submit([a_run(clock)])
+    await let_pass(clock, "1ms")
+    assert store.said == 1
+    await source.close()
+
+
+async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet(clock: JumpingClock) -> None:
+    store = Heralded(clock)
+    line = Line(store)
+    source = announced(store, line, clock)
+    assert await source.submit([a_run(clock, due_at=clock.now() + 1)])
+    assert (line.told, store.said) == ([], 1)
+    await source.close()
+
+
+async def test_who_closes_has_told_the_broker_and_those_who_listen(clock: JumpingClock) -> None:
+    store = Heralded(clock)
+    line = Line(store)
+    source, run = announced(store, line, clock), a_run(clock)
+    assert await source.submit([run])
+    closing = asyncio.ensure_future(source.close())
+    await let_pass(clock, "1ms")
+    assert line.told == [[run.id]]
+    assert not closing.done()
+    line.answers.set()
+    await asyncio.wait_for(closing, 20)
+    assert store.said == 1

@@ -18,7 +18,7 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
-from mainspring.core.model import Event
+from mainspring.core.model import Event, NewRun
 from mainspring.errors import MainspringError, StoreError, StoreUnavailable
 from mainspring.stores.postgres.clock import GivenClock, ServerClock, StoreClock
 from mainspring.stores.postgres.connection import SETTINGS, Connection, Server, connect, prepare
@@ -34,6 +34,8 @@ Record: TypeAlias = Any
 TRIES = 8
 """How often work is tried that met another transaction at the wrong moment."""
 PARTING_S = 5.0
+ACCEPTED = "accepted"
+"""What the procedure says to its caller when a submission is committed, and not yet on the disk."""
 
 _APPEND = load_queries("postgres", "events")["append"]
 _TIME = "SELECT mainspring.store_now(NULL)"
@@ -94,6 +96,8 @@ class Transaction:
 class Database:
     """The server. `write` and `read` run work in a transaction each; writes are durable when they return."""
 
+    herald: Callable[[Sequence[NewRun]], None] | None = None
+    """Who tells of submissions instead of this: see `announcing.HeraldedStore`."""
     leaves_trail = False
     """Whether a transaction also tells of its answer, which must then be the whole of it."""
 
@@ -146,12 +150,13 @@ class Database:
             return await self._try(work, self._begin_snapshot, looks=True)
         return await self._try(work, self._begin_reading if self.server.pooled else "", looks=True)
 
-    async def alone(self, query: str, *args: object) -> list[Record]:
+    async def alone(self, query: str, *args: object, heard: Callable[[], None] | None = None) -> list[Record]:
         """Execute one statement that is a transaction by itself: two journeys fewer. Whatever there is to tell is part
-        of the statement; `announce` afterwards what others may wait for."""
+        of the statement; `announce` afterwards what others may wait for. `heard` is called when the statement says so
+        itself, before it has ended."""
 
         def work(tx: Transaction) -> Awaitable[list[Record]]:
-            return tx.fetch(query, *args)
+            return tx.fetch(query, *args) if heard is None else _hearing(tx, heard, query, *args)
 
         return await self._try(work, self._begin if self.server.pooled else "")
 
@@ -270,6 +275,18 @@ class Database:
                 pool.give_back(connection)
                 return
         pool.discard(connection)
+
+
+async def _hearing(tx: Transaction, heard: Callable[[], None], query: str, *args: object) -> list[Record]:
+    def hear(connection: object, message: asyncpg.PostgresLogMessage) -> None:
+        if message.message == ACCEPTED:
+            heard()
+
+    tx.connection.add_log_listener(hear)
+    try:
+        return await tx.fetch(query, *args)
+    finally:
+        tx.connection.remove_log_listener(hear)
 
 
 def _is_worth_retrying(error: BaseException) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
+from mainspring.core.model import NewRun
 from mainspring.store import Standing
 from mainspring.stores.postgres.api import Api
 from mainspring.stores.postgres.care import Care
@@ -55,6 +56,12 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         return self._db.on_change(listener)
+
+    def send_herald(self, herald: Callable[[Sequence[NewRun]], None]) -> None:
+        self._db.herald = herald
+
+    def announce(self) -> None:
+        self._db.announce()
 
     def stand(self, standing: Standing | None) -> None:
         """Work comes to a server from everywhere: a claim is made when it has come."""

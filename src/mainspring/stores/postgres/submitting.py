@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -29,7 +30,10 @@ async def accept(db: Database, runs: Sequence[NewRun]) -> list[str]:
     short = len(runs) <= SOME and not db.leaves_trail
     if short and all(run.idempotency_key is None and is_plain(run) for run in runs):
         return await (_accept_one(db, runs[0]) if len(runs) == 1 else _accept_some(db, runs))
-    return await db.write(lambda tx: submit(tx, runs))
+    ids = await db.write(lambda tx: submit(tx, runs))
+    if db.herald is not None:
+        db.herald(runs)
+    return ids
 
 
 async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
@@ -82,18 +86,24 @@ async def _accept_some(db: Database, runs: Sequence[NewRun]) -> list[str]:
     events = _encode([submitted(run) for run in fresh]).decode()
     rows = _encode(fresh).decode()
     if await db.alone(_Q["accept_some"], rows, not_before([run.id for run in fresh], now), events, len(fresh), now):
-        db.announce()
+        _tell(db, runs)
     return [run.id for run in runs]
 
 
 async def _accept_one(db: Database, run: NewRun) -> list[str]:
     """The most frequent submission: one statement, one journey."""
     now = db.clock.now()
-    if teller := db.may_tell():
+    if db.herald is not None and not db.server.pooled:
+        await db.alone(_Q["accept_and_tell"], *_values(run, now), None, None, heard=partial(db.herald, [run]))
+    elif teller := db.may_tell():
         await db.alone(_Q["accept_and_tell"], *_values(run, now), *teller)
     elif await db.alone(_Q["accept_one"], *_values(run, now)):
-        db.announce()
+        _tell(db, [run])
     return [run.id]
+
+
+def _tell(db: Database, runs: Sequence[NewRun]) -> None:
+    db.announce() if db.herald is None else db.herald(runs)
 
 
 def _values(run: NewRun, now: Instant) -> tuple[object, ...]:
