@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mainspring.core.instants import HOUR, MINUTE
 from mainspring.core.model import Claim, Gate, NewRun, Worker
 from mainspring.ids import IdSource
 from mainspring.store import Standing
+from mainspring.stores.sqlite import database
 from mainspring.stores.sqlite.store import SqliteStore
 
 CLOCK = SystemClock()
@@ -71,6 +73,26 @@ async def test_a_run_that_is_submitted_is_given_before_the_submission_returns(st
     (batch,) = await store.events_since(0, 10)
     assert [event.kind for event in batch.events] == ["run.submitted", "run.running"]
     assert taken.hints == 1
+
+
+async def test_it_is_made_also_where_the_disk_was_slow(store: SqliteStore, taken: Taken) -> None:
+    log = store._db._log
+    assert log is not None
+    log.took_s = 3_600.0
+    taken.stand()
+    await store.submit([a_run()])
+    assert len(taken) == 1
+
+
+async def test_it_is_made_when_whoever_writes_has_done(
+    store: SqliteStore, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "MOMENT_S", 60.0)
+    taken.stand()
+    assert store._db._writing.acquire(timeout=60.0)
+    threading.Timer(0.05, store._db._writing.release).start()
+    await store.submit([a_run()])
+    assert len(taken) == 1
 
 
 async def test_it_is_good_once(store: SqliteStore, taken: Taken) -> None:

@@ -41,6 +41,9 @@ GROUP_LIMIT = 256
 SLOW_S = 0.002
 """Where a synced commit takes longer than this, no caller's loop is made to wait for one."""
 
+MOMENT_S = 0.001
+"""Most commits take less than this, and to ask the writer thread takes more."""
+
 MEMORY = ":memory:"
 
 Standing = tuple[Callable[[Transaction], list[Claim]], Callable[[Sequence[Claim], float], None]]
@@ -134,7 +137,7 @@ class Database:
         and nothing was written: then it goes the way of all work."""
         self._check_open()
         loop = None if self._inline else asyncio.get_running_loop()
-        if self._accepted >= LIMIT or (loop is not None and not self._enter(loop, promised=True)):
+        if self._accepted >= LIMIT or (loop is not None and not self._enter_to_accept(loop)):
             return False
         standing, self.standing = self.standing, None
         try:
@@ -228,7 +231,7 @@ class Database:
     def _write_here(self, errand: Errand[Any]) -> bool:
         """Commit on the calling thread, if that can be done at once: see `_enter`."""
         loop = asyncio.get_running_loop()
-        if not self._enter(loop, promised=errand.promised):
+        if not self._enter(loop, syncs=errand.promised):
             return False
         try:
             if not begin_at_once(self._writer):
@@ -240,18 +243,24 @@ class Database:
             self._leave(loop)
         return True
 
-    def _enter(self, loop: asyncio.AbstractEventLoop, *, promised: bool) -> bool:
-        """Take the writer for the calling thread, if it is its turn, nobody else writes and the disk is fast."""
+    def _enter(self, loop: asyncio.AbstractEventLoop, *, syncs: bool, patience_s: float = 0.0) -> bool:
+        """Take the writer for the calling thread, if it is its turn, nobody else writes, and the disk is fast if this
+        thread `syncs` as well."""
         if self._turns.are_others_served(loop):
             return False
-        if promised and self._log is not None and self._log.took_s > SLOW_S:
+        if syncs and self._log is not None and self._log.took_s > SLOW_S:
             return False
-        if not self._writing.acquire(blocking=False):
+        if not self._writing.acquire(timeout=patience_s):
             return False
         if self._writes.empty():
             return True
         self._writing.release()
         return False
+
+    def _enter_to_accept(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """The same for a submission. Where a worker of ours listens, a thread syncs (see `_keep`), so the disk may be
+        slow; and where it stands ready, whoever writes is waited for."""
+        return self._enter(loop, syncs=not self._listeners, patience_s=MOMENT_S if self.standing is not None else 0.0)
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         self._writing.release()
