@@ -22,7 +22,6 @@ from mainspring.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from mainspring.testing.chaos.postgres import Postgres
 from mainspring.testing.chaos.proxy import Cut, Proxy
 from mainspring.testing.chaos.recording import RecordedApp
-from missing import miss
 
 APP = Path(__file__).with_name("crash_app.py")
 FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}
@@ -174,7 +173,7 @@ def test_after_a_failover_all_goes_on_at_the_promoted_replica(tmp_path: Path) ->
 def small_disk(server: Postgres) -> Iterator[Path]:
     """A disk of the server's with little room, on which is nothing but tables."""
     if os.geteuid():
-        miss("only root can make a small disk")
+        pytest.fail("only root can make a small disk")
     folder = Path(tempfile.mkdtemp(prefix="mainspring-disk-"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m,mode=0777", "mainspring", folder], check=True)
     (folder / "tables").mkdir()

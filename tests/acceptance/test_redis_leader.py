@@ -13,13 +13,12 @@ from redis import Redis
 from test_standby import Nodes
 
 from mainspring.testing.chaos.redis import RedisServer, is_installed
-from missing import miss
 
 
 @pytest.fixture
 def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
     if not is_installed():
-        miss("no Redis: `make services` installs one")
+        pytest.fail("no Redis: `make services` installs one")
     server = RedisServer(tmp_path).start()
     monkeypatch.setenv("MAINSPRING_LEASE", f"{server.url}?timeout=500ms")
     yield server

@@ -11,13 +11,12 @@ from brokered import Cluster, run_through, wait_for_events, wait_for_load
 from redis import Redis
 
 from mainspring.testing.chaos.redis import RedisServer, is_installed
-from missing import miss
 
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisServer]:
     if not is_installed():
-        miss("no Redis: `make services` installs one")
+        pytest.fail("no Redis: `make services` installs one")
     server = RedisServer(tmp_path).start()
     yield server
     server.kill()

@@ -16,7 +16,6 @@ import pytest
 from mainspring import Mainspring
 from mainspring.store import RunFilter
 from mainspring.testing.chaos.redis import RedisServer, is_installed
-from missing import miss
 
 APP = Path(__file__).with_name("pool_app.py")
 PATIENCE_S = 60
@@ -28,7 +27,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str | Non
         yield None
         return
     if not is_installed():
-        miss("no Redis: `make services` installs one")
+        pytest.fail("no Redis: `make services` installs one")
     server = RedisServer(tmp_path).start()
     yield f"{server.url}?timeout=5s"
     server.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 import asyncpg
@@ -14,7 +13,6 @@ from mainspring.conformance.store_samples import TTL, a_run, a_worker, success
 from mainspring.core.model import NewRun
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.chaos.postgres import Postgres, find_programs
-from missing import miss
 
 CLOCK = SystemClock()
 
@@ -23,7 +21,7 @@ CLOCK = SystemClock()
 def server() -> Iterator[Postgres]:
     """Its log goes to the disk when somebody waits for that, or after ten seconds."""
     if find_programs() is None:
-        miss("PostgreSQL is not installed: `make services` does", asked="MAINSPRING_TEST_POSTGRES" in os.environ)
+        pytest.fail("PostgreSQL is not installed: `make services` does")
     server = Postgres(settings={"wal_writer_delay": "10s"})
     try:
         server.make()

@@ -21,7 +21,6 @@ from mainspring.stores.sqlite.connection import connect, look_at, migrate
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.stores.sqlite.transaction import Transaction
-from missing import miss
 
 CLOCK = SystemClock()
 IDS = IdSource(CLOCK)
@@ -49,7 +48,7 @@ def without_root() -> Iterator[None]:
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of its own with room for little more than an empty database."""
     if os.geteuid():
-        miss("only root can make a small disk")
+        pytest.fail("only root can make a small disk")
     folder = tmp_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "mainspring", folder], check=True)

@@ -18,7 +18,6 @@ from redis import Redis
 from mainspring.runtime import Runtime
 from mainspring.testing.chaos.redis import RedisServer, is_installed
 from mainspring.wiring import build_runtime
-from missing import miss
 
 
 class Scene:
@@ -68,7 +67,7 @@ def node_beside(door: Door) -> Iterator[tuple[asyncio.AbstractEventLoop, Runtime
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
     if not is_installed():
-        miss("no Redis: `make services` installs one")
+        pytest.fail("no Redis: `make services` installs one")
     redis = RedisServer(tmp_path).start()
     try:
         with open_door(tmp_path, cache=f"{redis.url}?timeout=2s") as door, node_beside(door) as (loop, runtime):

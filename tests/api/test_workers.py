@@ -15,7 +15,6 @@ import pytest
 from door import Door, open_door, problem, until
 
 from mainspring.core.instants import MINUTE
-from missing import miss
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -245,7 +244,7 @@ def test_work_is_not_given_to_somebody_who_has_left(
 
 def test_the_worker_in_curl_of_the_documentation_works(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
-        miss("there is no curl here")
+        pytest.fail("there is no curl here")
     page = (ROOT / "docs" / "api.md").read_text()
     script = page.split("```sh worker.sh\n")[1].split("```")[0]
     with open_door(tmp_path) as door:

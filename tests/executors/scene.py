@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from mainspring.clock import SystemClock
 from mainspring.context import RunContext
@@ -25,10 +21,7 @@ from mainspring.services.crew import Crew
 from mainspring.settings import Settings
 
 _numbers = itertools.count(1)
-no_sandbox = pytest.mark.skipif(
-    shutil.which("bwrap") is None and not os.environ.get("CI"), reason="bubblewrap is not installed"
-)
-LEVELS = ["none", "limits", pytest.param("sandbox", marks=no_sandbox)]
+LEVELS = ["none", "limits", "sandbox"]
 """The levels of isolation that a command can have."""
 
 

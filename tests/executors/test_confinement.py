@@ -30,14 +30,6 @@ PYTHONS_OWNER = "root" if sys.base_prefix.startswith("/root/") else None
 """Who can start the Python of these tests, where not everybody can."""
 BOTH = pytest.mark.parametrize("level", ["limits", "sandbox"])
 
-ON_A_LAPTOP = not os.environ.get("CI")
-needs_sandbox = pytest.mark.skipif(ON_A_LAPTOP and HOST.bubblewrap is None, reason=HOST.troubles.get("sandbox", ""))
-needs_groups = pytest.mark.skipif(
-    ON_A_LAPTOP and not (HOST.memory and HOST.processes), reason="no control groups can be made here"
-)
-needs_root = pytest.mark.skipif(ON_A_LAPTOP and os.geteuid() != 0, reason="only root can become another user")
-pytestmark = needs_sandbox
-
 FORK_BOMB = """
 import os, time
 for _ in range(200):
@@ -103,7 +95,6 @@ def groups() -> list[Path]:
 
 @BOTH
 class TestBombs:
-    @needs_groups
     async def test_a_fork_bomb_meets_its_limit_and_is_gone(self, scene: Scene, level: str) -> None:
         outcome, attempt = await script(scene, level, FORK_BOMB, processes=20)
         assert attempt.said() == ["refused"]
@@ -111,7 +102,6 @@ class TestBombs:
         await until(lambda: not groups())
         assert (await shell(scene, level, "true"))[0].kind == "succeeded"
 
-    @needs_groups
     async def test_a_memory_bomb_is_killed_and_others_are_not(self, scene: Scene, level: str) -> None:
         other = asyncio.create_task(shell(scene, level, "sleep 0.3; echo unharmed"))
         outcome, _ = await script(scene, level, MEMORY_BOMB, memory="48MB")
@@ -152,14 +142,12 @@ async def test_elsewhere_a_sandbox_cannot_write(scene: Scene, place: str) -> Non
 
 class TestCuriosity:
     @BOTH
-    @needs_root
     async def test_it_cannot_read_what_is_not_its_own(self, scene: Scene, level: str) -> None:
         outcome, attempt = await shell(scene, level, "cat /etc/shadow")
         assert outcome.kind == "failed"
         assert attempt.said() == []
 
     @BOTH
-    @needs_root
     async def test_it_is_not_root_and_cannot_become_it(self, scene: Scene, level: str) -> None:
         wanted = "^(Uid|Gid|Groups|CapPrm|CapEff|NoNewPrivs):"
         _, attempt = await shell(scene, level, f"grep -E '{wanted}' /proc/self/status")
@@ -173,7 +161,6 @@ class TestCuriosity:
             ["NoNewPrivs:", "1"],
         ]
 
-    @needs_root
     async def test_not_even_bubblewrap_itself_could_become_root_again(self) -> None:
         launcher = Launcher()
         argv = ["sh", "-c", "echo begun; exec sleep 60"]
@@ -265,7 +252,6 @@ class TestRefusals:
         assert outcome.failure.type == "IsolationUnavailable"
         assert outcome.failure.message == "this worker cannot offer a sandbox: bubblewrap is not installed"
 
-    @needs_root
     async def test_a_limit_of_processes_without_control_groups_needs_another_user(self, tmp_path: Path) -> None:
         async with scene_of(cgroup=str(tmp_path)) as scene:
             outcome, _ = await shell(scene, "limits", "true", processes=5, user="root")
@@ -283,7 +269,6 @@ class TestRefusals:
         assert outcome.kind == "failed"
         assert attempt.said("stderr")[-1] == "MemoryError"
 
-    @needs_groups
     async def test_those_who_look_at_the_host_at_once_see_the_same(self) -> None:
         """What one of them tries must not look to another like something that the host cannot do."""
         with ThreadPoolExecutor(8) as pool:

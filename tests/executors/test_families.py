@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
-from test_confinement import needs_groups, needs_root
 
 from mainspring.executors.host import look_around
 from mainspring.executors.launching.family import descendants, parents
@@ -182,8 +181,7 @@ class TestDeaths:
         await until(lambda: not is_alive(pid))
         assert (await scene.command(["true"]))[0].kind == "succeeded"
 
-    @needs_root
-    @pytest.mark.parametrize("level", ["limits", pytest.param("limits,processes=20", marks=needs_groups)])
+    @pytest.mark.parametrize("level", ["limits", "limits,processes=20"])
     async def test_if_the_keeper_is_killed_what_it_made_is_removed(
         self, scene: Scene, tmp_path: Path, level: str
     ) -> None:

@@ -12,11 +12,9 @@ from pathlib import Path
 import deeds
 import pytest
 from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
-from test_confinement import PYTHONS_OWNER, groups, needs_groups, needs_sandbox
+from test_confinement import PYTHONS_OWNER, groups
 
 from mainspring.core.isolation import Isolation
-
-pytestmark = needs_sandbox
 
 
 @pytest.fixture
@@ -70,7 +68,6 @@ async def test_a_flood_of_output_is_cut_at_every_level(scene: Scene, level: str)
     assert (await other)[1].said() == ["unharmed"]
 
 
-@needs_groups
 class TestFunctions:
     @pytest.mark.parametrize(
         ("how", "limits", "reason"),

@@ -28,13 +28,12 @@ from mainspring.services.poster import Poster
 from mainspring.store import RunFilter
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.chaos.redis import RedisServer, is_installed
-from missing import miss
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     if not is_installed():
-        miss("no Redis: `make services` installs one")
+        pytest.fail("no Redis: `make services` installs one")
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
     yield server
     server.kill()
