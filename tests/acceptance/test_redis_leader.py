@@ -12,13 +12,11 @@ from judging import judge
 from redis import Redis
 from test_standby import Nodes
 
-from mainspring.testing.chaos.redis import RedisServer, is_installed
+from mainspring.testing.chaos.redis import RedisServer
 
 
 @pytest.fixture
 def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
-    if not is_installed():
-        pytest.fail("no Redis: `make services` installs one")
     server = RedisServer(tmp_path).start()
     monkeypatch.setenv("MAINSPRING_LEASE", f"{server.url}?timeout=500ms")
     yield server

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from postgres_server import Servers, create_database, create_shared, drop_database, empty, find_servers, in_database
-from redis_server import Start, need_redis
+from redis_server import Start
 
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.chaos.redis import RedisServer
@@ -65,7 +65,6 @@ async def postgres(postgres_url: str, clock: ManualClock) -> AsyncIterator[Postg
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A Redis that the tests of a module share."""
-    need_redis()
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
     yield server
     server.kill()
@@ -74,7 +73,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Redis servers that a test may harm."""
-    need_redis()
     running: list[RedisServer] = []
 
     def begin(*options: str) -> RedisServer:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
-from redis_server import need_redis
 
 from mainspring.clock import SystemClock
 from mainspring.conformance.lease_holding import Elapse, LeaseConformance
@@ -42,7 +41,6 @@ def elapse_on(*servers: RedisServer) -> Elapse:
 
 @pytest.fixture(scope="module")
 def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RedisServer]]:
-    need_redis()
     folder: Path = tmp_path_factory.mktemp("redis")
     running = [RedisServer(folder).start() for _ in range(3)]
     yield running

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
-from redis_server import need_redis
 
 from mainspring.board import Mark
 from mainspring.core.instants import HOUR, MINUTE
@@ -130,7 +129,6 @@ async def test_more_than_fit_into_one_script_are_all_posted(board: RedisBoard, c
 
 
 async def test_a_redis_that_is_away_is_said_to_be(tmp_path: Path) -> None:
-    need_redis()
     server = RedisServer(tmp_path).start()
     server.kill()
     board = RedisBoard(server.url)

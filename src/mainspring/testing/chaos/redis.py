@@ -37,7 +37,7 @@ class RedisServer:
 
     def __init__(self, folder: Path, *options: str) -> None:
         if not is_installed():
-            raise MainspringError("Redis is not installed here")
+            raise MainspringError("Redis is not installed here: install redis-server, as `make services` does")
         self.port = free_port()
         self.folder = folder / f"redis-{self.port}"
         self.folder.mkdir()
