@@ -71,6 +71,12 @@ async def stopped(task: asyncio.Task[object]) -> None:
         await task
 
 
+def elders(pid: int) -> tuple[int, int]:
+    """The keeper and the nursery of a program."""
+    family = parents()
+    return family[pid], family[family[pid]]
+
+
 class TestRemains:
     async def test_a_daemon_dies_when_its_command_ends(self, scene: Scene, tmp_path: Path) -> None:
         attempt = daemon(tmp_path / "pid", 0.3)
@@ -221,8 +227,7 @@ class TestDeaths:
     async def test_if_the_nursery_is_killed_there_is_another(self, scene: Scene, tmp_path: Path) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 0.5))
         await until(lambda: pids_in(tmp_path / "pid"))
-        family = parents()
-        nursery = family[family[pids_in(tmp_path / "pid")[0]]]
+        _, nursery = elders(pids_in(tmp_path / "pid")[0])
         assert nursery != os.getpid()
         os.kill(nursery, signal.SIGKILL)
         assert (await scene.command(["echo", "again"]))[1].said() == ["again"]
@@ -234,8 +239,7 @@ class TestDeaths:
         """It would fork one after the other, for ever."""
         task = scene.begin(daemon(tmp_path / "pid", 60))
         await until(lambda: pids_in(tmp_path / "pid"))
-        family = parents()
-        nursery = family[family[pids_in(tmp_path / "pid")[0]]]
+        _, nursery = elders(pids_in(tmp_path / "pid")[0])
         resource.prlimit(nursery, resource.RLIMIT_NOFILE, (10, 10))
         async with asyncio.timeout(30):
             for number in range(4):
@@ -248,7 +252,7 @@ class TestDeaths:
         """Nobody could unmount it."""
         task = scene.begin(Attempt("command", {"argv": ["sh", "-c", "echo $$ >pid; sleep 60"], "cwd": str(tmp_path)}))
         await until(lambda: pids_in(tmp_path / "pid"))
-        keeper = parents()[pids_in(tmp_path / "pid")[0]]
+        keeper, _ = elders(pids_in(tmp_path / "pid")[0])
         assert os.readlink(f"/proc/{keeper}/cwd") == "/"
         await stopped(task)
 
@@ -257,9 +261,7 @@ class TestDeaths:
     ) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 60))
         await until(lambda: pids_in(tmp_path / "pid"))
-        family = parents()
-        keeper = family[pids_in(tmp_path / "pid")[0]]
-        for pid in (keeper, family[keeper]):
+        for pid in elders(pids_in(tmp_path / "pid")[0]):
             assert not [word for word in words_of(pid)[1:] if b"mainspring" in word]
         await stopped(task)
 
