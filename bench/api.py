@@ -31,7 +31,7 @@ from bench.http.with_prefect import serving as serving_prefect
 from bench.running import Failed
 from mainspring.api.tokens import issue, load_keys
 from mainspring.core.instants import HOUR
-from mainspring.runtime import new_loop
+from mainspring.eventloop import new_loop
 
 HOST = "127.0.0.1"
 EMPTY = "an empty Litestar handler"

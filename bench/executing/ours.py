@@ -28,9 +28,9 @@ from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.isolation import parse_isolation
 from mainspring.core.model import Claim, RunOptions
 from mainspring.core.states import SUCCEEDED
+from mainspring.eventloop import new_loop
 from mainspring.executor import AttemptContext
 from mainspring.executors.staff import Staff
-from mainspring.runtime import new_loop
 from mainspring.services.crew import Crew
 from mainspring.settings import Settings
 from mainspring.store import Store

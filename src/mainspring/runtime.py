@@ -7,22 +7,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from mainspring.eventloop import new_loop
 from mainspring.services.node import Node
 
 T = TypeVar("T")
 
 LEFT_S = 1.0
 """How long what is left when a node has stopped may take to end."""
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed, asyncio's own otherwise."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 class Runtime:

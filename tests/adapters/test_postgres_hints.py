@@ -66,7 +66,7 @@ def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hearing(store: PostgresStore) -> bool:
-    return store._db._listener.hears
+    return store._db.listener.hears
 
 
 async def listening(store: PostgresStore) -> Ear:

@@ -136,6 +136,21 @@ class TestAhead:
         assert [at for word, at in work.story if word == "started"] == pytest.approx([2.0], abs=0.001)
         assert all(at >= 2.0 for _, at in work.story)
 
+    @pytest.mark.parametrize("length_s, claimed", [(None, 2), (0.01, 22), (100, 2)])
+    async def test_a_worker_that_has_not_run_anything_goes_by_what_others_ran(
+        self, store: Any, clock: JumpingClock, length_s: float | None, claimed: int
+    ) -> None:
+        with at_home(Mainspring(concurrency=2), store, clock) as app:
+            work = Watched(app, clock, length_s or 0)
+            if length_s is not None:
+                await work.task.submit()
+                async with working(app, store, clock, app.settings, name="other"):
+                    await let_pass(clock, "101s")
+            await work.task.options(delay="2s").submit_many([{}] * 50)
+            async with working(app, store, clock, app.settings) as worker:
+                await let_pass(clock, "1999ms")
+                assert len(worker.held) == claimed
+
     async def test_it_takes_no_place_before_it_is_due(self, store: Any, clock: JumpingClock) -> None:
         with at_home(Mainspring(concurrency=1), store, clock) as app:
             soon, now = Watched(app, clock, 0), []

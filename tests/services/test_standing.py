@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from stage import USUAL, JumpingClock, at_home, ended, let_others_run, let_pass, make_worker, until, working
 
@@ -15,6 +16,7 @@ from mainspring import Mainspring
 from mainspring.wiring import build_runtime
 
 PATIENCE_S = 20
+TWO_PLACES = msgspec.structs.replace(USUAL, concurrency=2)
 
 
 @pytest.fixture
@@ -62,18 +64,51 @@ async def test_a_claim_that_was_made_so_is_kept_and_reported_as_any(
         assert (await ended(handle)).state == "succeeded"
 
 
-async def test_a_worker_that_is_busy_looks_for_itself(app: Mainspring, store: Any, clock: JumpingClock) -> None:
+async def test_a_worker_that_has_a_place_left_begins_at_once_too(
+    app: Mainspring, store: Any, clock: JumpingClock
+) -> None:
     tick = ticker(app, clock)
     async with working(app, store, clock, USUAL) as worker:
         await let_pass(clock, "1ms")
         first = await tick.submit(60)
-        await let_pass(clock, "1s")
+        await let_pass(clock, "2s")
         second = await tick.submit()
-        assert worker.crew.busy == 1, "not before it has claimed"
+        assert worker.crew.busy == 2
         await let_pass(clock, "1s")
         assert (await ended(second)).state == "succeeded"
         await let_pass(clock, "61s")
         assert (await ended(first)).state == "succeeded"
+
+
+async def test_a_worker_whose_places_are_taken_is_given_nothing(
+    app: Mainspring, store: Any, clock: JumpingClock
+) -> None:
+    tick = ticker(app, clock)
+    async with working(app, store, clock, TWO_PLACES) as worker:
+        for _ in range(2):
+            await let_pass(clock, "2s")
+            await tick.submit(60)
+        await let_pass(clock, "2s")
+        third = await tick.submit()
+        await let_pass(clock, "1s")
+        assert worker.crew.busy == 2
+        assert (await store.get_run("default", third.id)).state == "pending", "somebody else may have a place"
+        await let_pass(clock, "61s")
+        assert (await ended(third)).state == "succeeded"
+
+
+async def test_what_was_given_to_a_loop_that_does_not_turn_is_kept_all_the_same(
+    app: Mainspring, store: Any, clock: JumpingClock
+) -> None:
+    """Its claim is renewed from another thread, while a function blocks the loop on which it is to run."""
+    tick = ticker(app, clock)
+    worker = make_worker(app, store, clock, USUAL)
+    worker._crew_loop = stuck = asyncio.new_event_loop()
+    handle = await tick.submit()
+    (claim,) = await store.claim(worker.row, 1, USUAL.claim_ttl, "strict")
+    worker.claimer._take_here([claim], clock.monotonic())
+    await until(lambda: worker.held.claims() == [(handle.id, 1)])
+    stuck.close()
 
 
 async def test_a_worker_that_drains_is_given_nothing(app: Mainspring, store: Any, clock: JumpingClock) -> None:

@@ -19,7 +19,7 @@ from mainspring.api.protocol import BoundedProtocol
 from mainspring.api.tokens import check_exposure, load_keys
 from mainspring.app import Mainspring
 from mainspring.errors import Conflict, InvalidInput
-from mainspring.runtime import new_loop
+from mainspring.eventloop import new_loop
 from mainspring.services.node import Node
 
 BACKLOG = 1_024

@@ -21,7 +21,8 @@ from mainspring.cli.trouble import INTERRUPTED
 from mainspring.core.instants import SECOND
 from mainspring.core.model import EventBatch
 from mainspring.errors import StoreRefused, StoreUnavailable
-from mainspring.runtime import Runtime, new_loop
+from mainspring.eventloop import new_loop
+from mainspring.runtime import Runtime
 from mainspring.views import event_view
 from mainspring.wiring import build_runtime, open_sinks
 

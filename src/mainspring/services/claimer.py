@@ -11,13 +11,14 @@ from mainspring.clock import Clock
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 from mainspring.core.leadership import trusted_until
 from mainspring.core.model import Claim, Worker
-from mainspring.core.pacing import CLAIM_AHEAD, MOST_EARLY, room
+from mainspring.core.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
+from mainspring.core.states import SUCCEEDED
 from mainspring.executor import AttemptContext
 from mainspring.services.crew import prepare
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop
 from mainspring.settings import Settings
-from mainspring.store import Standing, Store
+from mainspring.store import RunFilter, Standing, Store
 
 LONGEST_WAIT_S = 1.0
 """New work is told by a hint that may be lost, so look for it at least this often."""
@@ -33,6 +34,8 @@ DEFERENCE_S = 0.002
 for a moment, instead of taking the processor and the store from them."""
 LEAD = 400 * MILLISECOND
 """How long before it is due to claim what will be: less than it may be claimed ahead, so that more than one is."""
+LATELY = 20
+"""So many of the last runs say how long runs are."""
 EARLY_BATCH = 300
 """So many are claimed ahead in one go, so that workers that wait for the same instant share them."""
 
@@ -74,12 +77,15 @@ class Claimer(Loop):
         self._in_vain = 0
         self._deferring = False
         self._early: list[Instant] = []
+        self._is_new = True
+        """Whether it has never known how long runs are."""
 
     async def turn(self) -> float:
         self._store.stand(None)
         held = len(self._held) - self._early_now()
         wanted = room(self._worker.concurrency, held, self._held.run_s)
         self._sated = False
+        self._is_new = self._is_new and self._held.run_s is None
         if held >= self._worker.concurrency:
             self._on_full()
         if wanted <= 0 or self._held.solitary:
@@ -98,9 +104,10 @@ class Claimer(Loop):
         return wait
 
     def _stand(self) -> None:
-        """While there is nothing to do: what comes next goes straight to the crew."""
-        if self._sated and not self._held and not self.stopping:
-            wanted = room(self._worker.concurrency, 0, self._held.run_s)
+        """While there are places and nothing waits: what comes next goes straight to the crew."""
+        free = self._worker.concurrency - len(self._held)
+        if self._sated and free > 0 and not self._held.solitary and not self.stopping:
+            wanted = room(self._worker.concurrency, len(self._held), self._held.run_s)
             self._store.stand(Standing(self._worker, wanted, self._ttl, self._ordering, self._take_here))
 
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
@@ -162,6 +169,7 @@ class Claimer(Loop):
         if due_at is not None and due_at <= self._asked_at:
             return OVERDUE_WAIT_S
         if due_at is not None and due_at <= self._store.now() + CLAIM_AHEAD:
+            await self._ask_around()
             while await self._claim_early() >= EARLY_BATCH:
                 pass
             due_at = await self._store.next_due(self._worker)
@@ -171,6 +179,14 @@ class Claimer(Loop):
         if wait > CLAIM_AHEAD:
             wait -= LEAD
         return min(max(wait / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
+
+    async def _ask_around(self) -> None:
+        """Who has not run anything yet takes it that runs are as long as they were lately, here or elsewhere: otherwise
+        it would leave most of what is due at once to be claimed after its instant."""
+        if self._is_new:
+            runs = await self._store.list_runs(RunFilter(self._worker.namespace, states=(SUCCEEDED,), limit=LATELY))
+            lengths = [run.finished_at - run.started_at for run in runs if run.started_at and run.finished_at]
+            self._held.run_s = typical(None, sum(lengths) / SECOND, len(lengths))
 
     async def _claim_early(self) -> int:
         """A part at a time, so that whatever comes due meanwhile is among the next."""

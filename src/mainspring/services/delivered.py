@@ -55,7 +55,8 @@ class Delivered:
         return self._switch.is_closed
 
     def stand(self, standing: Standing | None) -> None:
-        """No claim is left with the store: a run goes to whoever the broker gives it to."""
+        """What the store can hand over itself is there sooner than by the broker."""
+        self._store.stand(standing)
 
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0

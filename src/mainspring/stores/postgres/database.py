@@ -105,12 +105,12 @@ class Database:
         self.server = server
         self.clock: StoreClock = GivenClock(clock) if given_time else ServerClock(clock)
         self.waiting = Waiting()
-        self._monotonic = clock.monotonic
+        self.monotonic = clock.monotonic
         self._pool_size = pool_size
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._closed = False
         direct = listen or (None if server.pooled else server.url)
-        self._listener = Listener(direct)
+        self.listener = Listener(direct)
         # Behind a pooler no session keeps our settings.
         local = "".join(f"; SET LOCAL {setting}" for setting in SETTINGS) if server.pooled else ""
         self._begin, self._begin_reading = "BEGIN" + local, "BEGIN READ ONLY" + local
@@ -163,23 +163,23 @@ class Database:
     def may_tell(self) -> tuple[str, str] | None:
         """By what word in which channel a transaction of one statement can tell others of itself, if now is the time.
         Behind a pooler such a statement is not alone."""
-        return None if self.server.pooled else self._listener.may_tell()
+        return None if self.server.pooled else self.listener.may_tell()
 
     def announce(self) -> None:
         """Planners or workers may have something to do, here and elsewhere. After a commit."""
-        self._listener.call()
-        self._listener.tell(self._pool())
+        self.listener.call()
+        self.listener.tell(self._pool())
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See the store port."""
-        return self._listener.add(listener)
+        return self.listener.add(listener)
 
     async def close(self) -> None:
         """Finish what was begun and let go, on whatever loops there are."""
         if self._closed:
             return
         self._closed = True
-        await self._listener.close()
+        await self.listener.close()
         await self._let_go_here()
         for loop, pool in list(self._pools.items()):
             if loop.is_running():
@@ -242,7 +242,7 @@ class Database:
         return answer
 
     async def _ask_time(self, connection: Connection) -> None:
-        sent_at = self._monotonic()
+        sent_at = self.monotonic()
         with _nothing_begun():
             if self.server.pooled:
                 async with connection.transaction():

@@ -18,6 +18,7 @@ from contextlib import suppress
 import asyncpg
 
 from mainspring.errors import StoreError
+from mainspring.eventloop import new_loop
 from mainspring.stores.postgres.connection import CONNECT_TIMEOUT_S, Connection, close_quietly, is_pooled
 from mainspring.stores.postgres.pool import Pool
 from mainspring.stores.postgres.trouble import DRIVER_ERRORS
@@ -52,6 +53,9 @@ class Listener:
         self._paid_until = 0.0
         self.hears = False
         """Whether changes of other processes are heard as they happen."""
+        self.ear: str | None = None
+        """By what name this process can be told something that is for it alone: another for each connection."""
+        self.on_hand: Callable[[str], None] = lambda _: None
 
     def add(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See the store port."""
@@ -124,7 +128,8 @@ class Listener:
             await asyncio.to_thread(thread.join)
 
     def _serve(self) -> None:
-        asyncio.run(self._listen())
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(self._listen())
 
     async def _listen(self) -> None:
         with self._lock:
@@ -157,6 +162,7 @@ class Listener:
                 self._url = None
                 return False
             await connection.add_listener(CHANNEL, self._heard)
+            await self._lend_ear(connection)
             self.hears = True
             self.call()  # Nobody knows what was said before.
             lost = asyncio.Event()
@@ -168,8 +174,18 @@ class Listener:
                 log.warning("the connection that hears of changes is lost: looking every %g s meanwhile", POLL_S)
             return True
         finally:
-            self.hears = False
+            self.hears, self.ear = False, None
             await close_quietly(connection)
+
+    async def _lend_ear(self, connection: Connection) -> None:
+        """The lock goes with the connection: then others know at once that nobody hears there any more."""
+        ear = secrets.token_hex(8)
+        await connection.add_listener(f"{CHANNEL}_{ear}", self._handed)
+        await connection.execute(f"SELECT pg_advisory_lock(mainspring.ear_lock('{ear}'))")
+        self.ear = ear
+
+    def _handed(self, connection: Connection, pid: int, channel: str, payload: object) -> None:
+        self.on_hand(str(payload))
 
     def _heard(self, connection: Connection, pid: int, channel: str, payload: object) -> None:
         if payload != self._name:

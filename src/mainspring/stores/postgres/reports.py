@@ -98,7 +98,7 @@ class Reports:
         return {row[0] for row in rows}
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
-        return await self._db.write(lambda tx: _hand_back(tx, dict.fromkeys(claims))) if claims else 0
+        return await self._db.write(lambda tx: hand_back(tx, list(dict.fromkeys(claims)))) if claims else 0
 
 
 async def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
@@ -205,7 +205,8 @@ def _ended(run: Held, state: State, reason: str) -> Ended:
                  run.lines, run.gates, True, run.options)  # fmt: skip
 
 
-async def _hand_back(tx: Transaction, claims: dict[tuple[str, int], None]) -> int:
+async def hand_back(tx: Transaction, claims: Sequence[tuple[str, int]]) -> int:
+    """Give claims back, those that still hold; how many."""
     held = await load_held(tx, [run_id for run_id, _ in claims])
     runs = [held[run_id] for run_id, token in claims if run_id in held and held[run_id].token == token]
     cancelled = [run for run in runs if run.cancel is not None]

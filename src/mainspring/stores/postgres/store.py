@@ -8,7 +8,6 @@ from typing import Self
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.core.model import NewRun
-from mainspring.store import Standing
 from mainspring.stores.postgres.api import Api
 from mainspring.stores.postgres.care import Care
 from mainspring.stores.postgres.database import Database
@@ -62,9 +61,6 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
 
     def announce(self) -> None:
         self._db.announce()
-
-    def stand(self, standing: Standing | None) -> None:
-        """Work comes to a server from everywhere: a claim is made when it has come."""
 
     async def close(self) -> None:
         await self._db.close()

@@ -21,6 +21,8 @@ _encode = msgspec.json.Encoder().encode
 
 SOME = 64
 """More runs than this are worth statements that share what runs have in common."""
+MOST_HANDED = 7_500
+"""Characters of arguments and options: more surely do not fit into one message of the server's."""
 Key = tuple[str, str]
 """Namespace and idempotency key."""
 
@@ -93,13 +95,30 @@ async def _accept_some(db: Database, runs: Sequence[NewRun]) -> list[str]:
 async def _accept_one(db: Database, run: NewRun) -> list[str]:
     """The most frequent submission: one statement, one journey."""
     now = db.clock.now()
-    if db.herald is not None and not db.server.pooled:
-        await db.alone(_Q["accept_and_tell"], *_values(run, now), None, None, heard=partial(db.herald, [run]))
-    elif teller := db.may_tell():
-        await db.alone(_Q["accept_and_tell"], *_values(run, now), *teller)
-    elif await db.alone(_Q["accept_one"], *_values(run, now)):
+    values = _values(run, now)
+    teller = None if db.herald is not None else db.may_tell()
+    if not db.server.pooled and _may_be_handed(run, now):
+        heard = partial(db.herald, [run]) if db.herald is not None else None
+        rows = await db.alone(_Q["accept_and_hand"], *values, *(teller or (None, None)), db.clock.given(), heard=heard)
+        if rows[0][0] == "pending" and heard is None and teller is None:
+            db.announce()
+    elif db.herald is not None and not db.server.pooled:
+        await db.alone(_Q["accept_and_tell"], *values, None, None, heard=partial(db.herald, [run]))
+    elif teller is not None:
+        await db.alone(_Q["accept_and_tell"], *values, *teller)
+    elif await db.alone(_Q["accept_one"], *values):
         _tell(db, [run])
     return [run.id]
+
+
+def _may_be_handed(run: NewRun, now: Instant) -> bool:
+    """Whether a worker could begin with it at once."""
+    return (
+        run.due_at <= now
+        and run.expires_at is None
+        and run.job_id is None
+        and len(run.args) + len(run.options) <= MOST_HANDED
+    )
 
 
 def _tell(db: Database, runs: Sequence[NewRun]) -> None:

@@ -10,13 +10,16 @@ import msgspec
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, Worker
 from mainspring.core.priority import Ordering
-from mainspring.store import Renewal
+from mainspring.store import Renewal, Standing
 from mainspring.stores.postgres.claims import Claims
 from mainspring.stores.postgres.database import Database, Record, Transaction
+from mainspring.stores.postgres.offers import Offers
+from mainspring.stores.postgres.reports import hand_back
 from mainspring.stores.sql import load_queries
 from mainspring.stores.text import clean
 
 _Q = load_queries("postgres", "work")
+_OFFERS = load_queries("postgres", "offers")
 _encode = msgspec.json.Encoder().encode
 _COLUMNS = tuple(name for name in Worker.__struct_fields__ if name != "priorities")
 
@@ -30,9 +33,18 @@ class Work:
     def _claims(self) -> Claims:
         return Claims(self._db)
 
+    @cached_property
+    def _offers(self) -> Offers:
+        return Offers(self._db, self._db.monotonic)
+
     async def register(self, worker: Worker) -> None:
         async def work(tx: Transaction) -> None:
             await tx.run(_Q["register"], *_worker_row(worker, tx))
+            if worker.state != "active":
+                await tx.run(_OFFERS["withdraw"], worker.id)
+            if worker.state == "stopped":
+                # It may have been handed something at the last moment, and not have heard of it.
+                await hand_back(tx, [(row[0], row[1]) for row in await tx.fetch(_OFFERS["unheard"], worker.id)])
             kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
             tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
 
@@ -45,6 +57,9 @@ class Work:
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
     ) -> list[Claim]:
         return await self._claims.take(worker, limit, ttl, ordering, ahead)
+
+    def stand(self, standing: Standing | None) -> None:
+        self._offers.stand(standing)
 
     async def next_due(self, worker: Worker) -> Instant | None:
         return await self._claims.next_due(worker)

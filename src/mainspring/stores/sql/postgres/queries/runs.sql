@@ -15,6 +15,10 @@ RETURNING seq;
 -- accept_and_tell: the same, and those who listen are told by the commit; see the migration that made it
 CALL mainspring.accept_and_tell($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24);
 
+-- accept_and_hand: the same, of a run that is due and needs no care; it is claimed for a worker that has offered to take it
+CALL mainspring.accept_and_hand($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+                                NULL);
+
 -- accept_some: the same of some runs, given as JSON: encoding a few columns of a few rows each would take longer than all the rest. Only what
 -- was accepted is told
 WITH given AS MATERIALIZED (
