@@ -137,6 +137,7 @@ async def test_an_offer_stands_for_several_submissions(opened: Open) -> None:
     runs = [a_run() for _ in range(20)]
     for run in runs:
         await submitter.submit([run])
+        await asyncio.sleep(0.01)
     await until(lambda: len(taker.claims) == 20)
     assert [claim.run_id for claim in taker.claims] == [run.id for run in runs]
 
@@ -165,6 +166,20 @@ async def test_only_what_the_worker_can_begin_with_is_handed_over(opened: Open, 
     handed = changes == {"gates": ()}  # Which is no change: the others differ from this one only in what they name.
     assert stored.state == ("running" if handed else "pending")
     await until(lambda: len(taker.claims) == handed)
+
+
+async def test_of_submissions_that_come_thick_and_fast_none_is_lost(opened: Open) -> None:
+    """They are not told one by one, nor handed over so."""
+    taker, submitter = Taker(await opened()), await opened()
+    await taker.stand()
+    runs = [a_run() for _ in range(100)]
+    for run in runs:
+        await submitter.submit([run])
+    states = [(await submitter.get_run("default", run.id)).state for run in runs]
+    await until(lambda: len(taker.claims) == states.count("running"))
+    claims = await submitter.claim(WORKER, 100, MINUTE, "strict")
+    assert {claim.run_id for claim in [*claims, *taker.claims]} == {run.id for run in runs}
+    assert states.count("pending") == len(claims) > 50
 
 
 async def test_a_repeated_submission_is_not_handed_over_again(opened: Open) -> None:

@@ -136,7 +136,7 @@ class TestAhead:
         assert [at for word, at in work.story if word == "started"] == pytest.approx([2.0], abs=0.001)
         assert all(at >= 2.0 for _, at in work.story)
 
-    @pytest.mark.parametrize("length_s, claimed", [(None, 2), (0.01, 22), (100, 2)])
+    @pytest.mark.parametrize(("length_s", "claimed"), [(None, 2), (0.01, 22), (100, 2)])
     async def test_a_worker_that_has_not_run_anything_goes_by_what_others_ran(
         self, store: Any, clock: JumpingClock, length_s: float | None, claimed: int
     ) -> None:

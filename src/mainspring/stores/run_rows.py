@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 
 import msgspec
 
@@ -31,27 +32,17 @@ def run_of(row: Sequence[object]) -> Run:
     return msgspec.convert(dict(zip(RUN_FIELDS, row, strict=True)), Run)
 
 
+shared_values = attrgetter(
+    "namespace", "queue", "region", "task", "options", "priority", "due_at", "expires_at", "job_id", "job", "fire_at",
+    "idx", "key", "retry_of", "created_at",
+)  # fmt: skip
+"""What the runs of one bulk submission share."""
+
+
 def common_values(run: NewRun) -> tuple[object, ...]:
-    """What the runs of one bulk submission share, bound once for all of them. First, whether a claim must look closer
-    at them, since they may expire."""
-    return (
-        run.expires_at is not None,
-        run.namespace,
-        run.queue,
-        run.region,
-        run.task,
-        run.options,
-        run.priority,
-        run.due_at,
-        run.expires_at,
-        run.job_id,
-        run.job,
-        run.fire_at,
-        run.idx,
-        run.key,
-        run.retry_of,
-        run.created_at,
-    )
+    """The same, as it is bound once for all of them. First, whether a claim must look closer at them, since they may
+    expire."""
+    return (run.expires_at is not None, *shared_values(run))
 
 
 def submitted(run: NewRun) -> Event:

@@ -18,7 +18,7 @@ from mainspring.stores.postgres.days import not_before
 from mainspring.stores.postgres.endings import end_unstarted
 from mainspring.stores.postgres.gates import save_gates
 from mainspring.stores.postgres.lines import Places
-from mainspring.stores.run_rows import common_values, submitted
+from mainspring.stores.run_rows import common_values, shared_values, submitted
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
@@ -30,6 +30,8 @@ _ALL_NEW = 200
 """So many are worth a savepoint, to be tried as if all were new."""
 _SLICE = 500
 """After so many events, a fraction of a millisecond, the connection gets its turn."""
+_SEPARATOR = "\x1f"
+"""Stands between values of a column that go to the server as one text. JSON never has it, unless escaped."""
 _NOT_UNIQUE = "23505"
 _CHUNK = 10_000
 """So many runs at most go into one statement: a message has a size limit, and more gain nothing."""
@@ -39,9 +41,12 @@ _ONE_SOURCE = 18
 
 async def insert_runs(tx: Transaction, runs: Iterable[NewRun]) -> None:
     """Accept runs in this order. One whose id exists already is left alone."""
-    fresh: dict[str, NewRun] = {}
-    for run in runs:
-        fresh.setdefault(run.id, run)
+    runs = list(runs)
+    fresh = {run.id: run for run in runs}
+    if len(fresh) < len(runs):
+        fresh = {}
+        for run in runs:  # The first of an id counts.
+            fresh.setdefault(run.id, run)
     if not all(map(is_plain, fresh.values())):
         await _insert_waiting(tx, fresh)
     elif len(fresh) < _MANY:
@@ -86,7 +91,7 @@ def since(query: str, run_ids: Iterable[str], tx: Transaction) -> str:
 async def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
     accepted: set[str] = set()
     various: list[NewRun] = []
-    for common, alike in groupby(runs, common_values):
+    for _, alike in groupby(runs, shared_values):
         group = list(alike)
         if len(group) < _FEW:
             various += group
@@ -95,7 +100,7 @@ async def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
         various = []
         for start in range(0, len(group), _CHUNK):
             chunk = group[start : start + _CHUNK]
-            accepted.update(await _insert_alike(tx, chunk, common))
+            accepted.update(await _insert_alike(tx, chunk, common_values(chunk[0])))
     accepted.update(await _insert_various(tx, various))
     return accepted - await _withdraw_ended(tx, accepted)
 
@@ -103,18 +108,21 @@ async def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
 async def _insert_alike(tx: Transaction, runs: Sequence[NewRun], common: Sequence[object]) -> Iterable[str]:
     """Many are tried as if all were new, as they are unless a submission is repeated: to look each one up costs as much
     again as to write it."""
-    ids, texts = [run.id for run in runs], [run.args for run in runs]
+    ids = [run.id for run in runs]
+    columns = (_SEPARATOR.join(ids), _SEPARATOR.join([run.args for run in runs]))
+    if any(column.count(_SEPARATOR) != len(runs) - 1 for column in columns):
+        return await _insert_various(tx, runs)
     if len(runs) >= _ALL_NEW:
         await tx.run("SAVEPOINT unless_known")
         try:
-            await tx.run(_Q["insert_new"], ids, texts, *common)
+            await tx.run(_Q["insert_new"], *columns, *common)
         except Exception as error:
             if getattr(error, "sqlstate", "") != _NOT_UNIQUE:
                 raise
             await tx.run("ROLLBACK TO SAVEPOINT unless_known")
         else:
             return ids
-    return [row[0] for row in await tx.fetch(_Q["insert_alike"], ids, texts, *common)]
+    return [row[0] for row in await tx.fetch(_Q["insert_alike"], *columns, *common)]
 
 
 async def _insert_various(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:

@@ -93,21 +93,19 @@ async def _accept_some(db: Database, runs: Sequence[NewRun]) -> list[str]:
 
 
 async def _accept_one(db: Database, run: NewRun) -> list[str]:
-    """The most frequent submission: one statement, one journey."""
+    """The most frequent submission: one statement, one journey. Those that come thick and fast are not told one by one,
+    and take the way that costs least."""
     now = db.clock.now()
     values = _values(run, now)
-    teller = None if db.herald is not None else db.may_tell()
-    if not db.server.pooled and _may_be_handed(run, now):
-        heard = partial(db.herald, [run]) if db.herald is not None else None
-        rows = await db.alone(_Q["accept_and_hand"], *values, *(teller or (None, None)), db.clock.given(), heard=heard)
-        if rows[0][0] == "pending" and heard is None and teller is None:
-            db.announce()
-    elif db.herald is not None and not db.server.pooled:
-        await db.alone(_Q["accept_and_tell"], *values, None, None, heard=partial(db.herald, [run]))
-    elif teller is not None:
-        await db.alone(_Q["accept_and_tell"], *values, *teller)
-    elif await db.alone(_Q["accept_one"], *values):
-        _tell(db, [run])
+    heard = partial(db.herald, [run]) if db.herald is not None and not db.server.pooled else None
+    teller = db.may_tell() if db.herald is None else None
+    if heard is None and teller is None:
+        if await db.alone(_Q["accept_one"], *values):
+            _tell(db, [run])
+    elif _may_be_handed(run, now):
+        await db.alone(_Q["accept_and_hand"], *values, *(teller or (None, None)), db.clock.given(), heard=heard)
+    else:
+        await db.alone(_Q["accept_and_tell"], *values, *(teller or (None, None)), heard=heard)
     return [run.id]
 
 

@@ -19,20 +19,18 @@ CREATE UNLOGGED TABLE mainspring.offers (
 CREATE FUNCTION mainspring.ear_lock(ear text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended('mainspring ear ' || ear, 0);
 
--- A lone submission that is due, as `accept_and_tell`, but if a worker has offered to take it, it is claimed for that one: `became` is then
--- `handed`, otherwise `pending`, or `known` if it had been accepted before. It is told when it is on the disk, so that nothing starts that a
--- crash could undo, and in a transaction of its own: whoever tells keeps all others from telling until it has committed.
--- The offer stays locked until then: one worker is not given several at the same time.
+-- A lone submission that is due, as `accept_and_tell`, but if a worker has offered to take it, it is claimed for that one. It is told when it
+-- is on the disk, so that nothing starts that a crash could undo, and in a transaction of its own: whoever tells keeps all others from telling
+-- until it has committed. The offer stays locked until then: one worker is not given several at the same time.
 CREATE PROCEDURE mainspring.accept_and_hand(
   run_id text, namespace text, queue text, region text, task text, args text, options text, priority smallint, due_at bigint, expires_at bigint,
   job_id text, job text, fire_at bigint, idx integer, key text, retry_of text, created_at bigint, since bigint, events text, now bigint,
-  noted_for text, request_id text, channel text, teller text, given bigint, INOUT became text) LANGUAGE plpgsql AS $$
+  noted_for text, request_id text, channel text, teller text, given bigint) LANGUAGE plpgsql AS $$
 DECLARE
   store_now bigint := mainspring.store_now(given);
   offer mainspring.offers;
   claim text;
 BEGIN
-  became := 'known';
   SELECT o.* INTO offer FROM mainspring.offers AS o
   WHERE o.namespace = $2 AND $3 = ANY (o.queues) AND $4 = ANY (o.regions) AND $5 = ANY (o.tasks) AND o.until > store_now
   ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -70,15 +68,15 @@ BEGIN
     COMMIT;
     PERFORM pg_logical_emit_message(true, 'mainspring', '');
   ELSIF claim IS NULL THEN
-    became := 'pending';
     IF channel IS NOT NULL THEN
       PERFORM pg_notify(channel, teller);
     END IF;
     COMMIT;
-    RAISE INFO 'accepted';
+    IF channel IS NULL THEN
+      RAISE INFO 'accepted';
+    END IF;
     PERFORM pg_logical_emit_message(true, 'mainspring', '');
   ELSE
-    became := 'handed';
     COMMIT;
     PERFORM pg_notify('mainspring_' || offer.ear, '[' || offer.offered_at || ',' || claim || ']');
   END IF;
