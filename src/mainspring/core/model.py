@@ -113,7 +113,7 @@ class Job(msgspec.Struct, frozen=True):
     updated_at: Instant = 0
 
 
-class NewRun(msgspec.Struct, frozen=True):
+class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run about to be accepted."""
 
     id: str
