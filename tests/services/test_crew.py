@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 
 import pytest
 from stage import JumpingClock, let_others_run, let_pass, until
@@ -126,6 +127,83 @@ async def test_the_deadline_of_a_run_that_has_ended_stops_nobody(clock: JumpingC
     stage.crew.begin([attempt_of("a", token=2)])
     await until(lambda: len(stage.crew.done) == 2)
     assert [report.outcome for report in stage.crew.done] == ["succeeded", "succeeded"]
+
+
+class TestManyAtOnce:
+    """Attempts that are over at once share a task; nobody must be able to tell."""
+
+    NAMES = tuple(f"{number:03}" for number in range(250))
+
+    async def test_each_runs_once_in_order_and_few_tasks_are_made(self, clock: JumpingClock) -> None:
+        tasks = set()
+
+        async def act(attempt: AttemptContext) -> Outcome:
+            tasks.add(asyncio.current_task())
+            return DONE
+
+        stage = Stage(clock, act)
+        stage.crew.begin([attempt_of(name) for name in self.NAMES])
+        await stage.crew.settle()
+        assert stage.started == [*self.NAMES] == [*stage.reports]
+        assert len(tasks) == 3
+
+    async def test_one_that_waits_keeps_nobody_waiting(self, clock: JumpingClock) -> None:
+        async def act(attempt: AttemptContext) -> Outcome:
+            if attempt.claim.run_id == "007":
+                await clock.sleep(60)
+            return DONE
+
+        stage = Stage(clock, act)
+        stage.crew.begin([attempt_of(name) for name in self.NAMES])
+        await until(lambda: len(stage.crew.done) == len(self.NAMES) - 1)
+        assert stage.crew.under_way("007") is not None
+        stage.crew.stop("007", "cancelled", "why")
+        await let_others_run()
+        assert stage.reports["007"] == "cancelled"
+
+    async def test_they_may_use_what_needs_a_task_of_their_own(self, clock: JumpingClock) -> None:
+        async def act(attempt: AttemptContext) -> Outcome:
+            try:
+                async with asyncio.timeout(0.01 if attempt.claim.run_id == "005" else 60), asyncio.TaskGroup() as group:
+                    group.create_task(asyncio.sleep(60 if attempt.claim.run_id == "005" else 0))
+            except TimeoutError:
+                return Outcome("skipped")
+            return DONE
+
+        stage = Stage(clock, act)
+        stage.crew.begin([attempt_of(name) for name in self.NAMES])
+        await stage.crew.settle()
+        assert {name for name in self.NAMES if stage.reports[name] == "skipped"} == {"005"}
+
+    async def test_none_sees_the_context_variables_of_another(self, clock: JumpingClock) -> None:
+        variable, seen = ContextVar("variable", default=""), set()
+
+        async def act(attempt: AttemptContext) -> Outcome:
+            seen.add(variable.get())
+            variable.set(attempt.claim.run_id)
+            if attempt.claim.run_id > "200":
+                await asyncio.sleep(0)
+            return DONE
+
+        stage = Stage(clock, act)
+        stage.crew.begin([attempt_of(name) for name in self.NAMES])
+        await stage.crew.settle()
+        assert (len(stage.crew.done), seen) == (len(self.NAMES), {""})
+
+    async def test_none_is_hit_by_the_cancellation_of_another(self, clock: JumpingClock) -> None:
+        async def act(attempt: AttemptContext) -> Outcome:
+            this = asyncio.current_task()
+            assert this is not None
+            if attempt.claim.run_id == "003":
+                this.cancel()
+            elif attempt.claim.run_id == "004":
+                await asyncio.sleep(0)
+            return DONE
+
+        stage = Stage(clock, act)
+        stage.crew.begin([attempt_of(name) for name in self.NAMES])
+        await stage.crew.settle()
+        assert set(stage.reports.values()) == {"succeeded"}
 
 
 class TestSwallowedCancellation:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 
 import msgspec
 
@@ -25,6 +26,12 @@ STUCK_S = 1.0
 """Attempts that wait for room here go back to the queue if none could be started for so long."""
 EARLY_TICK_S = 0.0005
 """Attempts that are not due when their timer rings are looked at again after this."""
+FEW = 10
+"""So many attempts get a task each; more may share one: see `_burst`."""
+BURST = 100
+"""So many begin in one go before others on the user's loop have their turn."""
+SINGLY = 1_000
+"""So many get a task each after one that was not over at once, for those behind it had to wait for a moment."""
 MOST_LINES = 10_000
 """Processes that write faster than the store can take it are made to wait once so many lines are on their way."""
 
@@ -72,6 +79,10 @@ class Crew:
         """Claimed before they are due."""
         self._early_watch: asyncio.Task[None] | None = None
         self._tasks: dict[str, tuple[AttemptContext, asyncio.Task[None]]] = {}
+        self._bursting: asyncio.Task[None] | None = None
+        self._singly = 0
+        self._context = copy_context()
+        """What every attempt begins with: none sees the context variables that another has set."""
         self._started_at = clock.monotonic()
         self.done: deque[Report] = deque()
         self.returned: deque[tuple[str, int]] = deque()
@@ -106,13 +117,43 @@ class Crew:
             await self._clock.sleep(max(wait / SECOND, EARLY_TICK_S))
 
     def _fill(self) -> None:
-        if not self._waiting or len(self._tasks) >= self._concurrency:
+        if not self._waiting or len(self._tasks) >= self._concurrency or self._bursting is not None:
             return
         create_task = asyncio.get_running_loop().create_task
-        while self._waiting and len(self._tasks) < self._concurrency:
+        if len(self._waiting) > FEW and self._singly <= 0:
+            self._bursting = create_task(self._burst(), context=self._context.copy())
+        while self._bursting is None and self._waiting and len(self._tasks) < self._concurrency:
             attempt = self._waiting.popleft()
-            self._tasks[attempt.claim.run_id] = (attempt, create_task(self._execute(attempt)))
+            task = create_task(self._execute(attempt), context=self._context.copy())
+            self._tasks[attempt.claim.run_id] = (attempt, task)
+            self._singly -= 1
         self._started_at = self._clock.monotonic()
+
+    async def _burst(self) -> None:
+        """One attempt after another in one task, as long as each is over in the step in which it begins: to make and
+        end a task costs as much as all else that is done here for such a one. The first that is not keeps the task to
+        itself; so does one that has left something behind in it."""
+        this = self._bursting
+        assert this is not None
+        asyncio.get_running_loop().call_soon(self._end_burst, this)
+        for _ in range(BURST):
+            if not self._waiting or len(self._tasks) >= self._concurrency:
+                break
+            attempt = self._waiting.popleft()
+            self._tasks[attempt.claim.run_id] = (attempt, this)
+            await self._execute(attempt)
+            if self._bursting is not this:
+                return
+            if this.cancelling() or copy_context() != self._context:
+                break
+        self._bursting = None
+        self._fill()
+
+    def _end_burst(self, burst: asyncio.Task[None]) -> None:
+        """It has given the loop away. If it was not at its end, others go on."""
+        if self._bursting is burst:
+            self._bursting, self._singly = None, SINGLY
+            self._fill()
 
     def _equip(self, attempt: AttemptContext) -> None:
         attempt.now = self.now
@@ -247,8 +288,9 @@ class Crew:
 
     async def settle(self) -> None:
         """Wait until nothing is under way."""
-        while self._tasks:
-            await asyncio.wait([task for _, task in self._tasks.values()])
+        while self._tasks or self._bursting is not None:
+            burst = [] if self._bursting is None else [self._bursting]
+            await asyncio.wait([task for _, task in self._tasks.values()] + burst)
 
     def under_way(self, run_id: str) -> AttemptContext | None:
         """The attempt of a run that has started here and has not ended. From any thread."""
