@@ -61,7 +61,7 @@ def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
 
 
 def _recover_lost(tx: Transaction, limit: int) -> int:
-    held = load_held(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))])
+    held = load_held(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))], whole=True)
     endings = Endings(tx)
     for run in held.values():
         verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)

@@ -31,6 +31,9 @@ _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
 EndedRow = tuple[int, State, str | None, str, Instant | None, Instant, str | None, str | None, int, int]
 """Seq, state, the attempt's outcome, reason, started, finished, result, error, attempts and losses to add."""
 
+SucceededRow = tuple[int, Instant | None, Instant, str | None]
+"""Seq, started, finished, result."""
+
 
 class Ended(NamedTuple):
     """A run that has just been moved to history, with what its end may set off."""
@@ -108,6 +111,16 @@ def unattempted(tx: Transaction, seq: int, verdict: Next) -> EndedRow:
 def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
     """Runs that have ended leave the hot table."""
     tx.bulk(_Q["to_history"], rows)
+    _forget(tx, rows)
+
+
+def move_succeeded(tx: Transaction, rows: Sequence[SucceededRow]) -> None:
+    """The same of runs that succeeded, and of which there is nothing else to say."""
+    tx.bulk(_Q["succeed"], rows)
+    _forget(tx, rows)
+
+
+def _forget(tx: Transaction, rows: Sequence[EndedRow | SucceededRow]) -> None:
     tx.execute(_Q["forget_runs"], (_encode([row[0] for row in rows]).decode(),))
 
 

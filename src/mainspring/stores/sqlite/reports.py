@@ -13,7 +13,16 @@ from mainspring.core.states import CANCELLED, PENDING, SUCCEEDED, State
 from mainspring.store import Verdict
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
-from mainspring.stores.sqlite.endings import Ended, EndedRow, follow, leave_gates, move_to_history, unattempted
+from mainspring.stores.sqlite.endings import (
+    Ended,
+    EndedRow,
+    SucceededRow,
+    follow,
+    leave_gates,
+    move_succeeded,
+    move_to_history,
+    unattempted,
+)
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.text import clean
 
@@ -25,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A running run, as far as its end concerns."""
+    """A running run, as far as its end concerns. Those on whose end nothing hangs are mostly read without the rest."""
 
     seq: int
     id: str
@@ -33,20 +42,22 @@ class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
     namespace: str
     task: str
     worker: str
-    cancel_requested_at: Instant | None
-    cancel_reason: str
-    job_id: str | None
-    job: str | None
-    fire_at: Instant | None
-    region: str
-    idx: int
-    dependants: int
-    lines: int
-    gates: str | None
     attempt: int
-    losses: int
-    options: str
     started_at: Instant | None
+    whole: int = 0
+    """Whether the rest was read."""
+    losses: int = 0
+    options: str = "{}"
+    cancel_requested_at: Instant | None = None
+    cancel_reason: str = ""
+    job_id: str | None = None
+    job: str | None = None
+    fire_at: Instant | None = None
+    region: str = ""
+    idx: int = 0
+    dependants: int = 0
+    lines: int = 0
+    gates: str | None = None
 
     @property
     def matters(self) -> bool:
@@ -74,10 +85,10 @@ class Reports:
         return await self._db.write(lambda tx: _hand_back(tx, claims), promised=False)
 
 
-def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
-    """Those of the runs that are running."""
+def load_held(tx: Transaction, run_ids: Sequence[str], *, whole: bool = False) -> dict[str, Held]:
+    """Those of the runs that are running; the `whole` of each also where nothing hangs on its end."""
     ids = _encode(run_ids).decode()
-    return {run.id: run for run in _read_held(tx.execute(_Q["running"], (ids,)).fetchone()[0])}
+    return {run.id: run for run in _read_held(tx.execute(_Q["running"], (ids, whole)).fetchone()[0])}
 
 
 def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:
@@ -91,9 +102,12 @@ def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:
             verdicts.append("repeated" if repeated else "stale")
             continue
         accepted.add(claim)
-        verdict = Next(report.state, report.reason, report.delay)
-        endings.add(run, verdict if run.cancel_requested_at is None else settle(verdict, run.cancel), report)
         verdicts.append("accepted")
+        if report.state == SUCCEEDED and not (run.whole or report.reason or report.error):
+            endings.succeed(run, report)
+        else:
+            verdict = Next(report.state, report.reason, report.delay)
+            endings.add(run, settle(verdict, run.cancel), report)
     endings.apply()
     return verdicts
 
@@ -103,11 +117,23 @@ class Endings:
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
+        self._succeeded: list[SucceededRow] = []
         self._finished: list[EndedRow] = []
         self._unsuccessful: list[EndedRow] = []
         self._delays: list[tuple[object, ...]] = []
         self._ended: list[Ended] = []
         self._freed: list[tuple[str, str]] = []
+
+    def succeed(self, run: Held, report: Report) -> None:
+        """What `add` does, with no more than is needed for what happens most: a success on which nothing hangs."""
+        now = self._tx.now
+        started_at, finished_at = report.started_at or run.started_at, report.finished_at or now
+        self._succeeded.append((run.seq, started_at, finished_at, clean(report.result)))
+        duration = None if started_at is None else finished_at - started_at
+        self._tx.events.append(
+            Event("run.succeeded", now, run.namespace, run.id, None, None, run.task, run.worker, None, run.attempt + 1,
+                  "", duration)
+        )  # fmt: skip
 
     def add(self, run: Held, verdict: Next, report: Report, *, losses: int = 0) -> None:
         """The attempt ended as `report` says, and the run goes where `verdict` says."""
@@ -138,6 +164,8 @@ class Endings:
         """Write it all."""
         tx = self._tx
         tx.bulk(_END["add_attempts"], self._unsuccessful)
+        if self._succeeded:
+            move_succeeded(tx, self._succeeded)
         if self._finished:
             move_to_history(tx, self._finished)
         if self._delays:

@@ -24,7 +24,9 @@ _Q = load_queries("sqlite", "work")
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...])
 _options = msgspec.json.Decoder(RunOptions)
-_read_claims = msgspec.json.Decoder(list[Claim]).decode
+_ClaimRow = tuple[str, int, str, str, str, int, int, int, Instant, str, str | None, Instant | None, int, Instant]
+"""A claim, field by field: with their names it would take twice as long."""
+_read_claims = msgspec.json.Decoder(list[_ClaimRow]).decode
 _read_names = msgspec.json.Decoder(list[str | None]).decode
 _read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
 _read_earliest = msgspec.json.Decoder(list[Instant | None]).decode
@@ -33,7 +35,7 @@ _ROUNDS = 50
 _WINDOW = 500
 """After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
 
-_READ_AT_ONCE = 100
+_READ_AT_ONCE = 250
 """So many claims are read as one text: faster than row by row, and still short where arguments are long."""
 
 Place = tuple[str, str, str]
@@ -230,7 +232,7 @@ def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Cl
             raise
         half = len(seqs) // 2
         return _read_taken(tx, worker, seqs[:half]) + _read_taken(tx, worker, seqs[half:])
-    claims = _read_claims(taken)
+    claims = [Claim(*row) for row in _read_claims(taken)]
     tx.events += [
         Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, job_id, claim.job, claim.task,
               worker.id, claim.fire_at, claim.attempt + 1)

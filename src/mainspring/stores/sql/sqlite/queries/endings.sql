@@ -12,6 +12,16 @@ SELECT id, namespace, queue, region, task, args, options, e.state, e.reason, pri
        cancel_reason, progress, progress_note, e.result, e.error, retry_of, created_at
 FROM ended AS e CROSS JOIN runs AS r ON r.seq = e.seq;
 
+-- succeed: the same of runs of which no more is to be said than what they came to
+WITH ended (seq, started_at, finished_at, result) AS (VALUES :rows)
+INSERT INTO history (id, namespace, queue, region, task, args, options, state, reason, priority, due_at, expires_at, job_id, job, fire_at,
+                     idx, key, token, attempt, losses, worker, started_at, finished_at, cancel_requested_at, cancel_reason, progress,
+                     progress_note, result, retry_of, created_at)
+SELECT id, namespace, queue, region, task, args, options, 'succeeded', '', priority, due_at, expires_at, job_id, job, fire_at,
+       idx, key, token, r.attempt + 1, losses, worker, e.started_at, e.finished_at, cancel_requested_at,
+       cancel_reason, progress, progress_note, e.result, retry_of, created_at
+FROM ended AS e CROSS JOIN runs AS r ON r.seq = e.seq;
+
 -- add_attempts: remember attempts that ended, before their runs leave
 WITH ended (seq, state, outcome, reason, started_at, finished_at, result, error, attempts, losses) AS (VALUES :rows)
 INSERT INTO attempts (run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error)

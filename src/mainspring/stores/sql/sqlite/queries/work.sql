@@ -22,10 +22,8 @@ WHERE seq IN (SELECT value FROM json_each(?4)) AND state = 'pending';
 
 -- taken: what a worker is given of the runs that it has claimed, and their jobs, in the order asked (faster than RETURNING, and as two texts
 -- faster than row by row)
-SELECT json_group_array(json_object(
-         'run_id', runs.id, 'token', token, 'task', task, 'args', args, 'options', options, 'attempt', attempt, 'losses', losses,
-         'priority', priority, 'due_at', due_at, 'namespace', namespace, 'job', job, 'fire_at', fire_at, 'idx', idx,
-         'claimed_until', claimed_until)),
+SELECT json_group_array(json_array(
+         runs.id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until)),
        json_group_array(job_id)
 FROM json_each(?) CROSS JOIN runs ON runs.seq = json_each.value;
 
@@ -50,11 +48,13 @@ UPDATE workers SET heartbeat_at = ?1, running = ?2, state = CASE WHEN state = 'd
 SELECT id, cancel_reason FROM runs
 WHERE cancel_requested_at IS NOT NULL AND state = 'running' AND id IN (SELECT value FROM json_each(?));
 
--- running: what a report must know of the runs that it is about, as one text
-SELECT json_group_array(json_array(
-         seq, runs.id, token, namespace, task, worker, cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants,
-         lines, gates, attempt, losses, options, started_at))
-FROM json_each(?) CROSS JOIN runs ON runs.id = json_each.value WHERE state = 'running';
+-- running: what the end of runs must know of them, as one text; unless all of it is asked for, less of those on whose end nothing hangs
+SELECT json_group_array(
+         CASE WHEN NOT ?2 AND cancel_requested_at IS NULL AND coalesce(job_id, job, fire_at, gates) IS NULL AND dependants = 0 AND lines = 0
+         THEN json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at)
+         ELSE json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at, 1, losses, options,
+                         cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines, gates) END)
+FROM json_each(?1) CROSS JOIN runs ON runs.id = json_each.value WHERE state = 'running';
 
 -- was_reported: whether an attempt under this token has already been recorded
 SELECT 1 FROM attempts WHERE run_id = ?1 AND token = ?2 AND outcome <> 'lost'
