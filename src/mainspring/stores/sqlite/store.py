@@ -29,12 +29,8 @@ class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure,
 
     def __init__(self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False) -> None:
         self._db = Database(path, clock, durable=durable, inline=inline)
-
-    def now(self) -> Instant:
-        return self._db.clock.now()
-
-    def surely_now(self) -> Instant:
-        return self.now()
+        self.now: Callable[[], Instant] = clock.now
+        self.surely_now: Callable[[], Instant] = clock.now
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         return self._db.on_change(listener)
