@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 
+class Alarm(Protocol):
+    """What was set on a clock."""
+
+    def cancel(self) -> object:
+        """It need not ring any more."""
+
+
 class Clock(Protocol):
-    """What time it is, for deciding (`now`), for measuring (`monotonic`), and waiting (`sleep`)."""
+    """What time it is, for deciding (`now`), for measuring (`monotonic`), and waiting (`sleep`, `alarm`)."""
 
     def now(self) -> int:
         """The wall clock: microseconds since the epoch, UTC."""
@@ -19,6 +26,10 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Done after this many seconds of this clock."""
+
+    def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        """Call `ring` on the running loop after this many seconds of this clock. Cheaper than a sleep, for whoever
+        mostly does not wait until the end."""
 
 
 class SystemClock:
@@ -35,3 +46,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        return asyncio.get_running_loop().call_later(seconds, ring)

@@ -23,15 +23,15 @@ LONGEST_BACKOFF_S = 5.0
 
 async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
     """The answer of a call, if it comes in time; StoreUnavailable otherwise, and the call is cancelled."""
-    answer, timer = asyncio.ensure_future(call), asyncio.ensure_future(clock.sleep(seconds))
+    answer = asyncio.ensure_future(call)
     either = asyncio.get_running_loop().create_future()  # Several times as quick as `asyncio.wait`.
 
-    def wake(_first: asyncio.Future[T] | asyncio.Future[None]) -> None:
+    def wake(_answer: asyncio.Future[T] | None = None) -> None:
         if not either.done():
             either.set_result(None)
 
     answer.add_done_callback(wake)
-    timer.add_done_callback(wake)
+    alarm = clock.alarm(seconds, wake)
     try:
         await either
         if answer.done():
@@ -43,7 +43,7 @@ async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
         else:
             answer.add_done_callback(_forget)
             answer.cancel()
-        timer.cancel()
+        alarm.cancel()
 
 
 def _forget(answer: asyncio.Future[T]) -> None:
@@ -67,7 +67,8 @@ class Loop(ABC):
         self._stopping = False
         self._woken = False
         self._waiter: asyncio.Future[None] | None = None
-        self._turning = asyncio.Lock()
+        self._resting = asyncio.Event()
+        self._resting.set()
 
     @abstractmethod
     async def turn(self) -> float:
@@ -77,7 +78,11 @@ class Loop(ABC):
         """Look again now; but not where the last turn failed, since that would make trouble worse. To be called on
         the loop's own thread."""
         self._woken = True
-        if self._waiter is not None and not self._waiter.done() and self._may_go_on():
+        if self._may_go_on():
+            self._rouse()
+
+    def _rouse(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _may_go_on(self) -> bool:
@@ -91,8 +96,7 @@ class Loop(ABC):
     async def halt(self) -> None:
         """Stop, and return when no turn is under way any more."""
         self.stop()
-        async with self._turning:
-            return
+        await self._resting.wait()
 
     @property
     def stopping(self) -> bool:
@@ -103,8 +107,11 @@ class Loop(ABC):
         """Turn until stopped."""
         while not self._stopping:
             self._woken = False
-            async with self._turning:
+            self._resting.clear()
+            try:
                 delay = await self._turn_safely()
+            finally:
+                self._resting.set()
             if delay > 0:
                 await self._wait(delay)
             else:
@@ -137,11 +144,10 @@ class Loop(ABC):
     async def _wait(self, seconds: float) -> None:
         if self._may_go_on():
             return
-        waiter = self._waiter = asyncio.get_running_loop().create_future()
-        timer = asyncio.ensure_future(self.clock.sleep(seconds))
-        timer.add_done_callback(lambda _: None if waiter.done() else waiter.set_result(None))
+        self._waiter = asyncio.get_running_loop().create_future()
+        alarm = self.clock.alarm(seconds, self._rouse)
         try:
-            await waiter
+            await self._waiter
         finally:
-            timer.cancel()
+            alarm.cancel()
             self._waiter = None

@@ -103,7 +103,7 @@ class Reporter(Loop):
     def idle(self) -> bool:
         """Whether everything has been told."""
         crew = self._crew
-        return not (crew.done or crew.returned or crew.lines or crew.marks or self._turning.locked())
+        return not (crew.done or crew.returned or crew.lines or crew.marks or not self._resting.is_set())
 
 
 @contextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import count
 
+from mainspring.clock import Alarm
 from mainspring.core.instants import SECOND, Duration, Instant, format_duration, parse_duration, parse_instant
 from mainspring.errors import InvalidDuration
 
@@ -41,9 +43,21 @@ class ManualClock:
         if duration <= 0:
             await asyncio.sleep(0)
             return
+        await self._sleeper(duration)
+
+    def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        """Call `ring` once the clock has been moved this far; soon, for none."""
+        duration = round(seconds * SECOND)
+        if duration <= 0:
+            return asyncio.get_running_loop().call_soon(ring)
+        woken = self._sleeper(duration)
+        woken.add_done_callback(lambda _: None if woken.cancelled() else ring())
+        return woken
+
+    def _sleeper(self, duration: Duration) -> asyncio.Future[None]:
         woken = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._elapsed + duration, next(self._order), woken))
-        await woken
+        return woken
 
     def advance(self, duration: Duration | timedelta | str) -> None:
         """Let time pass: microseconds, a timedelta, or text like `"1h30m"`. Everybody who is due by then wakes."""

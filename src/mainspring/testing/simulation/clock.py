@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from random import Random
 
+from mainspring.clock import Alarm
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from mainspring.testing.simulation.hosts import HostingLoop
 
@@ -37,6 +38,10 @@ class StoreClock:
         """Until so much virtual time has passed."""
         return self._loop.nap(seconds)
 
+    def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        """After so much virtual time."""
+        return self._loop.call_later(seconds, ring)
+
 
 class ProcessClock:
     """A process's clock. Its wall clock is set wrong and jumps; its monotonic clock runs a little fast or slow, and on
@@ -61,6 +66,10 @@ class ProcessClock:
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Until so much time has passed on this clock."""
         return self.true.sleep(seconds / self._rate)
+
+    def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        """After so much time on this clock."""
+        return self.true.alarm(seconds / self._rate, ring)
 
     def store_now(self) -> Instant:
         """What this process takes for the store's time."""
