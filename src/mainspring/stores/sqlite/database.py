@@ -1,7 +1,5 @@
 """One writer thread, one reader thread, one file. Work that arrives while a commit is under way shares the next commit;
 quick work that meets nobody is done where it is asked for. What is promised is synced after its commit: see `log`.
-
-The same work can run inline, without threads: for simulation in virtual time.
 """
 
 from __future__ import annotations
@@ -57,21 +55,13 @@ class _TooEarlyError(Exception):
 class Database:
     """The file. `write` and `read` run work in a transaction each; writes are durable when they return."""
 
-    def __init__(self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False) -> None:
+    def __init__(self, path: str, clock: Clock, *, durable: bool = True) -> None:
         self.path = path
         self.clock = clock
-        self._inline = inline
         self._listeners: list[Callable[[], None]] = []
         self._writes: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._reads: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._log = Log(path) if durable and POSSIBLE and path != MEMORY else None
-        self._writer = connect(path)
-        try:
-            prepare(self._writer, path, synced=durable and not POSSIBLE, now=clock.now())
-            self._reader = self._writer if inline else self._open_reader()
-        except BaseException:
-            self._writer.close()
-            raise
         self._closed = False
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._turns = Turns()
@@ -79,11 +69,20 @@ class Database:
         self._accepted = 0
         """How many rows this process has put into the inbox since it last took them in."""
         self._threads: list[threading.Thread] = []
-        if not inline:
-            self._start(self._write_loop, "writer")
-            self._start(self._read_loop, "reader")
-            if self._log is not None:
-                self._start(self._log.serve, "syncer")
+        self._writer = connect(path)
+        try:
+            prepare(self._writer, path, synced=durable and not POSSIBLE, now=clock.now())
+            self._serve()
+        except BaseException:
+            self._writer.close()
+            raise
+
+    def _serve(self) -> None:
+        self._reader = self._open_reader()
+        self._start(self._write_loop, "writer")
+        self._start(self._read_loop, "reader")
+        if self._log is not None:
+            self._start(self._log.serve, "syncer")
 
     def _open_reader(self) -> sqlite3.Connection:
         reader = connect(self.path)
@@ -122,43 +121,40 @@ class Database:
         """
         self._check_open()
         errand = Errand(work, promised, takes_in)
-        if self._inline:
-            self._commit([errand])
-            self._sync(promised)
-        elif quick and self._write_here(errand):
+        if quick and self._write_here(errand):
             self._sync(promised and errand.error is None)
             await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
-        else:
-            return await errand.send(self._writes)
-        return errand.result()
+            return errand.result()
+        return await errand.send(self._writes)
 
     async def accept(self, query: str, row: Sequence[object]) -> bool:
         """Put one row into the inbox, in a commit of its own on the calling thread. False if that cannot be done now,
         and nothing was written: then it goes the way of all work."""
         self._check_open()
-        loop = None if self._inline else asyncio.get_running_loop()
-        if self._accepted >= LIMIT or (loop is not None and not self._enter_to_accept(loop)):
+        loop = asyncio.get_running_loop()
+        if self._accepted >= LIMIT or not self._enter_to_accept(loop):
             return False
-        standing, self.standing = self.standing, None
         try:
-            started = standing is not None and self._accept_and_claim(query, row, standing)
-            if not started:
-                self._writer.execute(query, row)
-                self._accepted += 1
+            started = self._put_in(query, row)
         except sqlite3.Error:
             return False  # Other work will find the same trouble, and tell of it.
         finally:
-            if loop is not None:
-                self._leave(loop)
+            self._leave(loop)
         if not started:
             self._announce()
-        if loop is None:
-            self._sync()
-        else:
-            await self._keep(loop)
+        await self._keep(loop)
         if started:
             self._announce()  # Not before, since nobody else has to hurry.
         return True
+
+    def _put_in(self, query: str, row: Sequence[object]) -> bool:
+        """Whether a worker that has left a claim here was given it at once."""
+        standing, self.standing = self.standing, None
+        if standing is not None and self._accept_and_claim(query, row, standing):
+            return True
+        self._writer.execute(query, row)
+        self._accepted += 1
+        return False
 
     def _accept_and_claim(self, query: str, row: Sequence[object], standing: Standing) -> bool:
         """The same, and give it at once to the worker that has left a claim here. Whether it was given: else nothing
@@ -213,15 +209,12 @@ class Database:
         return await self._see(Errand(work), quick)  # What has come since then came after the question.
 
     async def _see(self, errand: Errand[T], quick: bool) -> T:
-        if self._inline:
-            self._look(errand)
-        elif quick and self._reading.acquire(blocking=False):
-            try:
-                self._look(errand)
-            finally:
-                self._reading.release()
-        else:
+        if not (quick and self._reading.acquire(blocking=False)):
             return await errand.send(self._reads)
+        try:
+            self._look(errand)
+        finally:
+            self._reading.release()
         return errand.result()
 
     def _check_open(self) -> None:
@@ -367,9 +360,6 @@ class Database:
 
     def _look(self, errand: Errand[Any]) -> None:
         try:
-            if self._inline:  # Nobody else is there to write while it looks.
-                errand.answer = errand.work(Transaction(self._reader, self.clock.now()))
-                return
             self._reader.execute("BEGIN")
             try:
                 errand.answer = errand.work(Transaction(self._reader, self.clock.now()))

@@ -11,6 +11,7 @@ from mainspring.stores.sqlite.care import Care
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.dispatching import Dispatching
 from mainspring.stores.sqlite.events import Events
+from mainspring.stores.sqlite.inline import InlineDatabase
 from mainspring.stores.sqlite.jobs import Jobs
 from mainspring.stores.sqlite.leases import Leases
 from mainspring.stores.sqlite.plans import Plans
@@ -28,7 +29,7 @@ class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure,
     """
 
     def __init__(self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False) -> None:
-        self._db = Database(path, clock, durable=durable, inline=inline)
+        self._db = (InlineDatabase if inline else Database)(path, clock, durable=durable)
         self.now: Callable[[], Instant] = clock.now
         self.surely_now: Callable[[], Instant] = clock.now
 
