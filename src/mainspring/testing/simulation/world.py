@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
+from typing import Final
 
 from mainspring.announcing import announced
-from mainspring.core.states import FINAL
+from mainspring.core.states import BLOCKED, PENDING, RUNNING
 from mainspring.ids import IdSource
-from mainspring.store import Saved, Store
+from mainspring.store import RunFilter, Saved, Store
 from mainspring.testing.history import History
 from mainspring.testing.simulation.broker import Courier, Post
 from mainspring.testing.simulation.client import Client
@@ -28,6 +29,7 @@ from mainspring.testing.simulation.workload import APP, CALENDARS, NAMESPACE, Sk
 from mainspring.wiring import open_memory
 
 CLIENTS = 2
+_UNFINISHED: Final = (BLOCKED, PENDING, RUNNING)
 QUIET_S = PATIENCE_S + 5.0
 """What was sent before the healing may still be under way for so long."""
 LONGEST_DRAIN_S = 600.0
@@ -209,8 +211,7 @@ class World:
         while self.loop.time() < min(deadline, silent_since + LONGEST_SILENCE_S):
             if self._scribe.records != records:
                 records, silent_since = self._scribe.records, self.loop.time()
-            counts = await self._store.count_runs(NAMESPACE)
-            if sum(counts.values()) == sum(counts.get(state, 0) for state in FINAL):
+            if not await self._store.list_runs(RunFilter(NAMESPACE, states=_UNFINISHED, limit=1)):
                 break
             await asyncio.sleep(1.0)
         # Firings that follow the last ends are due at once: let them come.
