@@ -113,35 +113,37 @@ class HostingLoop(VirtualLoop):
     def _run_once(self) -> None:
         """Not once, but until the loop is stopped, and quicker than the ready-made one: there are no sockets to look
         at, and nobody debugs."""
-        ready, timers, pop, take, owner = self._ready, self._timers, heapq.heappop, self._ready.popleft, OWNER
+        ready, take, owner = self._ready, self._ready.popleft, OWNER
         steps = 0
         while not self._stopping:
-            if not ready:
-                while timers and timers[0][2]._cancelled:
-                    pop(timers)
-                if not timers:
-                    raise Stuck("every task waits for something that will never happen")
-                self.move_to(timers[0][0])
-                steps = 0
-            while timers and timers[0][0] <= self._virtual_s:
-                ready.append(pop(timers)[2])
-            steps += len(ready)
-            if steps > MOST_STEPS:
-                raise Stuck(f"{MOST_STEPS} steps were taken and no time passed: {list(ready)[:3]}")
-            for _ in range(len(ready)):
-                step = take()
-                if step._cancelled:
-                    continue
-                host = step._context.get(owner)
-                if host is not None and host.halted:
-                    host.keep_back(step)
-                    continue
-                try:
-                    step._context.run(step._callback, *step._args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
-                    self.call_exception_handler({"message": f"in {step._callback!r}", "exception": error})
+            if ready:
+                step, steps = take(), steps + 1
+                if steps > MOST_STEPS:
+                    raise Stuck(f"{MOST_STEPS} steps were taken and no time passed: {list(ready)[:3]}")
+            else:
+                step, steps = self._next_timer(), 0
+            if step._cancelled:
+                continue
+            context = step._context
+            host = context.get(owner)
+            if host is not None and host.halted:
+                host.keep_back(step)
+                continue
+            try:
+                context.run(step._callback, *step._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": f"in {step._callback!r}", "exception": error})
+
+    def _next_timer(self) -> _Step:
+        """Let time pass until it is due."""
+        if not self._timers:
+            raise Stuck("every task waits for something that will never happen")
+        when, _, step = heapq.heappop(self._timers)
+        if when > self._virtual_s and not step._cancelled:
+            self._virtual_s = when
+        return step
 
     def create_task(
         self,

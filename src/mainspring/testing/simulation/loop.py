@@ -29,10 +29,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Virtual seconds since the loop was made."""
         return self._virtual_s
 
-    def move_to(self, virtual_s: float) -> None:
-        """Called where a real loop would wait."""
-        self._virtual_s = max(self._virtual_s, virtual_s)
-
     def _process_events(self, event_list: list[Any]) -> None:
         return None
 
