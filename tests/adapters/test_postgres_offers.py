@@ -155,7 +155,7 @@ async def test_an_offer_stands_for_several_submissions(opened: Open) -> None:
         {"args": '{"x": "' + "y" * 8_000 + '"}'},
         {"args": '{"x": "' + '\\"' * 2_500 + '"}'},
     ],
-    ids=str,
+    ids=["task", "queue", "region", "namespace", "not due", "may expire", "nothing", "long", "long as JSON"],
 )
 async def test_only_what_the_worker_can_begin_with_is_handed_over(opened: Open, changes: dict[str, Any]) -> None:
     taker = Taker(await opened())
