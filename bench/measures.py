@@ -156,12 +156,24 @@ def measure_drain(parent: Path, size: Size) -> list[Row]:
 
 def measure_flow(parent: Path, size: Size) -> list[Row]:
     """How fast no-op tasks go through a worker that runs all along, from the first submission to the last end."""
-    entries = _everybody("flow", {"count": size.count}, {"count": size.slow_count})
-    series = _take_turns(parent, size.rounds, entries)
+    params: Params = {"count": size.count}
+    threads = [
+        Entry("ours in threads", MAINSPRING, "flow", params | {"style": "sync"}),
+        Entry("theirs in threads", APS_MEMORY, "flow_in_threads", params),
+    ]
+    series = _take_turns(parent, size.rounds, [*_everybody("flow", params, {"count": size.slow_count}), *threads])
+    in_threads = {OURS: series.pop("ours in threads"), MEMORY: series.pop("theirs in threads")}
+    return [
+        _flow_row("submitted to a running worker, until the last end", series),
+        _flow_row("the same, sync no-op (threads; APScheduler as it comes)", in_threads),
+    ]
+
+
+def _flow_row(name: str, series: dict[str, Series]) -> Row:
     own, other = series[OURS].figure(rate), series[MEMORY].figure(rate)
-    row = _rate_row("submitted to a running worker, until the last end", series)
+    row = _rate_row(name, series)
     row.ratio = share_of(own, other, MEMORY)
-    return [_judge(row, own, f"≥ 1.5 × {MEMORY}", None if other is None else 1.5 * other)]
+    return _judge(row, own, f"≥ 1.5 × {MEMORY}", None if other is None else 1.5 * other)
 
 
 def _percentiles(series: dict[str, Series]) -> dict[str, str]:

@@ -100,7 +100,10 @@ def answer_of(command: list[str], limit_s: int, environment: Mapping[str, str] |
     if process.returncode:
         ended = f"ended with code {process.returncode}"
         raise Failed((trouble.strip().splitlines() or [ended])[-1])
-    answer: Answer = json.loads(output.splitlines()[-1])
+    try:
+        answer: Answer = json.loads(output.splitlines()[-1])
+    except (IndexError, json.JSONDecodeError) as error:
+        raise Failed(f"its answer of {len(output):,} characters cannot be read: {error}") from None
     return answer
 
 

@@ -81,7 +81,7 @@ async def drain(params: Params) -> Answer:
 async def flow(params: Params) -> Answer:
     """Runs are submitted to a worker that is already there; from the first submission until the last is recorded."""
     app, ran = new_app(params), list[None]()
-    task = _noop(app, ran, "async")
+    task = _noop(app, ran, params.get("style", "async"))
     total = WARM + params["count"]
     async with app:
         await _warm_up(app, task, ran)

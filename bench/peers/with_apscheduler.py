@@ -20,6 +20,7 @@ from apscheduler.jobstores.base import BaseJobStore
 from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy import create_engine, event
 
 from bench.script import (
@@ -48,6 +49,11 @@ counted: list[float] = [0.0, 0.0]
 
 async def noop() -> None:
     """A job in a database is stored by its name, so it has to be at the top of a module."""
+    ran.append(None)
+
+
+def noop_in_thread() -> None:
+    """The same as a plain function."""
     ran.append(None)
 
 
@@ -135,6 +141,22 @@ async def flow(params: Params) -> Answer:
     return {"rates": [count / seconds]}
 
 
+def flow_in_threads(params: Params) -> Answer:
+    """The same of plain functions in its usual scheduler, a thread that has ten others execute."""
+    scheduler, count = BackgroundScheduler(job_defaults={"misfire_grace_time": None}, timezone=UTC), params["count"]
+    scheduler.start()
+    began = time.perf_counter()
+    for _ in range(count):
+        scheduler.add_job(noop_in_thread)
+    ends = began + PATIENCE_S
+    while len(ran) < count and time.perf_counter() < ends:
+        time.sleep(0.001)
+    seconds = time.perf_counter() - began
+    scheduler.shutdown(wait=False)
+    check_all_ran(len(ran), count)
+    return {"rates": [count / seconds]}
+
+
 @_measure
 async def latency(params: Params) -> Answer:
     """From the call to the first line of the function."""
@@ -183,4 +205,5 @@ async def idle(params: Params) -> Answer:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    serve({"submit": submit, "drain": drain, "flow": flow, "latency": latency, "lateness": lateness, "idle": idle})
+    measures = {"submit": submit, "drain": drain, "flow": flow, "latency": latency, "lateness": lateness, "idle": idle}
+    serve(measures | {"flow_in_threads": flow_in_threads})
