@@ -53,6 +53,16 @@ async def numbered(postgres: PostgresStore) -> list[object]:
 class TestMany:
     """A large submission is written as if all of it were new, and once more with care if it is not."""
 
+    @pytest.mark.parametrize("count", [30, 1_500])
+    async def test_each_keeps_its_own_arguments_whatever_is_in_them(
+        self, postgres: PostgresStore, clock: ManualClock, count: int
+    ) -> None:
+        odd = ["", "{}", '{"x": "ä,\\u001f\\n\\"{"}', "[\n]", "\x1f", "NULL", "\x1e\x1d,"]
+        runs = [a_run(clock, args=odd[number % len(odd)]) for number in range(count)]
+        await postgres.submit([*runs, runs[3], a_run(clock, id=runs[5].id, args="another")])
+        found = {run.id: run.args for run in await asyncio.gather(*(postgres.get_run("default", it.id) for it in runs))}
+        assert found == {run.id: run.args for run in runs}
+
     async def test_one_that_is_repeated_with_more_adds_only_what_is_new(
         self, postgres: PostgresStore, clock: ManualClock
     ) -> None:

@@ -39,6 +39,9 @@ shared_values = attrgetter(
 """What the runs of one bulk submission share."""
 
 
+_noted_for = attrgetter("noted_for")
+
+
 def common_values(run: NewRun) -> tuple[object, ...]:
     """The same, as it is bound once for all of them. First, whether a claim must look closer at them, since they may
     expire."""
@@ -52,7 +55,7 @@ def submitted(run: NewRun) -> Event:
 
 def noted(runs: Sequence[NewRun], events: Collection[Event]) -> list[Change]:
     """What the audit trail tells of runs that were accepted, as the events say, and are to be noted one by one."""
-    if not any(run.noted_for for run in runs):
+    if not any(map(_noted_for, runs)):
         return []
     accepted = {event.run_id for event in events if event.kind == "run.submitted"}
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 
@@ -23,6 +24,7 @@ SOME = 64
 """More runs than this are worth statements that share what runs have in common."""
 MOST_HANDED = 7_500
 """Characters of arguments and options: more surely do not fit into one message of the server's."""
+_key_of = attrgetter("idempotency_key")
 Key = tuple[str, str]
 """Namespace and idempotency key."""
 
@@ -40,7 +42,7 @@ async def accept(db: Database, runs: Sequence[NewRun]) -> list[str]:
 
 async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
     """Accept runs in a transaction, whoever's it is."""
-    if not any(run.idempotency_key for run in runs):
+    if not any(map(_key_of, runs)):
         await insert_runs(tx, runs)
         await note(tx, noted(runs, tx.events))
         return [run.id for run in runs]

@@ -62,14 +62,14 @@ RETURNING id, seq;
 -- longer to encode ten thousand texts than a server to split one
 INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
                              fire_at, idx, key, retry_of, created_at)
-SELECT 'pending', id, args, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
-FROM unnest(string_to_array($1, chr(31)), string_to_array($2, chr(31))) AS new (id, args);
+SELECT 'pending', unnest(string_to_array($1, chr(31))), unnest(string_to_array($2, chr(31))), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+       $14, $15, $16, $17, $18;
 
 -- insert_alike: accept runs that differ only in id and arguments, except those that are there already
 INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
                              fire_at, idx, key, retry_of, created_at)
-SELECT 'pending', id, args, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18
-FROM unnest(string_to_array($1, chr(31)), string_to_array($2, chr(31))) AS new (id, args)
+SELECT 'pending', unnest(string_to_array($1, chr(31))), unnest(string_to_array($2, chr(31))), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+       $14, $15, $16, $17, $18
 ON CONFLICT (id) DO NOTHING
 RETURNING id;
 
