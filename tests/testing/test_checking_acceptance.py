@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from told import Told, instant
 
 from mainspring.core.instants import DAY, SECOND
+from mainspring.core.model import Gate
 
 
 class TestAcceptedWorkIsKeptAndEnds:
@@ -138,11 +141,32 @@ class TestNothingEligibleIsLeft:
         assert told.check().violations[-1].message == "run a waits, and nothing is left to wait for"
         assert told.broken() == [3, 19]
 
-    def test_a_run_that_waits_may_wait_for_one_that_goes_on(self) -> None:
-        told = Told().submit("a").submit("b").at(990).claim("a").at(1_000).fault("drained")
-        told.ended("a", "running", claimed_until=instant(1_009)).ended("b", "blocked")
+    @pytest.mark.parametrize(
+        ("first", "then"),
+        [
+            ({}, {"after": ("a",)}),
+            ({"gates": (Gate("scarce", 1),)}, {"gates": (Gate("scarce", 1),)}),
+            ({"lines": (Gate("key", 1),)}, {"lines": (Gate("other", 1), Gate("key", 1))}),
+        ],
+        ids=["comes after it", "shares its gate", "shares its line"],
+    )
+    def test_a_run_that_waits_may_wait_for_one_that_goes_on(self, first: Any, then: Any) -> None:
+        told = Told().submit("a", **first).submit("b", **then).submit("c", after=("b",))
+        told.at(990).claim("a").at(1_000).fault("drained")
+        told.ended("a", "running", claimed_until=instant(1_009)).ended("b", "blocked").ended("c", "blocked")
 
         assert told.broken() == []
+
+    @pytest.mark.parametrize(
+        "fields", [{}, {"after": ("z",)}, {"gates": (Gate("mine", 1),)}, {"lines": (Gate("k", 1),)}]
+    )
+    def test_but_not_for_one_that_it_has_nothing_to_do_with(self, fields: Any) -> None:
+        told = Told().submit("a", gates=(Gate("scarce", 1),)).submit("b", **fields)
+        told.at(990).claim("a").at(1_000).fault("drained")
+        told.ended("a", "running", claimed_until=instant(1_009)).ended("b", "blocked")
+
+        assert told.check().violations[-1].message == "run b waits, and nothing is left to wait for"
+        assert told.broken() == [3, 19]
 
     def test_a_history_that_is_not_drained_may_leave_anything(self) -> None:
         assert Told().submit("a").at(1_000).fault("healed").ended("a", "pending").broken() == []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mainspring.core.instants import DAY, Duration, Instant, format_instant
-from mainspring.core.model import Run
+from mainspring.core.model import NewRun, Run
 from mainspring.core.states import BLOCKED, CANCELLED, FINAL, PENDING, SKIPPED, SUCCEEDED
 from mainspring.testing.checking.reading import surely_before
 from mainspring.testing.checking.runs import RunStory
@@ -25,7 +25,7 @@ def accepted_work_is_kept_and_ends(stories: Stories) -> Iterator[Finding]:
     idempotency key has one run.
 
     Not seen: whether a run would have ended that was due or claimed only just before the history was drained, or later,
-    or that waited while another was not done; keys that were used again after a day.
+    or that waited while another that it may wait for was not done; keys that were used again after a day.
     """
     if stories.end_of_runs is not None:
         for story in stories.runs.values():
@@ -44,12 +44,42 @@ def _unfinished(stories: Stories) -> Iterator[tuple[RunStory, Run, Record]]:
     if drained is None:
         return
     unfinished = [(story, story.run) for story in stories.runs.values() if story.run and story.run.state not in FINAL]
-    others_go_on = any(run.state != BLOCKED for _, run in unfinished)
+    waiting = [story for story, run in unfinished if run.state == BLOCKED]
+    excused = _who_may_wait(waiting, [story for story, run in unfinished if run.state != BLOCKED])
     for story, run in unfinished:
-        if run.state == BLOCKED and others_go_on:
-            continue  # It may wait for them.
-        if _idle_since(story, run) <= drained.store - stories.bounds.planning:
+        if story.id not in excused and _idle_since(story, run) <= drained.store - stories.bounds.planning:
             yield story, run, drained
+
+
+def _who_may_wait(waiting: Sequence[RunStory], going_on: Sequence[RunStory]) -> set[str]:
+    """Those that wait for a run that goes on, or for one that does so in turn. What runs of firings hold is not told:
+    while there is one, it may be what others wait at."""
+    untold = any(story.new is None for story in (*waiting, *going_on))
+    by_name: defaultdict[str, list[RunStory]] = defaultdict(list)
+    told, excused = list(going_on), set[str]()
+    for story in waiting:
+        names = [] if story.new is None else list(_shared_names(story.new))
+        if story.new is None or (names and untold):
+            excused.add(story.id)
+            told.append(story)
+        else:
+            for name in (*story.new.after, *names):
+                by_name[name].append(story)
+    while told:
+        story = told.pop()
+        names = [] if story.new is None else list(_shared_names(story.new))
+        for other in [each for name in (story.id, *names) for each in by_name.pop(name, ())]:
+            if other.id not in excused:
+                excused.add(other.id)
+                told.append(other)
+    return excused
+
+
+def _shared_names(run: NewRun) -> Iterator[str]:
+    """What it may keep others waiting at."""
+    yield from (gate.name for gate in (*run.gates, *run.lines))
+    if run.job_id is not None:
+        yield run.job_id
 
 
 def _idle_since(story: RunStory, run: Run) -> Instant:
@@ -109,8 +139,8 @@ def _not_cancelled(stories: Stories, story: RunStory, cancel: Record) -> Iterato
 def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
     """(19) Once the history is drained no run is due and unclaimed, held by nobody, or waits for nothing.
 
-    Not seen: runs that were due or claimed only just before; whether one that waits could go on, while another is not
-    done.
+    Not seen: runs that were due or claimed only just before; whether one that waits could go on, while another that it
+    comes after, or that shares a line, a limit or a job with it, is not done.
     """
     for story, run, drained in _unfinished(stories):
         if run.state == BLOCKED:
