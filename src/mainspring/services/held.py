@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from mainspring.core.instants import SECOND
@@ -13,10 +14,11 @@ from mainspring.executor import AttemptContext
 
 class Held:
     """Claims from the moment they were given until the store has acknowledged their end. Lives on the worker's own
-    loop."""
+    loop, but for `promise`."""
 
     def __init__(self) -> None:
         self._attempts: dict[str, tuple[AttemptContext, float]] = {}
+        self._promised: deque[tuple[Sequence[AttemptContext], float]] = deque()
         self._ended: set[tuple[str, int]] = set()
         self._solitary = 0
         self.run_s: float | None = None
@@ -24,22 +26,32 @@ class Held:
         self.on_doubt: Callable[[float], None] = lambda _: None
         """Told until when new claims can be trusted."""
 
+    def promise(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
+        """Claims that were just given, from any thread: they are there for whoever looks next."""
+        self._promised.append((attempts, trusted_until))
+
+    def _look(self) -> dict[str, tuple[AttemptContext, float]]:
+        while self._promised:
+            self.add(*self._promised.popleft())
+        return self._attempts
+
     def __len__(self) -> int:
-        return len(self._attempts)
+        return len(self._look())
 
     @property
     def solitary(self) -> bool:
         """Whether a run that may be what workers die of is among them: it must not take others down with it."""
+        self._look()
         return self._solitary > 0
 
     def token_of(self, run_id: str) -> int | None:
         """The token under which a run is held, if it is."""
-        held = self._attempts.get(run_id)
+        held = self._look().get(run_id)
         return None if held is None else held[0].claim.token
 
     def priorities(self) -> Iterable[int]:
         """Those of the runs that are held."""
-        return (attempt.claim.priority for attempt, _ in self._attempts.values())
+        return (attempt.claim.priority for attempt, _ in self._look().values())
 
     def add(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
         """Claims that were just given."""
@@ -50,6 +62,7 @@ class Held:
 
     def remove(self, claims: Iterable[tuple[str, int]]) -> None:
         """Claims that have ended."""
+        self._look()
         for run_id, token in claims:
             self._ended.discard((run_id, token))
             held = self._attempts.get(run_id)
@@ -69,7 +82,7 @@ class Held:
 
     def claims(self) -> list[tuple[str, int]]:
         """All of them."""
-        return [(run_id, attempt.claim.token) for run_id, (attempt, _) in self._attempts.items()]
+        return [(run_id, attempt.claim.token) for run_id, (attempt, _) in self._look().items()]
 
     def trust(self, claims: Iterable[tuple[str, int]], until: float) -> None:
         """Renewed claims may be trusted for longer."""
@@ -80,11 +93,11 @@ class Held:
 
     def untrusted(self, now: float) -> list[tuple[str, int]]:
         """Claims that somebody else may already have."""
-        return [(run_id, attempt.claim.token) for run_id, (attempt, until) in self._attempts.items() if until <= now]
+        return [(run_id, attempt.claim.token) for run_id, (attempt, until) in self._look().items() if until <= now]
 
     def earliest_doubt(self) -> float | None:
         """When the first claim can no longer be trusted."""
-        return min((until for _, until in self._attempts.values()), default=None)
+        return min((until for _, until in self._look().values()), default=None)
 
 
 def _is_suspect(attempt: AttemptContext) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from random import Random
@@ -35,8 +34,6 @@ ENDING_S = 4.0
 """How long work that did not finish within the grace may take to end: a process is asked before it is killed."""
 PARTING_S, HASTE_S = 2.0, 0.3
 """How long a last word to the store may take; and those after one that had no answer."""
-BLOCKED_S = 0.1
-"""Claims are kept after so long even if the loop that is to begin with them does not turn."""
 EXIT_UNSTOPPABLE = 70
 
 
@@ -73,7 +70,6 @@ class Worker:
         self._patience_s = PARTING_S
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
-        self._given: deque[tuple[list[AttemptContext], float]] = deque()
         self.crew = Crew(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done)
         self.claimer = (PooledClaimer if settings.pools else Claimer)(
             store,
@@ -128,25 +124,22 @@ class Worker:
         if self.claimer.stopping or self._clock.monotonic() >= until:
             self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
             return
-        self._given.append((attempts, until))
+        self.held.promise(attempts, until)
         if asyncio.get_running_loop() is self._crew_loop:
             self._begin_here(attempts, until)
         else:
             self._crew_loop.call_soon_threadsafe(self._begin_here, attempts, until)
-            self._own_loop.call_soon_threadsafe(self._own_loop.call_later, BLOCKED_S, self._hold_given)
 
     def _begin_here(self, attempts: list[AttemptContext], until: float) -> None:
         """On the crew's loop, which begins with them before the other thread gets the interpreter."""
-        self._own_loop.call_soon_threadsafe(self._hold_given)
+        self._own_loop.call_soon_threadsafe(self._hear_begun)
         if self._clock.monotonic() < until:
             self.crew.begin(attempts)
         else:
             self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
 
-    def _hold_given(self) -> None:
-        """On the worker's own loop: keep the claims of what was started from elsewhere."""
-        while self._given:
-            self.held.add(*self._given.popleft())
+    def _hear_begun(self) -> None:
+        """On the worker's own loop: something was started from elsewhere."""
         self.reporter.wake()
         if len(self.held) >= self.row.concurrency:
             self.claimer.wake()  # It stands no longer.
@@ -214,7 +207,6 @@ class Worker:
 
     async def _until_free(self, seconds: float) -> None:
         deadline = self._clock.monotonic() + seconds
-        self._hold_given()
         while (len(self.held) or not self.reporter.idle) and self._clock.monotonic() < deadline:
             await self._clock.sleep(DRAIN_LOOK_S)
 

@@ -50,34 +50,33 @@ BEGIN
     $19 := left($19, -1) || ',{"kind":"run.running","namespace":' || to_json($2) || ',"worker":' || to_json(offer.worker) || ',"at":'
            || greatest($20, $9) || ',"attempt":1,"run_id":' || to_json($1) || ',"task":' || to_json($5) || '}]';
   END IF;
-  WITH new AS (
-    INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
-                                 fire_at, idx, key, retry_of, created_at, token, worker, claimed_until, started_at)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN claim IS NULL THEN 'pending' ELSE 'running' END, $8, $10 IS NOT NULL, $9, $10, $11, $12,
-            $13, $14, $15, $16, $17, CASE WHEN claim IS NULL THEN 0 ELSE 1 END, offer.worker, store_now + offer.ttl,
-            CASE WHEN claim IS NOT NULL THEN greatest($20, $9) END)
-    ON CONFLICT (id) DO NOTHING
-    RETURNING mainspring.withdraw_if_ended(id, $18) AS known),
-  noted AS (
+  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
+                               fire_at, idx, key, retry_of, created_at, token, worker, claimed_until, started_at)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN claim IS NULL THEN 'pending' ELSE 'running' END, $8, $10 IS NOT NULL, $9, $10, $11, $12,
+          $13, $14, $15, $16, $17, CASE WHEN claim IS NULL THEN 0 ELSE 1 END, offer.worker, store_now + offer.ttl,
+          CASE WHEN claim IS NOT NULL THEN greatest($20, $9) END)
+  ON CONFLICT (id) DO NOTHING;
+  IF NOT FOUND OR mainspring.withdraw_if_ended($1, $18) THEN
+    COMMIT;
+    PERFORM pg_logical_emit_message(true, 'mainspring', '');
+    RETURN;
+  END IF;
+  INSERT INTO mainspring.outbox (count, events, created_at) VALUES (CASE WHEN claim IS NULL THEN 1 ELSE 2 END, $19, $20);
+  IF $21 <> '' THEN
     INSERT INTO mainspring.audit (namespace, at, subject, action, target, after, request_id)
-    SELECT $2, $20, $21, 'run.submit', 'run:' || $1, json_build_object('task', $5, 'queue', $3, 'priority', $8)::text, $22
-    FROM new WHERE NOT known AND $21 <> '')
-  INSERT INTO mainspring.outbox (count, events, created_at)
-  SELECT CASE WHEN claim IS NULL THEN 1 ELSE 2 END, $19, $20 FROM new WHERE NOT known;
-  IF NOT FOUND THEN
-    COMMIT;
-    PERFORM pg_logical_emit_message(true, 'mainspring', '');
-  ELSIF claim IS NULL THEN
-    IF channel IS NOT NULL THEN
-      PERFORM pg_notify(channel, teller);
-    END IF;
-    COMMIT;
-    IF channel IS NULL THEN
-      RAISE INFO 'accepted';
-    END IF;
-    PERFORM pg_logical_emit_message(true, 'mainspring', '');
-  ELSE
+    VALUES ($2, $20, $21, 'run.submit', 'run:' || $1, json_build_object('task', $5, 'queue', $3, 'priority', $8)::text, $22);
+  END IF;
+  IF claim IS NOT NULL THEN
     COMMIT;
     PERFORM pg_notify('mainspring_' || offer.ear, '[' || offer.offered_at || ',' || claim || ']');
+    RETURN;
   END IF;
+  IF channel IS NOT NULL THEN
+    PERFORM pg_notify(channel, teller);
+  END IF;
+  COMMIT;
+  IF channel IS NULL THEN
+    RAISE INFO 'accepted';
+  END IF;
+  PERFORM pg_logical_emit_message(true, 'mainspring', '');
 END $$;
