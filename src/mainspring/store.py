@@ -206,7 +206,7 @@ class Standing(NamedTuple):
     ttl: Duration
     ordering: Ordering
     take: Callable[[Sequence[Claim], float], None]
-    """Given the claims and a monotonic instant before they were made, on the thread that submitted the runs."""
+    """Given the claims and a monotonic instant before they were made, on whatever thread heard of them first."""
 
 
 class DispatchStore(Protocol):
@@ -241,9 +241,10 @@ class WorkStore(DispatchStore, Protocol):
         before; the worker must not start them earlier."""
 
     def stand(self, standing: Standing | None) -> None:
-        """Leave a claim with the store, or take it back. It is good once: a store in this very process may make it in
-        the transaction that accepts a run, if the worker could start all that waits. Others may ignore it: whoever
-        leaves one looks for work all the same."""
+        """Leave a claim with the store, or take it back. The store may make it in the transaction that accepts a run,
+        if the worker could start all that waits: once, where it was left in the same process, or for each of several
+        submissions of any, where the store is a server. It need not: whoever leaves one looks for work all the same,
+        and gives back what comes after it was taken back."""
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """When the earliest pending run that this worker may take is due."""

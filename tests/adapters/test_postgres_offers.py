@@ -218,6 +218,21 @@ async def test_who_has_something_to_do_for_a_moment_only_does_not_take_its_offer
     assert await offers(postgres_url) == ["w"]
 
 
+async def test_an_offer_that_is_taken_back_while_it_is_being_made_is_taken_back(
+    opened: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.stores.postgres.offers.LINGER_S", 0.0)
+    taker = Taker(await opened())
+    await until(lambda: taker.store._db.listener.ear)
+    taker.store.stand(Standing(WORKER, 10, MINUTE, "strict", taker._take))
+    await asyncio.sleep(0)
+    assert taker.store._offers._saying is not None, "it is on its way"
+    taker.store.stand(None)
+    await until(lambda: taker.store._offers._out is None)
+    await settled(taker.store)
+    assert await offers(postgres_url) == []
+
+
 async def test_an_offer_runs_out(opened: Open) -> None:
     taker = Taker(await opened())
     await taker.stand(ttl=SECOND // 10)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -39,9 +38,8 @@ LINGER_S: Final = 0.005
 class Offers:
     """Those of one process: of the worker that stood there last."""
 
-    def __init__(self, db: Database, monotonic: Callable[[], float]) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
-        self._monotonic = monotonic
         self._standing: Standing | None = None
         self._last: Standing | None = None
         """Who is given what comes: some of it may be under way when an offer is taken back."""
@@ -71,7 +69,7 @@ class Offers:
         ear = self._db.listener.ear
         if ear is None:
             return True  # Nothing can be offered by whoever cannot hear.
-        fresh = self._monotonic() < self._offered_at + FRESH_S
+        fresh = self._db.monotonic() < self._offered_at + FRESH_S
         return fresh and self._out == (self._standing.worker.id, ear)
 
     async def _say(self) -> None:
@@ -85,9 +83,10 @@ class Offers:
             log.debug("an offer could not be made or taken back: %s", error)
         finally:
             self._saying = None
+        self._look()  # It may have changed its mind meanwhile.
 
     async def _offer(self, standing: Standing) -> None:
-        worker, ear, now = standing.worker, self._db.listener.ear, self._monotonic()
+        worker, ear, now = standing.worker, self._db.listener.ear, self._db.monotonic()
         if ear is None:
             return
         self._out, self._offered_at = (worker.id, ear), now

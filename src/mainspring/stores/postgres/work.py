@@ -35,7 +35,7 @@ class Work:
 
     @cached_property
     def _offers(self) -> Offers:
-        return Offers(self._db, self._db.monotonic)
+        return Offers(self._db)
 
     async def register(self, worker: Worker) -> None:
         async def work(tx: Transaction) -> None:
