@@ -1,13 +1,16 @@
-"""`python -m bench [--store sqlite|postgres] [--quick] [--only NAME ...] [--peers [NAME ...]] [--folder PATH]`."""
+"""`python -m bench [--store sqlite|postgres] [--quick] [--awake] [--only NAME ...] [--peers [NAME ...]] [--folder
+PATH]`: see `bench/README.md`."""
 
 from __future__ import annotations
 
 import argparse
 import signal
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from bench import embedded
+from bench.awake import awake
 from bench.cluster import main as cluster
 from bench.running import RESULTS, Failed
 
@@ -18,6 +21,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="How fast Mainspring is, beside its peers.")
     parser.add_argument("--store", choices=STORES, default="sqlite", help="embedded, or with servers of its own")
     parser.add_argument("--quick", action="store_true", help="a quick look; too small to quote")
+    parser.add_argument("--awake", action="store_true", help="keep the processors from sleeping: for latency, as root")
     measures = "; ".join(f"{store}: {', '.join(measures)}" for store, measures in STORES.items())
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"of {measures}")
     parser.add_argument(
@@ -38,9 +42,10 @@ def main() -> int:
     # Ended from outside, it still cleans up after itself.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        if arguments.store == "sqlite":
-            return embedded.measure(arguments.only, arguments.folder, arguments.quick)
-        return cluster.measure(arguments.only, arguments.folder, arguments.quick, arguments.peers)
+        with awake() if arguments.awake else nullcontext():
+            if arguments.store == "sqlite":
+                return embedded.measure(arguments.only, arguments.folder, arguments.quick)
+            return cluster.measure(arguments.only, arguments.folder, arguments.quick, arguments.peers)
     except Failed as failure:
         print(f"bench: {failure}", file=sys.stderr)
         return 1

@@ -9,6 +9,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from bench.awake import is_awake
 from bench.running import PEERS
 
 
@@ -17,6 +18,7 @@ def facts(folder: Path) -> dict[str, str]:
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB, {platform.system()} "
         f"{platform.release()}",
+        "processors": "kept awake" if is_awake() else "sleep when there is nothing to do",
         "disk": _file_system(folder),
         "python": f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}, uvloop {_version('uvloop')}",
         "load at start": " ".join(f"{load:.2f}" for load in os.getloadavg()),
