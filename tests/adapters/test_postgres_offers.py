@@ -168,13 +168,49 @@ async def test_only_what_the_worker_can_begin_with_is_handed_over(opened: Open, 
     await until(lambda: len(taker.claims) == handed)
 
 
+async def test_submissions_one_after_another_are_each_handed_over(opened: Open) -> None:
+    taker, submitter = Taker(await opened()), await opened()
+    await taker.stand()
+    runs = [a_run() for _ in range(30)]
+    for run in runs:
+        await submitter.submit([run])
+    await until(lambda: len(taker.claims) == len(runs))
+    assert [claim.run_id for claim in taker.claims] == [run.id for run in runs]
+
+
+async def test_submissions_at_the_same_time_are_handed_over_side_by_side(opened: Open) -> None:
+    """To different workers: a worker is given one at a time."""
+    takers = [Taker(await opened(), Worker(id=name, tasks=("t",))) for name in ("v", "w", "x")]
+    submitter = await opened()
+    for taker in takers:
+        await taker.stand()
+    await submitter.submit([a_run()])  # From now on it is likely.
+    for _ in range(10):
+        await asyncio.gather(*(submitter.submit([a_run()]) for _ in range(3)))
+        await asyncio.sleep(0.01)
+    given = [len(taker.claims) for taker in takers]
+    # Of 31. If they went one after another, the second and third of three would share a transaction.
+    assert sum(given) > 15
+    assert all(given)
+
+
+async def test_those_of_one_key_keep_their_order(opened: Open) -> None:
+    taker, submitter = Taker(await opened()), await opened()
+    await taker.stand()
+    await submitter.submit([a_run()])
+    runs = [a_run(key="k") for _ in range(20)]
+    await asyncio.gather(*(submitter.submit([run]) for run in runs))
+    claims = await submitter.claim(WORKER, 100, MINUTE, "strict")
+    given = [claim.run_id for claim in [*taker.claims, *claims]]
+    assert [run_id for run_id in given if run_id in {run.id for run in runs}] == [run.id for run in runs]
+
+
 async def test_of_submissions_that_come_thick_and_fast_none_is_lost(opened: Open) -> None:
     """They are not told one by one, nor handed over so."""
     taker, submitter = Taker(await opened()), await opened()
     await taker.stand()
     runs = [a_run() for _ in range(100)]
-    for run in runs:
-        await submitter.submit([run])
+    await asyncio.gather(*(submitter.submit([run]) for run in runs))
     states = [(await submitter.get_run("default", run.id)).state for run in runs]
     await until(lambda: len(taker.claims) == states.count("running"))
     claims = await submitter.claim(WORKER, 100, MINUTE, "strict")

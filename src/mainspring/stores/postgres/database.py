@@ -22,6 +22,7 @@ from mainspring.core.model import Event, NewRun
 from mainspring.errors import MainspringError, StoreError, StoreUnavailable
 from mainspring.stores.postgres.clock import GivenClock, ServerClock, StoreClock
 from mainspring.stores.postgres.connection import SETTINGS, Connection, Server, connect, prepare
+from mainspring.stores.postgres.handing import Handing
 from mainspring.stores.postgres.listener import Listener
 from mainspring.stores.postgres.pool import Pool, Waiting
 from mainspring.stores.postgres.trouble import explain
@@ -106,6 +107,7 @@ class Database:
         self.clock: StoreClock = GivenClock(clock) if given_time else ServerClock(clock)
         self.waiting = Waiting()
         self.monotonic = clock.monotonic
+        self.handing = Handing(clock.monotonic)
         self._pool_size = pool_size
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._closed = False

@@ -1,4 +1,4 @@
-"""Submissions that arrive while another is being written share the next transaction."""
+"""Submissions that arrive while others are being written share the next transaction."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from mainspring.core.model import NewRun
 from mainspring.errors import MainspringError, StoreError
 from mainspring.stores.postgres.database import Database
+from mainspring.stores.postgres.intake import is_plain
 from mainspring.stores.postgres.submitting import accept
 
 GROUP_LIMIT = 500
 """So many runs share a transaction at most; a submission of more is not gathered."""
+SIDE_BY_SIDE = 3
+"""So many lone submissions are on their way at once, while workers take them as they come: sharing a transaction, they
+would have to be claimed in another."""
 
 _Answer = asyncio.Future[list[str]]
 
@@ -20,7 +24,8 @@ class _Group:
     """The submissions of one event loop."""
 
     def __init__(self) -> None:
-        self.busy = False
+        self.alone = 0
+        """Submissions that are being written by whoever brought them."""
         self.waiting: list[tuple[Sequence[NewRun], _Answer]] = []
         self.writer: asyncio.Task[None] | None = None
 
@@ -40,16 +45,22 @@ class Gathering:
             return await accept(self._db, runs)
         loop = asyncio.get_running_loop()
         group = self._group(loop)
-        if group.busy:
+        if group.writer is not None or group.alone >= self._side_by_side(runs):
             answer: _Answer = loop.create_future()
             group.waiting.append((runs, answer))
             return await answer
-        group.busy = True
+        group.alone += 1
         try:
             return await accept(self._db, runs)
         finally:
-            group.writer = loop.create_task(self._write(group)) if group.waiting else None
-            group.busy = group.writer is not None
+            group.alone -= 1
+            if group.waiting and group.writer is None:
+                group.writer = loop.create_task(self._write(group))
+
+    def _side_by_side(self, runs: Sequence[NewRun]) -> int:
+        """How many may be written at once, this one among them. Those of one key keep their order."""
+        is_lone = len(runs) == 1 and runs[0].key is None and runs[0].idempotency_key is None and is_plain(runs[0])
+        return SIDE_BY_SIDE if is_lone and self._db.handing.is_likely() else 1
 
     def _group(self, loop: asyncio.AbstractEventLoop) -> _Group:
         group = self._groups.get(loop)
@@ -65,7 +76,7 @@ class Gathering:
                 await self._accept(_first(group.waiting))
                 await asyncio.sleep(0)  # Whoever was answered may have the next one ready.
         finally:
-            group.busy = False
+            group.writer = None
             for _, answer in group.waiting:  # Only if this task itself was cancelled.
                 answer.cancel()
             group.waiting.clear()

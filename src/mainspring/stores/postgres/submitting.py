@@ -99,16 +99,32 @@ async def _accept_one(db: Database, run: NewRun) -> list[str]:
     and take the way that costs least."""
     now = db.clock.now()
     values = _values(run, now)
+    if not db.server.pooled and _may_be_handed(run, now) and db.handing.is_worth_it():
+        await _hand_over(db, run, values)
+        return [run.id]
     heard = partial(db.herald, [run]) if db.herald is not None and not db.server.pooled else None
     teller = db.may_tell() if db.herald is None else None
     if heard is None and teller is None:
         if await db.alone(_Q["accept_one"], *values):
             _tell(db, [run])
-    elif _may_be_handed(run, now):
-        await db.alone(_Q["accept_and_hand"], *values, *(teller or (None, None)), db.clock.given(), heard=heard)
     else:
         await db.alone(_Q["accept_and_tell"], *values, *(teller or (None, None)), heard=heard)
     return [run.id]
+
+
+async def _hand_over(db: Database, run: NewRun, values: tuple[object, ...]) -> None:
+    """To a worker that has offered to take it; if none has, others are told of it as of any other."""
+    handed = True
+
+    def heard() -> None:
+        nonlocal handed
+        handed = False
+        db.handing.missed()
+        _tell(db, [run])
+
+    await db.alone(_Q["accept_and_hand"], *values, None, None, db.clock.given(), heard=heard)
+    if handed:
+        db.handing.done()
 
 
 def _may_be_handed(run: NewRun, now: Instant) -> bool:

@@ -1,0 +1,34 @@
+"""When to hand over: a lone submission looks for a worker's offer, unless it is likely in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+LATELY_S: Final = 0.05
+"""For so long after one was handed over it is likely that the next can be."""
+PAUSE_S: Final = 0.004
+"""For so long after one was not, no other tries, unless it is likely."""
+
+
+class Handing:
+    """What the submissions of one process found."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._done_at = self._missed_at = -inf
+
+    def done(self) -> None:
+        """A worker was given one."""
+        self._done_at = self._monotonic()
+
+    def missed(self) -> None:
+        """Nobody offered, or others were handed theirs at the same time."""
+        self._missed_at = self._monotonic()
+
+    def is_likely(self) -> bool:
+        return self._monotonic() < self._done_at + LATELY_S
+
+    def is_worth_it(self) -> bool:
+        return self.is_likely() or self._monotonic() > self._missed_at + PAUSE_S
