@@ -157,7 +157,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     server: Annotated[str | None, _text("the server that commands ask, in place of the store")] = None
     token: Annotated[str | None, _text("what commands show to the server")] = None
     namespace: Annotated[str, _text("the tenant that this program works for")] = "default"
-    durable: Annotated[bool, Knob(_read_switch, "whether a commit survives a power cut, at the price of a sync")] = True
+    durable: Annotated[
+        bool,
+        Knob(_read_switch, "whether a commit survives a power cut or a crash of the server, at the price of a sync"),
+    ] = True
     listen: Annotated[
         str | None, _text("where PostgreSQL itself is, if the store is a pooler's: for hints; without it, polling")
     ] = None

@@ -48,7 +48,10 @@ def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
     if _is_postgres(url):
         from mainspring.stores.postgres.store import PostgresStore
 
-        return asyncio.run(PostgresStore.open(url, clock, pool_size=settings.pool_size, listen=settings.listen))
+        opening = PostgresStore.open(
+            url, clock, pool_size=settings.pool_size, listen=settings.listen, durable=settings.durable
+        )
+        return asyncio.run(opening)
     from mainspring.stores.sqlite.store import SqliteStore
 
     return SqliteStore(_sqlite_path(url), clock, durable=settings.durable)

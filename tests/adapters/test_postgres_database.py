@@ -231,6 +231,16 @@ class TestConnections:
         assert await database.read(lambda tx: tx.fetchval(asked), consistent=True) == "off off"
         await database.close()
 
+    @pytest.mark.parametrize("pooled", [False, True])
+    @pytest.mark.parametrize(("durable", "synced"), [(True, "on"), (False, "off")])
+    async def test_wait_for_the_disk_if_they_are_to(
+        self, durable: bool, synced: str, pooled: bool, postgres_url: str, pooled_url: str
+    ) -> None:
+        database = await Database.open(pooled_url if pooled else postgres_url, CLOCK, durable=durable)
+        asked = "SELECT current_setting('synchronous_commit')"
+        assert await database.write(lambda tx: tx.fetchval(asked)) == synced
+        await database.close()
+
 
 class TestTheClock:
     def test_says_what_time_it_surely_is_also_when_the_host_is_faster(self) -> None:

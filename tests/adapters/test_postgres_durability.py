@@ -86,6 +86,25 @@ async def test_a_herald_hears_of_a_submission_that_can_be_claimed_before_it_is_s
     assert heard.empty()
 
 
+async def test_who_need_not_be_durable_waits_for_no_disk(server: Postgres) -> None:
+    """The same server, on which nothing becomes safe."""
+    hasty = await PostgresStore.open(server.url, CLOCK, durable=False)
+    lone, *some = (a_run(CLOCK, priority=1) for _ in range(3))
+    admin = await asyncpg.connect(server.url)
+    try:
+        await confirmed_by(admin, "nobody")
+        async with asyncio.timeout(20):
+            await hasty.submit([lone])
+            await hasty.submit(some)
+            claims = await hasty.claim(a_worker(), 3, TTL, "strict")
+            assert {claim.run_id for claim in claims} == {run.id for run in (lone, *some)}
+            assert await hasty.report([success(claim) for claim in claims]) == ["accepted"] * 3
+    finally:
+        await confirmed_by(admin, "")
+        await admin.close()
+        await hasty.close()
+
+
 async def confirmed_by(admin: asyncpg.Connection, stand_by: str) -> None:
     """Who has to confirm each commit; it returns when the server goes by it."""
     await admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{stand_by}'")

@@ -55,11 +55,18 @@ class Server(NamedTuple):
     url: str
     pooled: bool
     """Whether a pooler stands before it: then every transaction may meet another session."""
+    durable: bool = True
+    """Whether commits wait for its disk, as the server itself has it; otherwise they do not."""
 
     @property
     def shown(self) -> str:
         """The URL without its password."""
         return show_url(self.url)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Those of our sessions, or, behind a pooler, of our transactions."""
+        return SETTINGS if self.durable else (*SETTINGS, "synchronous_commit = off")
 
 
 async def connect(server: Server) -> Connection:
@@ -67,7 +74,7 @@ async def connect(server: Server) -> Connection:
     connection = await _connect(server.url, cached=not server.pooled)
     if not server.pooled:
         try:
-            await connection.execute("; ".join(f"SET {setting}" for setting in SETTINGS))
+            await connection.execute("; ".join(f"SET {setting}" for setting in server.settings))
         except BaseException:
             connection.terminate()
             raise
@@ -89,12 +96,12 @@ async def _connect(url: str, *, cached: bool) -> Connection:
         raise InvalidInput("store", show_url(url), f"is not a usable URL ({error})", remedy) from error
 
 
-async def prepare(url: str, now: int) -> Server:
+async def prepare(url: str, now: int, *, durable: bool = True) -> Server:
     """Make sure that the database is ours and current, migrate it if not; how to connect to it from now on."""
     with mapped_errors(url):
         connection = await _connect(url, cached=False)
         try:
-            server = Server(url, await is_pooled(connection))
+            server = Server(url, await is_pooled(connection), durable)
             await _check_server(connection, server.shown)
             status = await schema_status(connection, server.shown)
             if not status.usable:

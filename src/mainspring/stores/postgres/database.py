@@ -21,7 +21,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Event, NewRun
 from mainspring.errors import MainspringError, StoreError, StoreUnavailable
 from mainspring.stores.postgres.clock import GivenClock, ServerClock, StoreClock
-from mainspring.stores.postgres.connection import SETTINGS, Connection, Server, connect, prepare
+from mainspring.stores.postgres.connection import Connection, Server, connect, prepare
 from mainspring.stores.postgres.handing import Handing
 from mainspring.stores.postgres.listener import Listener
 from mainspring.stores.postgres.pool import Pool, Waiting
@@ -114,7 +114,7 @@ class Database:
         direct = listen or (None if server.pooled else server.url)
         self.listener = Listener(direct)
         # Behind a pooler no session keeps our settings.
-        local = "".join(f"; SET LOCAL {setting}" for setting in SETTINGS) if server.pooled else ""
+        local = "".join(f"; SET LOCAL {setting}" for setting in server.settings) if server.pooled else ""
         self._begin, self._begin_reading = "BEGIN" + local, "BEGIN READ ONLY" + local
         self._begin_snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + local
         self._begin_unsynced = f"BEGIN{local}; SET LOCAL synchronous_commit = off"
@@ -128,9 +128,10 @@ class Database:
         pool_size: int = 10,
         listen: str | None = None,
         given_time: bool = False,
+        durable: bool = True,
     ) -> Database:
         """Look whose the database is, migrate it if need be, and learn what time it is there."""
-        server = await prepare(url, clock.now())
+        server = await prepare(url, clock.now(), durable=durable)
         database = cls(server, clock, pool_size=pool_size, listen=listen, given_time=given_time)
         if not given_time:
             await database.read(lambda tx: tx.fetchval(_TIME))

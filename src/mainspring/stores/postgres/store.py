@@ -39,13 +39,18 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
         pool_size: int = POOL_SIZE,
         listen: str | None = None,
         given_time: bool = False,
+        durable: bool = True,
     ) -> Self:
         """Connect, and bring the schema up to date.
 
         `listen` is a URL where LISTEN works, if the store's own is a pooler's. With `given_time` the server lives in
-        the time of `clock`: for tests.
+        the time of `clock`: for tests. `durable=False` lets a crash of the server, not of this program, take the last
+        commits with it.
         """
-        return cls(await Database.open(url, clock, pool_size=pool_size, listen=listen, given_time=given_time))
+        database = await Database.open(
+            url, clock, pool_size=pool_size, listen=listen, given_time=given_time, durable=durable
+        )
+        return cls(database)
 
     def now(self) -> Instant:
         return self._db.clock.now()
