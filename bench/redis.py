@@ -14,8 +14,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from bench.figures import Row, Series, percentile, rate, show
 from bench.intake import CALLERS
 from bench.redlock import measure_redlock
 from bench.running import Failed, scratch_folder
-from bench.script import Answer, Params
+from bench.script import Answer
 from mainspring import Mainspring
 from mainspring.broker import Notice
 from mainspring.brokers.redis import RedisBroker
@@ -52,6 +53,8 @@ FAST, FAST_S = 5_000, 4
 SUBMITTED = 0.9
 """Who submits less than this share of the rate has no figure at it."""
 FALLBACK_RATE = 50
+HASTY = replace(MAINSPRING, label="Mainspring, hasty")
+"""With `durable=false`: then it loses no more and no less than the peers if its server crashes."""
 
 
 def measure(arena: Arena) -> list[Row]:
@@ -73,9 +76,10 @@ def _everybody(arena: Arena) -> list[Contestant]:
 def _stage(each: Contestant, arena: Arena, slots: int) -> Iterator[Stage]:
     """Ours has a broker, and an `up` that dispatches in place of one of its two workers."""
     with set_stage(each, arena.servers, arena.folder, slots) as stage:
-        if each is MAINSPRING:
+        if each in (MAINSPRING, HASTY):
             arena.servers.redis_says("FLUSHALL")
             stage.environment["MAINSPRING_BROKER"] = arena.servers.redis
+            stage.environment["MAINSPRING_DURABLE"] = str(each is MAINSPRING).lower()
             stage.working = lambda *_: _dispatched(stage)
         yield stage
 
@@ -133,26 +137,36 @@ def _best(series: dict[str, Series]) -> tuple[str, float | None]:
 
 
 def _latency(arena: Arena) -> list[Row]:
-    rows = []
-    for per_second, callers, limits in ((100, 1, {0.5: 1.5, 0.99: 3.0}), (1_000, CALLERS, {}), (5_000, CALLERS, {})):
-        seconds = WARM_S + (arena.size(10, 4) if per_second < FAST else FAST_S)
-        count, warm = per_second * seconds, per_second * WARM_S
-        pace = {"per_second": per_second, "seconds": seconds, "callers": callers}
-
-        def send(each: Contestant, pace: Params = pace, count: int = count, warm: int = warm) -> Answer:
-            with _stage(each, arena, count) as stage, stage.working():
-                stage.warm_up(1)
-                sent = stage.ask("send", pace)["sent"]
-                reached = count / (max(sent) - min(sent))
-                if reached < SUBMITTED * pace["per_second"]:
-                    raise Failed(f"only {show(reached, '/s')} submitted")
-                stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "sending was")
-                took = [(began - at) * 1000 for began, at in zip(stage.slate.times, sent, strict=True)]
-            return {"samples_ms": took[warm:]}
-
-        series = take_turns(_everybody(arena), arena.size(3, 1), f"latency by Redis, {per_second}/s", send)
-        rows.append(percentile_row(f"start latency at {per_second:,}/s, p50 / p99", series, limits))
+    limits = {0.5: 1.5, 0.99: 3.0}
+    seldom = _latency_at(100, 1, arena, [*_everybody(arena), HASTY])
+    hasty = seldom.pop(HASTY.label)
+    rows = [
+        percentile_row("start latency at 100/s, p50 / p99", seldom, limits),
+        percentile_row("the same, as durable as they are", seldom | {OURS: hasty}, limits),
+    ]
+    for per_second in (1_000, FAST):
+        series = _latency_at(per_second, CALLERS, arena, _everybody(arena))
+        rows.append(percentile_row(f"start latency at {per_second:,}/s, p50 / p99", series, {}))
     return rows
+
+
+def _latency_at(per_second: int, callers: int, arena: Arena, everybody: Sequence[Contestant]) -> dict[str, Series]:
+    seconds = WARM_S + (arena.size(10, 4) if per_second < FAST else FAST_S)
+    count, warm = per_second * seconds, per_second * WARM_S
+    pace = {"per_second": per_second, "seconds": seconds, "callers": callers}
+
+    def send(each: Contestant) -> Answer:
+        with _stage(each, arena, count) as stage, stage.working():
+            stage.warm_up(1)
+            sent = stage.ask("send", pace)["sent"]
+            reached = count / (max(sent) - min(sent))
+            if reached < SUBMITTED * per_second:
+                raise Failed(f"only {show(reached, '/s')} submitted")
+            stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "sending was")
+            took = [(began - at) * 1000 for began, at in zip(stage.slate.times, sent, strict=True)]
+        return {"samples_ms": took[warm:]}
+
+    return take_turns(everybody, arena.size(3, 1), f"latency by Redis, {per_second}/s", send)
 
 
 Hold = Callable[[], AbstractAsyncContextManager[Any]]

@@ -22,7 +22,10 @@ def serve(measures: Mapping[str, Measure]) -> None:
     """Run the measure that the command line names, and print its answer as the last line."""
     name, params = sys.argv[1], json.loads(sys.argv[2])
     signal.alarm(int(params["limit_s"]))  # whoever started this program may be gone, and nothing may be left behind
-    print(json.dumps(measures[name](params)), flush=True)
+    answer = json.dumps(measures[name](params))
+    with open(sys.stdout.fileno(), "w", closefd=False) as whole:
+        # A stdout that is not buffered (PYTHONUNBUFFERED) drops what a pipe did not take at the first go.
+        print(answer, file=whole)
 
 
 def stay_until_told() -> None:

@@ -14,7 +14,7 @@ from bench.running import Failed
 from bench.script import Answer
 
 OURS = MAINSPRING.label
-CLOSE = (MAINSPRING, PGQUEUER)
+CLOSE = (MAINSPRING.name, PGQUEUER.name)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def take_turns(
     for number in range(rounds):
         for each in everybody:
             own = series[each.label]
-            if own.trouble or (number and each not in CLOSE):
+            if own.trouble or (number and each.name not in CLOSE):
                 continue
             print(f"  {what} {number + 1}/{rounds}: {each.label}", file=sys.stderr)
             try:
