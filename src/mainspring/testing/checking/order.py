@@ -17,6 +17,8 @@ from mainspring.testing.checking.stories import Stories
 from mainspring.testing.checking.verdict import Finding, found
 from mainspring.testing.history import Record
 
+SELDOM = 2
+"""Passed over twice that part of the bound apart, a run is not passed over all the time."""
 Line = tuple[str, str, str, str]
 """Namespace, queue, region, task: a worker either serves all runs that have these in common, or none."""
 
@@ -47,8 +49,8 @@ def the_best_run_goes_first(stories: Stories) -> Iterator[Finding]:
     Better by both orderings, strict and ageing, so that it does not matter which one is set; under ageing this is also
     why nobody starves. Not seen: that better runs were left which had to wait for anything, or had been claimed before;
     or that are of a task, queue or region of which the worker claimed nothing, as it may not serve them; claims whose
-    order to others is not known; or, if claimers pass over what others look at, for how long (`passing_bound`), and not
-    at all if a fault began in that time.
+    order to others is not known. Where claimers pass over what others look at, it must go on for `passing_bound`, again
+    and again, without a fault: one that was passed over once may then have to wait for better ones.
     """
     claims = [claimed for story in stories.runs.values() for claimed in _claims(story)]
     claims.sort(key=lambda each: (each.claim.store, each.claim.seq))
@@ -94,12 +96,19 @@ def _overtaken(stories: Stories, claimed: _Claimed, better: _Claimed, witness: _
     return found(message, *evidence)
 
 
+class _Passing(NamedTuple):
+    """How long a run has been passed over."""
+
+    since: Instant
+    last: Instant
+
+
 class _Waiting:
     """The runs that surely wait, as time goes on: accepted, due, and never claimed so far."""
 
     def __init__(self, stories: Stories, claims: list[_Claimed]) -> None:
         self._stories = stories
-        self._passing = stories.bounds.passing
+        self._bound = stories.bounds.passing
         self._coming: list[_Arrival] = []
         for claimed in claims:
             accepted = accepted_by(stories, claimed.story)
@@ -108,6 +117,7 @@ class _Waiting:
                 self._coming.append(_Arrival(claimed.due, claimed.claim.seq, since, claimed))
         self._coming.sort(key=lambda arrival: arrival.since, reverse=True)
         self._heaps: dict[tuple[Line, int], list[_Arrival]] = defaultdict(list)
+        self._passed: dict[str, _Passing] = {}
 
     def move_to(self, now: Instant) -> None:
         """Let in those who came before now."""
@@ -116,16 +126,27 @@ class _Waiting:
             heappush(self._heaps[arrival.claimed.line, arrival.claimed.priority], arrival)
 
     def better_than(self, claimed: _Claimed, line: Line) -> _Claimed | None:
-        """One in a line that waited before this one was claimed, and still did afterwards, and has the better rank."""
-        left_until = claimed.claim.store + self._passing
-        if self._passing and not self._stories.is_undisturbed(claimed.claim.store, left_until):
-            return None
+        """One in a line that waited before this one was claimed, and still did afterwards, and has the better rank; if
+        it has been passed over for too long."""
         for priority in range(HIGHEST, claimed.priority + 1):
             heap = self._heaps.get((line, priority))
-            while heap and earliest(heap[0].claimed.claim) <= left_until:
+            while heap and earliest(heap[0].claimed.claim) <= claimed.claim.store:
                 heappop(heap)
             if not heap or heap[0].since >= earliest(claimed.claim):
                 continue
-            if rank(priority, heap[0].due, "ageing") < rank(claimed.priority, claimed.due, "ageing"):
+            is_better = rank(priority, heap[0].due, "ageing") < rank(claimed.priority, claimed.due, "ageing")
+            if is_better and self._is_too_long(heap[0].claimed.story.id, claimed.claim.store):
                 return heap[0].claimed
         return None
+
+    def _is_too_long(self, run_id: str, now: Instant) -> bool:
+        """Whether a run that is passed over now has been, again and again, for as long as the bound."""
+        before = self._passed.get(run_id)
+        goes_on = (
+            before is not None
+            and now - before.last <= self._bound // SELDOM
+            and self._stories.is_undisturbed(before.since, now)
+        )
+        since = before.since if before is not None and goes_on else now
+        self._passed[run_id] = _Passing(since, now)
+        return now - since >= self._bound
