@@ -152,6 +152,17 @@ class TestPriorityOrder:
 
         assert told.broken() == []
 
+    def test_nor_when_one_was_due_that_was_given_back_and_expired(self) -> None:
+        """Chaos seed 406665: its row says that it was due when it was given back, later than one it went before."""
+        told = Told().job("j", EveryTrigger(MINUTE), next_at=120, priority=6).submit("a", due=61, priority=6)
+        told.at(61).fire("j", 60).at(62).claim("j@60").at(63).claim("a").report("a").at(64).handback("j@60")
+        told.firing("j", 60, run="j@60").ended(
+            "j@60", "skipped", job_id="j", fire_at=instant(60), priority=6, token=1, due=64
+        )
+        told.ended("a", "succeeded", "succeeded", priority=6, due=61)
+
+        assert 13 not in told.broken()
+
 
 class TestKeyOrder:
     def test_runs_of_one_key_go_one_after_the_other(self) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mainspring.core.instants import Instant
 from mainspring.core.priority import HIGHEST, rank
-from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED
+from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.testing.checking.origins import accepted_by, origin, waits_for_nothing
 from mainspring.testing.checking.reading import earliest
 from mainspring.testing.checking.runs import RunStory
@@ -79,9 +79,10 @@ def _claims(story: RunStory) -> Iterator[_Claimed]:
 
 
 def _unchanged_due(story: RunStory) -> Instant | None:
-    """A run that ended with its first claim is still due when it was: it never went back to wait."""
+    """A run that ended with its first claim is still due when it was: it never went back to wait. One that was skipped
+    may have, if it was given back and expired."""
     run = story.run
-    ended = run is not None and run.token == 1 and run.state in (SUCCEEDED, FAILED, SKIPPED)
+    ended = run is not None and run.token == 1 and run.state in (SUCCEEDED, FAILED)
     return run.due_at if run is not None and ended else None
 
 
