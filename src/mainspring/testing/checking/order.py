@@ -142,12 +142,12 @@ class _Waiting:
 
     def _is_too_long(self, run_id: str, now: Instant) -> bool:
         """Whether a run that is passed over now has been, again and again, for as long as the bound."""
-        before = self._passed.get(run_id)
-        goes_on = (
-            before is not None
-            and now - before.last <= self._bound // SELDOM
-            and self._stories.is_undisturbed(before.since, now)
-        )
-        since = before.since if before is not None and goes_on else now
-        self._passed[run_id] = _Passing(since, now)
-        return now - since >= self._bound
+        passing = self._passed.get(run_id)
+        if (
+            passing is None
+            or now - passing.last > self._bound // SELDOM
+            or not self._stories.is_undisturbed(passing.since, now)
+        ):
+            passing = _Passing(now, now)
+        self._passed[run_id] = passing._replace(last=now)
+        return now - passing.since >= self._bound
