@@ -1,4 +1,4 @@
-"""The measurable part of the style: sizes, names, layers, exports. Files follow subjects; the limits only stop sprawl."""
+"""The measurable part of the style: sizes, names, layers, exports. Files follow subjects; limits only stop sprawl."""
 
 import ast
 import re

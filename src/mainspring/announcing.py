@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, cast
 
 from mainspring.broker import Broker, Notice
 from mainspring.clock import Clock
@@ -23,7 +23,6 @@ HINT_S: Final = 0.1
 way of the worker that begins with it."""
 
 
-@runtime_checkable
 class HeraldedStore(Protocol):
     """A store that leaves it to another to tell of submissions. Only stores on a server do."""
 
@@ -45,7 +44,8 @@ class Announced:
         self._broker = broker
         self._clock = clock
         self._local = threading.local()
-        self._hints = store if isinstance(store, HeraldedStore) else None
+        # By attribute: since Python 3.12 `isinstance` of a protocol does not see what a wrapper passes on.
+        self._hints = cast(HeraldedStore, store) if hasattr(store, "send_herald") else None
         self.now = store.now
         if self._hints is not None:
             self._hints.send_herald(self._tell)

@@ -17,7 +17,7 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from mainspring.broker import Notice
 from mainspring.core.answers import Backlog, Change, Fired, Reaped, Renewal, Reply, Reserved, RunFilter, Saved, Strain
@@ -70,6 +70,7 @@ __all__ = [
     "Strain",
     "Verdict",
     "WorkStore",
+    "find_joining",
 ]
 
 Verdict = Literal["accepted", "repeated", "stale"]
@@ -189,13 +190,21 @@ class RunStore(Protocol):
         """Those of the runs that have ended."""
 
 
-@runtime_checkable
 class JoiningStore(Protocol):
     """For whoever submits in a transaction of their own. Only stores on a server have it."""
 
     async def submit_within(self, connection: Any, runs: Sequence[NewRun]) -> list[str]:
         """As `submit`, in the transaction that the caller has open on a connection to the same database: accepted when
         that commits, or not at all. InvalidInput if it is no such connection, or has no transaction open."""
+
+
+def find_joining(store: object) -> JoiningStore | None:
+    """The store, if submissions can join a transaction of the caller; None otherwise.
+
+    The attribute decides, not `isinstance` of a protocol: since Python 3.12 that ignores `__getattr__`, by which
+    wrappers around a store pass its methods on.
+    """
+    return cast(JoiningStore, store) if hasattr(store, "submit_within") else None
 
 
 class Standing(NamedTuple):

@@ -18,7 +18,7 @@ from mainspring.errors import InvalidInput
 from mainspring.handle import RunHandle
 from mainspring.options import Defaults, RunWords, Values, read_defaults, read_words
 from mainspring.payload import Signature, encode_result
-from mainspring.store import JoiningStore, Store
+from mainspring.store import Store, find_joining
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -165,11 +165,12 @@ class BoundTask(Generic[P, R]):
         connection = self._recipe.connection
         if connection is None:
             return await store.submit(runs)
-        if not isinstance(store, JoiningStore):
+        joining = find_joining(store)
+        if joining is None:
             problem = "cannot be joined: the store is not on PostgreSQL"
             remedy = "submit after your own transaction has been committed"
             raise InvalidInput("connection", type(connection).__name__, problem, remedy)
-        return await store.submit_within(connection, runs)
+        return await joining.submit_within(connection, runs)
 
 
 class Task(BoundTask[P, R]):

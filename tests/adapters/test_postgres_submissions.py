@@ -243,6 +243,24 @@ class TestInACallersTransaction:
         assert (await postgres.get_run("default", run_id)).args == '{"order":1}'
         assert await postgres.count_runs("default") == {"pending": 1}
 
+    async def test_an_app_as_users_open_it_joins_every_kind_of_connection(
+        self, postgres: PostgresStore, postgres_url: str, theirs: asyncpg.Connection
+    ) -> None:
+        """With the wrappers around its store, which `isinstance` of a protocol does not see through on Python 3.12."""
+        async with Mainspring(postgres_url) as app, asyncpg.create_pool(postgres_url, min_size=1, max_size=1) as pool:
+
+            @app.task
+            def bill(order: int) -> None: ...
+
+            async with theirs.transaction():
+                await bill.options(connection=theirs).submit(1)
+            async with pool.acquire() as pooled, pooled.transaction():
+                await bill.options(connection=pooled).submit_many([{"order": 2}])
+            async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+                await connection.execute("SELECT 1")
+                await bill.options(connection=connection).submit(3)
+        assert await postgres.count_runs("default") == {"pending": 3}
+
     async def test_what_cannot_be_joined_is_refused(
         self, postgres: PostgresStore, postgres_url: str, clock: ManualClock, theirs: asyncpg.Connection
     ) -> None:
