@@ -15,6 +15,7 @@ from mainspring.core.calendar_rules import weekends
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import HOUR, MINUTE, SECOND, Duration
 from mainspring.core.planning import plan
+from mainspring.core.retry import Retry
 from mainspring.store import Store
 
 ECHO = ("--command", "echo hello")
@@ -54,7 +55,7 @@ def fire(cli: Terminal, name: str, ahead: Duration) -> None:
 
 class TestAdd:
     def test_a_command_is_split_as_a_shell_would_and_needs_none(self, cli: Terminal) -> None:
-        job = cli.json("job", "add", "backup", *HOURLY, "--command", "tar czf 'my backup.tgz' /etc $HOME")
+        job = cli.json("job", "add", "backup", *HOURLY, "--command", "tar czf 'my backup.tgz' /etc '$HOME'")
         assert (job["task"], job["args"]) == ("command", {"argv": ["tar", "czf", "my backup.tgz", "/etc", "$HOME"]})
 
     def test_a_command_may_be_given_as_words(self, cli: Terminal) -> None:
@@ -162,6 +163,7 @@ class TestAdd:
             (("--task", "a", "--command", "b"), "Give one of"),
             (("--command", "echo 'open"), "no closing quotation"),
             (("--command", " "), "is empty"),
+            (("--command", "echo a | wc -l"), "let a shell run it: -- sh -c 'echo a | wc -l'"),
             (("--task", "encode", "--arg", "x"), "has no name"),
             (("--task", "encode", "--arg", "x=1", "--arg", "x=2"), "a second value"),
             (("--command", "true", "--arg", "x=1"), "is for tasks"),
@@ -352,6 +354,14 @@ class TestEdit:
         cli("job", "edit", "encodes", "--retries", "7")
         job = cli.store(lambda store: store.get_job("default", "encodes"))
         assert (job.options.retry.retries, job.options.retry.delays) == (7, (SECOND,))
+        cli("job", "edit", "encodes", "--retry-policy", "doubling-2m")
+        job = cli.store(lambda store: store.get_job("default", "encodes"))
+        assert job.options.retry == Retry(7, policy="doubling-2m")
+
+    def test_a_retry_policy_has_a_name(self, cli: Terminal) -> None:
+        cli("job", "add", "a", *HOURLY, *ECHO, "--retry-policy", "fixed-5m")
+        job = cli.store(lambda store: store.get_job("default", "a"))
+        assert job.options.retry == Retry(3, policy="fixed-5m")
 
     def test_work_may_change(self, cli: Terminal) -> None:
         cli("job", "add", "a", *HOURLY, *ECHO)

@@ -157,7 +157,7 @@ JOURNEY: tuple[tuple[str, ...], ...] = (
     ),
     ("job", "add", "a", "--manual", "--task", "encode"),
     ("job", "edit", "b", "--retries", "7", "--alert", "tell", "--grace", "20s", "--tag", "y"),
-    ("job", "edit", "b", "--timeout", "none", "--tag", "none"),
+    ("job", "edit", "b", "--timeout", "none", "--tag", "none", "--retry-policy", "fixed-5m"),
     ("job", "edit", "a", "--isolation", "none", "--start", "2190-01-01T00:00", "--tz", "Europe/Berlin"),
     ("job", "pause", "a", "c", "--reason", "audit"),
     ("job", "show", "a"),

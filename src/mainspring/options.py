@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
@@ -173,18 +172,6 @@ def check_name(field: str, value: object) -> str:
         return value
     remedy = f"use 1 to {LONGEST_NAME} printable characters, with no blanks around them"
     raise InvalidInput(field, value, "cannot be used here", remedy)
-
-
-def split_command(text: str) -> list[str]:
-    """The words of a command as a shell would split them; it is executed without a shell."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        problem = f"cannot be split into words: {str(error).lower()}"
-        raise InvalidInput("command", text, problem, "close its quotes, or give its words after --") from None
-    if not words:
-        raise InvalidInput("command", text, "is empty", "give a program and its arguments")
-    return words
 
 
 def _read_names(field: str, value: object) -> tuple[str, ...]:

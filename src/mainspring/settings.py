@@ -19,6 +19,7 @@ from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
+from mainspring.core.alerts import check_alert
 from mainspring.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
 from mainspring.core.pools import read_pools
 from mainspring.core.priority import Ordering
@@ -121,6 +122,10 @@ def _read_networks(field: str, value: object) -> tuple[str, ...]:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(field, value, f"is not a list of networks: {error}", 'write it like "10.0.0.0/8"') from None
+
+
+def _read_alert(field: str, value: object) -> str:
+    return check_alert(_read_text(field, value), field)
 
 
 def _text(meaning: str) -> Knob:
@@ -240,7 +245,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_timeout: Annotated[Duration, _duration("how long an HTTP call may take, redirects included")] = 30 * SECOND
     http_limit: Annotated[int, _count("how many bytes of an HTTP answer are read")] = 1_048_576
     alert: Annotated[
-        str | None, _text("who is told of each run that failed for good; named: only whom its run names")
+        str | None, Knob(_read_alert, "who is told of each run that failed for good; named: only whom its run names")
     ] = None
     notice: Annotated[str | None, _text("a file that, once it exists, makes this process drain and stop")] = None
     secrets: Annotated[str | None, _text("the folder of secrets, one file each, for runs that name them")] = None

@@ -328,3 +328,22 @@ def test_a_run_that_is_retried_is_submitted_by_who_retries_it(private_door: Door
     ann.post(f"/v1/runs/{run['run_id']}/cancel")
     again = bob.post(f"/v1/runs/{run['run_id']}/retry").json()
     assert (again["submitted_by"], again["retry_of"], again["tags"]) == ("bob", run["run_id"], ["t"])
+
+
+def test_a_text_that_needs_a_shell_is_no_command(client: httpx.Client) -> None:
+    answer = client.post("/v1/jobs", json={**DAILY, "command": "echo a | wc -l"})
+    assert fields(answer.json()) == ["command"]
+    assert "sh -c 'echo a | wc -l'" in answer.text
+    answer = client.post("/v1/runs", json={"task": "command", "args": {"argv": "echo a | wc -l"}})
+    assert fields(answer.json()) == ["args"]
+    assert client.post("/v1/runs", json={"command": ["grep", "a|b"]}).status_code == 201
+
+
+def test_waits_have_names(client: httpx.Client) -> None:
+    assert make(client, "named", manual=True, retry={"retries": 7, "policy": "fixed-5m"})["retries"] == 7
+    changed = client.patch("/v1/jobs/named", json={"retry": {"policy": "doubling-30s-to-15m"}}).json()
+    assert changed["retries"] == 7, "the number stays"
+    both = client.patch("/v1/jobs/named", json={"retry": {"policy": "fixed-5m", "delay": "1s"}})
+    assert fields(both.json()) == ["retry.delay"]
+    unknown = client.patch("/v1/jobs/named", json={"retry": {"policy": "often"}})
+    assert fields(unknown.json()) == ["retry.policy"]

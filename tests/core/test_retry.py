@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration
-from mainspring.core.retry import Again, GiveUp, Retry, decide, error_names
+from mainspring.core.retry import Again, GiveUp, Retry, RetryPolicy, decide, error_names
 from mainspring.errors import InvalidInput
 
 TIMEOUT = ("httpx.ReadTimeout", "httpx.TimeoutException", "httpx.TransportError", "builtins.Exception")
@@ -237,3 +237,27 @@ def test_what_makes_no_sense_is_refused_with_the_field_named(arguments: dict[str
         Retry(**arguments)
     assert caught.value.field == field
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("fixed-5m", [5 * MINUTE] * 6),
+        ("doubling-1m", [2**n * MINUTE for n in range(6)]),
+        ("doubling-2m", [2**n * MINUTE for n in range(1, 7)]),
+        ("doubling-30s-to-15m", [30 * SECOND, *(2**n * MINUTE for n in range(4)), 15 * MINUTE]),
+        ("quadrupling-10s", [10 * SECOND * 4**n for n in range(5)] + [HOUR]),
+    ],
+)
+def test_waits_have_names(policy: RetryPolicy, expected: list[Duration]) -> None:
+    assert waits(Retry(6, policy=policy)) == expected
+    assert Retry(policy=policy).retries == 3
+
+
+def test_a_policy_by_name_takes_no_waits_besides() -> None:
+    assert Retry(policy="quadrupling-10s") == Retry()
+    with pytest.raises(InvalidInput, match=r"policy: 'often' is not a retry policy; choose one of fixed-5m"):
+        Retry(policy="often")  # type: ignore[arg-type]
+    for words in ({"delay": "1s"}, {"factor": 2}, {"delays": ["1s"]}, {"cap": "1h"}, {"backoff": "fixed"}):
+        with pytest.raises(InvalidInput, match="together with the policy fixed-5m"):
+            Retry(policy="fixed-5m", **words)  # type: ignore[arg-type]

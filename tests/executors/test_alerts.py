@@ -132,10 +132,14 @@ class TestDeaths:
             assert len(await runs_of(app, 2)) == 2
         assert len(told) == 1
 
-    async def test_what_cannot_be_told_does_not_keep_others_from_being_told(self, tmp_path: Path) -> None:
+    async def test_what_cannot_be_told_does_not_keep_others_from_being_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         app, told = make_app(tmp_path)
         async with app, running(app):
-            await app.submit("break_down", alert="$ unclosed '")
+            with monkeypatch.context() as older:  # A program that did not check it yet.
+                older.setattr("mainspring.options.check_alert", lambda text, field: text)
+                await app.submit("break_down", alert="$ unclosed '")
             run = await app.submit("break_down", alert="tell")
             await runs_of(app, 3, FINAL)
         assert [failure["run_id"] for failure in told] == [run.id]

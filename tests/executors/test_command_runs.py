@@ -29,8 +29,8 @@ async def scene() -> AsyncIterator[Scene]:
 
 class TestWords:
     async def test_a_text_is_split_as_a_shell_would_and_no_shell_runs_it(self, scene: Scene) -> None:
-        _, attempt = await scene.command("""printf '%s\n' 'one word' "$HOME" ; `id` '&' >x""")
-        assert attempt.said() == ["one word", "$HOME", ";", "`id`", "&", ">x"]
+        _, attempt = await scene.command(r"""printf '%s\n' 'one word' "a;b" '$HOME' \; '`id`' '&' \>x""")
+        assert attempt.said() == ["one word", "a;b", "$HOME", ";", "`id`", "&", ">x"]
 
     async def test_a_shell_is_refused_unless_the_worker_allows_it(self, scene: Scene) -> None:
         outcome, _ = await scene.command("echo $((1 + 1))", shell=True)
@@ -79,6 +79,7 @@ class TestWords:
     ) -> None:
         outcome, attempt = await scene.command(argv, {"isolation": level}, cwd=cwd)
         assert (outcome.failure.type, outcome.failure.message) == ("CommandNotStarted", message)
+        assert outcome.final, "a retry would find it so again"
         assert attempt.lines == []
 
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.core.calendar_rules import Rule
 from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap, UnderPressure
-from mainspring.core.retry import Backoff
+from mainspring.core.retry import Backoff, RetryPolicy
 from mainspring.core.triggers import OnFailure, When
 from mainspring.options import LONGEST_NAME
 
@@ -85,6 +85,10 @@ class RetryBody(msgspec.Struct, forbid_unknown_fields=True):
     """How often, how late, and for which errors a failed run is tried again."""
 
     retries: CountFrom0 | UnsetType = UNSET
+    policy: (
+        Annotated[RetryPolicy, Meta(description="all waits by name, instead of delay, backoff, factor, delays and cap")]
+        | UnsetType
+    ) = UNSET
     delay: Span | UnsetType = UNSET
     backoff: Backoff | UnsetType = UNSET
     factor: Annotated[float, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET

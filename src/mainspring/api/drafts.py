@@ -159,6 +159,7 @@ def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str
 
 def _merge_retry(stored: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """Other waits take the place of the old ones together."""
-    waits = ("delay", "delays", "factor", "backoff")
-    anew = any(name in change for name in waits)
-    return merge({name: value for name, value in stored.items() if not (anew and name in waits)}, change)
+    waits = {"delay", "delays", "factor", "backoff", "policy"}
+    old = waits if waits & change.keys() else set()
+    old |= {"cap"} if "policy" in change else set()
+    return merge({name: value for name, value in stored.items() if name not in old}, change)

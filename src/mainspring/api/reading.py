@@ -12,6 +12,7 @@ import msgspec
 from mainspring.api.bodies import RetryBody
 from mainspring.api.decoding import Given, given_of
 from mainspring.api.problems import Wrong
+from mainspring.core.commands import split_command
 from mainspring.core.instants import Instant, from_wall, load_zone, parse_instant, to_datetime
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import (
@@ -25,7 +26,7 @@ from mainspring.core.triggers import (
     manual,
 )
 from mainspring.errors import InvalidInput
-from mainspring.options import JobWords, RunWords, Values, check_name, read_words, split_command
+from mainspring.options import JobWords, RunWords, Values, check_name, read_words
 
 COMMANDS = frozenset({"command", "container"})
 """Tasks that execute whatever they are given: they need a permission of their own."""

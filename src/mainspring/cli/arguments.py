@@ -9,8 +9,8 @@ from typing import NamedTuple
 import click
 import msgspec
 
+from mainspring.core.commands import split_command
 from mainspring.errors import InvalidInput, PayloadTooLarge
-from mainspring.options import split_command
 
 COMMAND = "command"
 """The task that executes an argument list."""
@@ -39,7 +39,7 @@ def read_work(
         return Work(task, read_pairs(pairs) if pairs else None)
     if pairs:
         raise InvalidInput("arg", pairs[0], "is for tasks", "write the arguments into the command itself")
-    return Work(COMMAND, {"argv": list(argv) if command is None else split_command(command)})
+    return Work(COMMAND, {"argv": list(argv) if command is None else split_command(command, shell="-- sh -c")})
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, object]:

@@ -28,7 +28,7 @@ from mainspring.cli.triggering import (
 )
 from mainspring.core.instants import Instant, to_datetime
 from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap, UnderPressure
-from mainspring.core.retry import Retry
+from mainspring.core.retry import Retry, RetryPolicy
 from mainspring.core.triggers import AtTrigger, CronTrigger, Trigger, describe
 from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.views import View
@@ -61,7 +61,10 @@ definition_options = stack(
     ),
     click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer."),
     click.option("--soft-timeout", metavar="DURATION", help="Warn an attempt that takes longer."),
-    click.option("--retries", type=int, help="How often to try again after a failure."),
+    click.option("--retries", type=int, help="How often to try again after a failure; 3 by default, 0 for never."),
+    click.option(
+        "--retry-policy", type=click.Choice(get_args(RetryPolicy)), help="How long to wait before each retry."
+    ),
     click.option("--priority", type=int, help="1 (highest) to 10; 5 unless given."),
     click.option("--queue", help="The queue whose workers run it."),
     click.option("--region", "regions", multiple=True, help="Where it must run; repeat for several."),
@@ -153,8 +156,8 @@ def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> No
     if work.task is None:
         raise click.UsageError("Say what: --task, --command, --http, or a command after --.")
     options = {name: value for name, value in _read_options(given, about.get("tz")).items() if not _is_none(value)}
-    if "retries" in options:
-        options["retry"] = Retry(options.pop("retries"))
+    if "retries" in options or "retry_policy" in options:
+        options["retry"] = Retry(options.pop("retries", None), policy=options.pop("retry_policy", None))
 
     async def create(scheduler: Scheduler) -> _Defined:
         job = await scheduler.jobs.create(name, trigger, task=work.task or "", args=work.args, **options)

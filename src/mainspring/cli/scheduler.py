@@ -10,7 +10,7 @@ from typing import Protocol, Unpack
 from mainspring.api import shapes
 from mainspring.app import Mainspring
 from mainspring.core.instants import Instant
-from mainspring.core.retry import Length
+from mainspring.core.retry import Length, RetryPolicy
 from mainspring.core.states import State
 from mainspring.core.triggers import Trigger
 from mainspring.options import JobWords, RunWords
@@ -52,6 +52,7 @@ class Jobs(Protocol):
         task: str | None = None,
         args: Mapping[str, object] | None = None,
         retries: int | None = None,
+        retry_policy: RetryPolicy | None = None,
         clear: Collection[str] = (),
         version: int | None = None,
         **words: Unpack[JobWords],

@@ -14,7 +14,7 @@ from mainspring.backfilling import survey
 from mainspring.cli.arguments import encode_args
 from mainspring.core.instants import from_datetime
 from mainspring.core.model import Job, RunOptions
-from mainspring.core.retry import Retry
+from mainspring.core.retry import Retry, RetryPolicy
 from mainspring.core.specs import check_spec
 from mainspring.core.triggers import Trigger
 from mainspring.forecast import forecast, forecast_view
@@ -93,6 +93,7 @@ class StoredJobs:
         task: str | None = None,
         args: Mapping[str, object] | None = None,
         retries: int | None = None,
+        retry_policy: RetryPolicy | None = None,
         clear: Collection[str] = (),
         version: int | None = None,
         **words: Unpack[JobWords],
@@ -100,8 +101,8 @@ class StoredJobs:
         """See `scheduler.Jobs`."""
         store, stored = await self._app.open(), await self._get(job)
         values = {**read_words(words, JobWords, "a job"), **{name: _EMPTY.get(name) for name in clear}}
-        if retries is not None:
-            values["retry"] = _with_retries(stored.options.retry, retries)
+        if retries is not None or retry_policy is not None:
+            values["retry"] = _with_retries(stored.options.retry, retries, retry_policy)
         wanted = _with_values(stored, values)
         if trigger is not None:
             wanted = msgspec.structs.replace(wanted, trigger=trigger)
@@ -157,6 +158,8 @@ def _with_values(job: Job, values: Words) -> Job:
     return msgspec.structs.replace(job, policy=policy, options=msgspec.structs.replace(job.options, **options), **own)
 
 
-def _with_retries(retry: Retry, retries: int) -> Retry:
-    """Only the number changes: how long to wait, and after which errors, stays."""
-    return msgspec.convert({**msgspec.to_builtins(retry), "retries": Retry(retries).retries}, Retry)
+def _with_retries(retry: Retry, retries: int | None, policy: RetryPolicy | None) -> Retry:
+    """Only the number changes, or only how long to wait: after which errors, and how far waits are spread, stays."""
+    anew = msgspec.to_builtins(Retry(retry.retries if retries is None else retries, policy=policy))
+    changed = ("retries", "delays", "factor", "cap") if policy is not None else ("retries",)
+    return msgspec.convert({**msgspec.to_builtins(retry), **{name: anew[name] for name in changed}}, Retry)

@@ -20,7 +20,7 @@ from mainspring.cli.session import Session
 from mainspring.cli.triggering import check_to_come, read_instant
 from mainspring.core.instants import DAY, format_duration, from_datetime, to_datetime
 from mainspring.core.model import PROVIDED_TASKS, UnderPressure, Worker
-from mainspring.core.retry import Retry
+from mainspring.core.retry import Retry, RetryPolicy
 from mainspring.core.triggers import OnFailure, When
 from mainspring.core.why import Crowd, worker_trouble
 from mainspring.errors import NotAllowed
@@ -51,7 +51,8 @@ LONG_AGO = 100_000 * DAY
 @click.option("--region", help="Where it must run.")
 @click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer.")
 @click.option("--soft-timeout", metavar="DURATION", help="Warn an attempt that takes longer.")
-@click.option("--retries", type=int, help="How often to try again after a failure.")
+@click.option("--retries", type=int, help="How often to try again after a failure; 3 by default, 0 for never.")
+@click.option("--retry-policy", type=click.Choice(get_args(RetryPolicy)), help="How long to wait before each retry.")
 @click.option(
     "--after", multiple=True, metavar="RUN", shell_complete=complete_run, help="Wait for this run; or for several."
 )
@@ -132,6 +133,6 @@ def _read(words: dict[str, Any]) -> dict[str, Any]:
         instant = read_instant(options["at"], "at", zone)
         check_to_come(options["at"], "at", instant, "choose a later instant, or leave it out to run it now")
         options["at"] = to_datetime(instant)
-    if "retries" in options:
-        options["retry"] = Retry(options.pop("retries"))
+    if "retries" in options or "retry_policy" in options:
+        options["retry"] = Retry(options.pop("retries", None), policy=options.pop("retry_policy", None))
     return options

@@ -12,7 +12,7 @@ from mainspring.api import shapes
 from mainspring.client.care import Calendars
 from mainspring.client.line import Line, Request, path_of
 from mainspring.client.pages import each
-from mainspring.core.retry import Retry
+from mainspring.core.retry import Retry, RetryPolicy
 from mainspring.core.triggers import Trigger
 from mainspring.errors import NotFound
 from mainspring.options import JobWords, read_policy, read_words
@@ -78,16 +78,20 @@ class Jobs:
         task: str | None = None,
         args: Mapping[str, object] | None = None,
         retries: int | None = None,
+        retry_policy: RetryPolicy | None = None,
         clear: Collection[str] = (),
         version: int | None = None,
         **words: Unpack[JobWords],
     ) -> shapes.Job:
-        """Change what is named: `retries` alone leaves the rest of the retry policy, and `clear` names options to take
-        away. With a `version`, Conflict if the job has been changed since."""
+        """Change what is named: `retries` alone leaves how long to wait, `retry_policy` alone how often. `clear` names
+        options to take away. With a `version`, Conflict if the job has been changed since."""
         change = word_values(read_words(words, JobWords, "a job")) | dict.fromkeys(clear)
         change |= {} if trigger is None else {**dict.fromkeys(_COMPANIONS), **trigger_body(trigger)}
         change |= {name: value for name, value in (("task", task), ("args", args)) if value is not None}
-        change |= {} if retries is None else {"retry": {"retries": Retry(retries).retries}}
+        if retries is not None or retry_policy is not None:
+            Retry(retries, policy=retry_policy)
+            retry = {"retries": retries, "policy": retry_policy}
+            change["retry"] = {name: value for name, value in retry.items() if value is not None}
         request = Request("PATCH", await self._path(job), body=change, headers=_if_match(version))
         return await self._line.ask(request, shapes.Job)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.core.commands import split_command
 from mainspring.core.ids import run_id_of
 from mainspring.core.instants import Instant, format_instant
 from mainspring.core.model import NewRun, Run, RunOptions
@@ -25,7 +26,10 @@ def check_alert(text: str, field: str = "alert") -> str:
     if not isinstance(text, str) or not text.strip() or text.strip() == "$":
         remedy = "name a task, give a URL, or write a command after a $"
         raise InvalidInput(field, text, "says nobody to tell", remedy)
-    return text.strip()
+    text = text.strip()
+    if text.startswith("$"):
+        split_command(text[1:], field)
+    return text
 
 
 def alert_of(run: Run, everybody: str | None, now: Instant) -> NewRun | None:

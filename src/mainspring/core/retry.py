@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, get_args
 
 import msgspec
 
-from mainspring.core.instants import HOUR, SECOND, Duration, parse_duration
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, parse_duration
 from mainspring.errors import InvalidInput
 
 Backoff = Literal["exponential", "fixed"]
+RetryPolicy = Literal["fixed-5m", "doubling-1m", "doubling-2m", "doubling-30s-to-15m", "quadrupling-10s"]
 Length = str | float | timedelta
 """A duration as people write it: `"30s"`, a timedelta, or a number of seconds."""
 ErrorType = type[BaseException] | str
 """An exception class, or its full name (`"httpx.ReadTimeout"`; the module may be left out for built-in ones)."""
 
+_POLICIES: dict[RetryPolicy, tuple[Duration, float, Duration]] = {
+    "fixed-5m": (5 * MINUTE, 1.0, 5 * MINUTE),
+    "doubling-1m": (MINUTE, 2.0, DAY),
+    "doubling-2m": (2 * MINUTE, 2.0, DAY),
+    "doubling-30s-to-15m": (30 * SECOND, 2.0, 15 * MINUTE),
+    "quadrupling-10s": (10 * SECOND, 4.0, HOUR),
+}
+"""Waits by name: the first one, how it grows, and the longest. The last of them is the default."""
 RETRIES = 3
 # 10 s, 40 s, 2 min 40 s: the first soon enough for a glitch, the third late enough to outlive a restart or a failover.
 DELAY: Duration = 10 * SECOND
@@ -49,6 +58,7 @@ class Retry:
         self,
         retries: int | None = None,
         *,
+        policy: RetryPolicy | None = None,
         delay: Length | None = None,
         backoff: Backoff = "exponential",
         factor: float | None = None,
@@ -61,20 +71,29 @@ class Retry:
         """Three retries after 10 s, 40 s and 2 min 40 s, unless told otherwise.
 
         - `retries`: how many after the first attempt; 0 for none. With `delays`, by default one for each.
+        - `policy`: all waits by name, instead of `delay`, `backoff`, `factor`, `delays` and `cap`: `"fixed-5m"`,
+          `"doubling-1m"` (1, 2, 4 ... minutes), `"doubling-2m"`, `"doubling-30s-to-15m"`, `"quadrupling-10s"`.
         - `delay`: before the first retry. It grows by `factor` (4), or stays with `backoff="fixed"`.
         - `delays`: each wait by itself, instead of `delay` and `factor`; the last one repeats.
         - `cap`: no wait is longer. An hour by default, or the longest delay given.
         - `jitter`: up to this fraction is taken off each wait at random, so that runs that failed together part.
         - `on`: retry these errors only; `never`: never these, even if `on` has them. Subclasses are meant too.
         """
-        waits = _read_delays(delay, delays)
+        if policy is not None:
+            own = {"delay": delay, "factor": factor, "delays": delays, "cap": cap}
+            own["backoff"] = None if backoff == "exponential" else backoff
+            waits, growth, longest = _read_policy(policy, own)
+        else:
+            waits = _read_delays(delay, delays)
+            growth = _read_factor(factor, backoff, listed=delays is not None)
+            longest = _read_cap(cap, max(waits))
         if retries is None:
             retries = RETRIES if delays is None else len(waits)
         set_field = object.__setattr__
         set_field(self, "retries", _check_retries(retries))
         set_field(self, "delays", waits)
-        set_field(self, "factor", _read_factor(factor, backoff, listed=delays is not None))
-        set_field(self, "cap", _read_cap(cap, max(waits)))
+        set_field(self, "factor", growth)
+        set_field(self, "cap", longest)
         set_field(self, "jitter", _check_jitter(jitter))
         set_field(self, "on", _read_errors(on, "on"))
         set_field(self, "never", _read_errors(never, "never"))
@@ -140,6 +159,17 @@ def _wait(policy: Retry, failures: int) -> Duration:
         return min(round(last * policy.factor ** (failures - len(policy.delays))), policy.cap)
     except OverflowError:
         return policy.cap
+
+
+def _read_policy(policy: RetryPolicy, others: Mapping[str, object]) -> tuple[tuple[Duration, ...], float, Duration]:
+    """The waits, their growth and their cap."""
+    if policy not in _POLICIES:
+        raise InvalidInput("policy", policy, "is not a retry policy", f"choose one of {', '.join(_POLICIES)}")
+    for name, given in others.items():
+        if given is not None:
+            raise InvalidInput(name, given, f"is given together with the policy {policy}", "give one of them")
+    first, growth, longest = _POLICIES[policy]
+    return (first,), growth, longest
 
 
 def _read_delays(delay: Length | None, delays: Iterable[Length] | None) -> tuple[Duration, ...]:

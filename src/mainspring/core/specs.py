@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from mainspring.core.commands import split_command
 from mainspring.errors import InvalidInput
 
 SECRET = "$secret"
@@ -25,7 +26,8 @@ class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """A program to run."""
 
     argv: Annotated[list[str], msgspec.Meta(min_length=1)] | Annotated[str, msgspec.Meta(min_length=1)]
-    """The program and its arguments. One text is split into words as a shell would, without running one."""
+    """The program and its arguments. One text is split into words as a shell would, without running one: so what only a
+    shell could do (`a | b`, `$(date)`, `*.tmp`) is refused, unless it is quoted."""
     shell: bool = False
     """Let `/bin/sh` run the text. The worker must allow it."""
     cwd: str | None = None
@@ -100,9 +102,11 @@ def check_spec(task: str, args: Mapping[str, object]) -> None:
     if spec is None:
         return
     try:
-        msgspec.convert(without_secrets(args), spec, str_keys=True)
+        read = msgspec.convert(without_secrets(args), spec, str_keys=True)
     except (msgspec.ValidationError, RecursionError) as error:
         raise InvalidInput("args", args, f"cannot be what a {task} needs: {error}", "correct it") from None
+    if isinstance(read, CommandSpec) and isinstance(read.argv, str) and not read.shell:
+        split_command(read.argv, "args.argv")
 
 
 def is_secret(value: object) -> bool:

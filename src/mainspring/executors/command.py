@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import signal
 
@@ -23,6 +24,12 @@ COMMAND = "command"
 """The task name under which commands are stored."""
 SHELL = "/bin/sh"
 _LONGEST_WORDS = 300
+_NEVER_STARTS = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.EISDIR, errno.ELOOP}
+    | {errno.ENAMETOOLONG, errno.E2BIG, errno.EINVAL}
+)
+"""The program or its folder is missing, forbidden or no program: a retry would find it so again. What a host may have
+again in a while (memory, processes, open files) is retried."""
 
 
 class CommandExecutor:
@@ -42,7 +49,8 @@ class CommandExecutor:
             warning = None if spec.warn is None else signal.Signals[f"SIG{spec.warn}"]
             ending = await run_program(self._launcher, order, attempt, output, _given(spec), warning)
         except NotStarted as error:
-            return _failed("CommandNotStarted", error.strerror or "it could not be started")
+            never = error.errno in _NEVER_STARTS
+            return _failed("CommandNotStarted", error.strerror or "it could not be started", final=never)
         except Refused as refusal:
             return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
         except ValueError as error:  # As msgspec's are: it is no command, or no system could start it.
