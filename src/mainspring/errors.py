@@ -15,7 +15,8 @@
     ├── AppLoadError                the user's app file could not be imported
     ├── StoreError
     │   ├── StoreUnavailable        try again: busy, locked, connection lost
-    │   │   └── StoreRefused        it lets nobody in: somebody has to mend that first
+    │   │   ├── StoreRefused        it lets nobody in: somebody has to mend that first
+    │   │   └── StoreFailed         this process may not use it any more: restart
     │   ├── StoreFull               the disk is full
     │   ├── StoreReadOnly
     │   └── StoreMismatch           not our database, or one that needs a newer program
@@ -123,6 +124,11 @@ class StoreUnavailable(StoreError):
 class StoreRefused(StoreUnavailable):
     """A wrong password, no such database, a folder that does not exist: waiting alone does not mend that. Who is at
     work already goes on trying all the same, for somebody may."""
+
+
+class StoreFailed(StoreUnavailable):
+    """A sync of the store's file failed, so nothing that this process writes to it may be promised any more. The
+    process has to be restarted: the file is mended when it is opened."""
 
 
 class StoreFull(StoreError):

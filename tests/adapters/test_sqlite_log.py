@@ -13,7 +13,7 @@ import pytest
 from mainspring.clock import SystemClock
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import NewRun, Report, Run, Worker
-from mainspring.errors import NotFound, StoreUnavailable
+from mainspring.errors import NotFound, StoreFailed
 from mainspring.ids import IdSource
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -60,7 +60,6 @@ class Machine:
 async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Machine]:
     machine = Machine(tmp_path, monkeypatch)
     yield machine
-    machine.broken = False
     await machine.store.close()
 
 
@@ -110,7 +109,7 @@ async def test_a_claim_is_promised_to_nobody(machine: Machine) -> None:
 @pytest.mark.usefixtures("beside")
 async def test_nothing_is_promised_that_could_not_be_synced(machine: Machine) -> None:
     machine.broken = True
-    with pytest.raises(StoreUnavailable, match="cannot be synced"):
+    with pytest.raises(StoreFailed, match="could not be synced"):
         await machine.store.submit([a_run()])
-    with pytest.raises(StoreUnavailable, match="cannot be synced"):
+    with pytest.raises(StoreFailed, match="could not be synced"):
         await machine.store.submit([a_run(), a_run()])

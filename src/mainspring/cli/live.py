@@ -20,7 +20,7 @@ from mainspring.cli.screen import Screen
 from mainspring.cli.trouble import INTERRUPTED
 from mainspring.core.instants import SECOND
 from mainspring.core.model import EventBatch
-from mainspring.errors import StoreRefused, StoreUnavailable
+from mainspring.errors import StoreFailed, StoreRefused, StoreUnavailable
 from mainspring.eventloop import new_loop
 from mainspring.runtime import Runtime
 from mainspring.views import event_view
@@ -174,11 +174,17 @@ async def _serve(service: Service, stopping: Stopping) -> int:
         told = asyncio.Event()
         follower = asyncio.create_task(_follow(app, _to_lines(service, lines, runtime), told))
         beside = asyncio.create_task(_run_beside(service, runtime, stopping))
-        await stopping.first.wait()
+        node = runtime.node
+        if node is not None:
+            node.on_failure = stopping.request_first
+        if node is None or node.failure is None:
+            await stopping.first.wait()
         code = await _stop(runtime, stopping, service.screen)
         told.set()
         await _briefly(beside)
         await _briefly(follower)
+        if node is not None and node.failure is not None:
+            raise node.failure
         return code
     finally:
         await _briefly(asyncio.ensure_future(app.close()))
@@ -199,7 +205,7 @@ async def _begin(service: Service, stopping: Stopping, show: Show | None) -> Run
         try:
             return starting.result()
         except StoreUnavailable as error:
-            if isinstance(error, StoreRefused):
+            if isinstance(error, StoreRefused | StoreFailed):
                 raise
             wait_s = pause_s * (0.5 + 0.5 * random.random())
             service.screen.warn(f"{error}; trying again in {wait_s:.1f} s")
@@ -253,6 +259,9 @@ async def _run_beside(service: Service, runtime: Runtime, stopping: Stopping) ->
 
 async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:
     """Let running work finish; at the second request, stop at once."""
+    if runtime.node is not None and runtime.node.failure is not None:
+        await runtime.stop(0.0)  # No result of what still runs could be reported.
+        return 1
     worker = runtime.node.worker if runtime.node is not None else None
     busy = worker.crew.busy if worker is not None else 0
     if busy:

@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from mainspring.clock import Clock
-from mainspring.errors import MainspringError, StoreUnavailable
+from mainspring.errors import MainspringError, StoreFailed, StoreUnavailable
 
 log = logging.getLogger("mainspring")
 
@@ -120,6 +120,8 @@ class Loop(ABC):
     async def _turn_safely(self) -> float:
         try:
             delay = await self.turn()
+        except StoreFailed:
+            raise  # No later turn of this process will fare better: the process has to end.
         except Exception as error:
             return self._back_off(error)
         if self._failures:

@@ -12,6 +12,7 @@ from mainspring.broker import Broker
 from mainspring.clock import Clock
 from mainspring.core.leadership import LEASE, lease_names
 from mainspring.core.model import Term
+from mainspring.errors import StoreFailed
 from mainspring.lease import Lease
 from mainspring.services.alerter import Alerter
 from mainspring.services.cleaner import Cleaner
@@ -142,6 +143,9 @@ class Node:
         self.worker = worker
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
+        self.failure: StoreFailed | None = None
+        self.on_failure: Callable[[], None] = _nothing
+        """Called on the node's loop when the store can no longer be used by this process, which has to end."""
         self._unsubscribe: Callable[[], None] = _nothing
         self._hinted = False
         self._planner_waits = False
@@ -164,6 +168,14 @@ class Node:
                 self._broker.on_arrival(self.worker.row, self.worker.claimer.hint)
         self._unsubscribe = self._store.on_change(self._hint)
         self._tasks = [self._loop.create_task(loop.run(), name=loop.name) for loop in self.loops]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, StoreFailed):
+            self.failure = error
+            self.on_failure()
 
     def _hint(self) -> None:
         """From any thread: many changes before the loops look are one wake-up."""

@@ -29,6 +29,7 @@ from mainspring.stores.sqlite.inbox import LIMIT, is_waiting, take_in
 from mainspring.stores.sqlite.log import POSSIBLE, Log, nothing
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.sqlite.turns import Turns
+from mainspring.stores.sqlite.unsynced import let_go, mend
 from mainspring.stores.sqlite.watch import Watch
 
 T = TypeVar("T")
@@ -62,13 +63,16 @@ class Database:
         self._writes: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._reads: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._log = Log(path) if durable and POSSIBLE and path != MEMORY else None
-        self._closed = False
+        self._closed = self._gone = False
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._turns = Turns()
         self.standing: Standing | None = None
         self._accepted = 0
         """How many rows this process has put into the inbox since it last took them in."""
         self._threads: list[threading.Thread] = []
+        if self._log is not None:
+            with mapped_errors(path):
+                mend(path)
         self._writer = connect(path)
         try:
             prepare(self._writer, path, synced=durable and not POSSIBLE, now=clock.now())
@@ -217,9 +221,27 @@ class Database:
             self._reading.release()
         return errand.result()
 
+    def _check_sound(self) -> None:
+        if self._log is not None and self._log.failure is not None:
+            raise self._log.failure
+
     def _check_open(self) -> None:
+        self._check_sound()
         if self._closed:
             raise StoreUnavailable(f"{self.path} has been closed by this program")
+
+    def _let_go_if_failed(self, batch: list[Errand[Any]]) -> bool:
+        """After a failed sync nothing is written or read any more; whether it is so."""
+        if self._log is None or not self._log.has_failed():
+            return False
+        for errand in batch:
+            errand.error = self._log.failure
+        settle(batch)
+        with self._writing, self._reading:
+            if not self._gone:
+                self._gone = True
+                let_go(self._writer, self._reader, self.path)
+        return True
 
     def _write_here(self, errand: Errand[Any]) -> bool:
         """Commit on the calling thread, if that can be done at once: see `_enter`."""
@@ -273,6 +295,8 @@ class Database:
                     batch.append(errand)
             except Empty:
                 pass
+            if self._let_go_if_failed(batch):
+                continue
             if batch:
                 with self._writing:
                     self._commit(batch)
@@ -360,6 +384,7 @@ class Database:
 
     def _look(self, errand: Errand[Any]) -> None:
         try:
+            self._check_sound()
             self._reader.execute("BEGIN")
             try:
                 errand.answer = errand.work(Transaction(self._reader, self.clock.now()))
@@ -380,7 +405,8 @@ class Database:
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
         with self._reading, self._writing:
-            self._reader.close()
-            self._writer.close()
+            if not self._gone:
+                self._reader.close()
+                self._writer.close()
             if self._log is not None:
                 self._log.close()

@@ -8,14 +8,19 @@ was written: a power cut takes the end of the log, so never something without al
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import threading
 import time
 from queue import SimpleQueue
 from typing import Any
 
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreFailed
 from mainspring.stores.sqlite.errand import Errand, settle
 from mainspring.stores.sqlite.transaction import Transaction
+from mainspring.stores.sqlite.unsynced import failure_of, is_marked, mark
+
+log = logging.getLogger("mainspring")
 
 POSSIBLE = hasattr(os, "fdatasync")
 """Where it is not, SQLite does it."""
@@ -28,20 +33,41 @@ class Log:
         self._path = path
         self._file = -1
         self._asked: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._syncing = threading.Lock()
+        self.failure: StoreFailed | None = None
+        """Why nothing may be promised any more. It stays: see `unsynced`."""
         self.took_s = 0.0
         """How long a sync takes, lately."""
 
     def sync(self) -> None:
-        """Whatever has been committed so far survives a power cut from now on. From any thread."""
+        """Whatever has been committed so far survives a power cut from now on. From any thread; one at a time, since
+        of two that sync at once the kernel tells only one that it failed."""
         began = time.perf_counter()
-        try:
-            if self._file < 0:
-                # It is there as long as anybody has the database open; and nobody locks it, so it may be closed again.
-                self._file = os.open(f"{self._path}-wal", os.O_RDONLY)
-            os.fdatasync(self._file)
-        except OSError as error:
-            raise StoreUnavailable(f"{self._path} cannot be synced ({error}): what was written may be lost") from error
+        with self._syncing:
+            try:
+                if self._file < 0:
+                    # It is there as long as anybody has the database open; and nobody locks it, so it may be closed.
+                    self._file = os.open(f"{self._path}-wal", os.O_RDONLY)
+                if not self.has_failed():
+                    os.fdatasync(self._file)
+            except OSError as error:
+                mark(self._path)
+                self._fail(str(error))
+        if self.has_failed():
+            assert self.failure is not None
+            raise self.failure
         self.took_s += (time.perf_counter() - began - self.took_s) / 16
+
+    def has_failed(self) -> bool:
+        """Whether a sync has failed, in this process or another."""
+        if self.failure is None and is_marked(self._path):
+            self._fail("a sync by another process failed")
+        return self.failure is not None
+
+    def _fail(self, why: str) -> None:
+        if self.failure is None:
+            self.failure = failure_of(self._path, why)
+            log.critical("%s", self.failure)
 
     def ask(self) -> asyncio.Future[None]:
         """The same, by the thread that serves."""
@@ -63,7 +89,7 @@ class Log:
         """Sync, or tell all of these that it failed."""
         try:
             self.sync()
-        except StoreUnavailable as error:
+        except StoreFailed as error:
             for errand in batch:
                 errand.error = error
 
