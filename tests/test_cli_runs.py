@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli_work import FILMS, Served, Terminal
@@ -297,6 +300,60 @@ class TestWhyItIsNotRunning:
         (sentence,) = why(cli, run_id)
         assert sentence.startswith("Worker w1 has let its claim run out")
         assert "What holds it up" in cli("run", "show", run_id).out
+
+
+HOSTILE = "a\u202eb\u2066 \x1b]0;owned\x07 \x1b[2J \x9b2J \x9d0;x\x9c"
+"""Titles, clearing, both in one character each, and text that is read from the wrong end."""
+STEERING = "\x1b\x07\x9b\x9c\x9d\u202e\u2066"
+
+
+class TestStrangers:
+    """What others wrote never steers the terminal of who looks at it."""
+
+    def fail(self, cli: Terminal) -> str:
+        run_id = submit(cli, "--retries", "0")
+
+        async def end(store: Store) -> None:
+            (claim,) = await store.claim(a_worker("w1"), 1, MINUTE, "strict")
+            lines = [LogLine(run_id, 1, store.now(), "stdout", text) for text in (HOSTILE, "\x1b[1;31mred\x1b[0m")]
+            await store.record(lines, [])
+            error = json.dumps({"type": "Broken", "message": HOSTILE, "traceback": f"Traceback\n  {HOSTILE}"})
+            await store.report([msgspec.structs.replace(failure(claim, HOSTILE), error=error)])
+
+        cli.store(end)
+        return run_id
+
+    @pytest.mark.parametrize("color", ["always", "never"])
+    def test_it_is_shown_and_not_obeyed(self, cli: Terminal, color: str) -> None:
+        run_id = self.fail(cli)
+        for words in (("run", "logs", run_id), ("run", "show", run_id), ("run", "list"), ("run", "wait", run_id)):
+            answer = cli(*words, "--color", color)
+            text = re.sub("\x1b\\[[0-9;]*m", "", answer.out + answer.err)  # Our own colours.
+            assert not set(text) & set(STEERING), words
+            assert "\\x1b]0;owned\\x07" in text, words
+            assert "a\\u202eb" in text, words
+
+    def test_programs_get_it_exactly_and_a_terminal_that_shows_it_is_safe(self, cli: Terminal) -> None:
+        run_id = self.fail(cli)
+        for words in (("run", "logs", run_id), ("run", "show", run_id), ("run", "list"), ("run", "logs", run_id, "-f")):
+            answer = cli(*words, "--json")
+            assert not set(answer.out) & set(STEERING), words
+        assert cli.json("run", "logs", run_id)[0]["text"] == HOSTILE
+        assert cli.json("run", "show", run_id)["error"]["message"] == HOSTILE
+
+    def test_colours_of_a_program_do_not_hide_its_words(self, cli: Terminal) -> None:
+        run_id = self.fail(cli)
+        assert cli("run", "logs", run_id).out.splitlines()[1].endswith(" red")
+
+    def test_who_asks_for_it_gets_it_raw(self, cli: Terminal) -> None:
+        run_id = self.fail(cli)
+        assert cli("run", "logs", run_id, "--raw").out == f"{HOSTILE}\n\x1b[1;31mred\x1b[0m\n"
+        assert "exclude each other" in cli("run", "logs", run_id, "--raw", "--json").err
+
+    def test_errors_are_harmless_too(self, cli: Terminal) -> None:
+        for words in (("run", "show", HOSTILE), ("job", "show", HOSTILE)):
+            for flags in ((), ("--json",)):
+                assert not set(cli(*words, *flags).err) & set(STEERING)
 
 
 class TestLogs:

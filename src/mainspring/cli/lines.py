@@ -9,7 +9,7 @@ from queue import Empty, Full, Queue
 
 import click
 
-from mainspring.cli.screen import HARMLESS
+from mainspring.cli.harmless import harmless
 
 KEPT = 10_000
 """So many lines wait for a slow reader; what comes then is dropped."""
@@ -55,7 +55,7 @@ class Lines:
             self._on_closed()
 
     def _styled(self, line: str, kind: str) -> str:
-        line = line.translate(HARMLESS)
+        line = harmless(line)
         if not self._colored:
             return line
         color = _COLORS.get(kind)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
-import msgspec
 
 from mainspring.api import shapes
+from mainspring.cli.harmless import harmless, harmless_line
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
 from mainspring.cli.opening import with_scheduler
@@ -35,9 +35,16 @@ Tell = Callable[[shapes.Run], None]
 @click.command(cls=Errand)
 @click.argument("run_id", metavar="RUN", shell_complete=complete_run)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("--raw", is_flag=True, help="Exactly what it wrote: no times, and nothing escaped.")
 @click.pass_obj
-def logs(session: Session, run_id: str, follow: bool) -> None:
-    """Print what RUN wrote, all attempts together."""
+def logs(session: Session, run_id: str, follow: bool, raw: bool) -> None:
+    """Print what RUN wrote, all attempts together.
+
+    What could steer the terminal (escape sequences, and characters that reorder text) is shown, not obeyed; colours are
+    left out. --raw prints it as it is.
+    """
+    if raw and session.as_json:
+        raise click.UsageError("--raw and --json exclude each other: JSON has the text exactly, escaped.")
     screen = Screen(session)
     stream = follow or not session.as_json
 
@@ -46,7 +53,7 @@ def logs(session: Session, run_id: str, follow: bool) -> None:
         lines: list[shapes.Line] = []
         async for line in scheduler.runs.logs(run.run_id, follow=follow):
             if stream:
-                _print_line(screen, line)
+                _print_line(screen, line, raw=raw)
             if not (follow and lines):
                 lines.append(line)
         return lines
@@ -62,13 +69,16 @@ def _view(line: shapes.Line) -> View:
     return {"at": line.at, "attempt": line.attempt, "stream": line.stream, "text": line.text}
 
 
-def _print_line(screen: Screen, line: shapes.Line) -> None:
+def _print_line(screen: Screen, line: shapes.Line, *, raw: bool) -> None:
     if screen.session.as_json:
         click.echo(screen.encode(_view(line)))
         return
+    if raw:
+        click.echo(line.text, color=True)  # Otherwise click would take the colours out.
+        return
     colored = screen.session.colored()
-    time = f"{clock_time(line.at)} "
-    text = click.style(line.text, fg="yellow") if line.stream == "stderr" else line.text
+    time, text = f"{clock_time(line.at)} ", harmless_line(line.text)
+    text = click.style(text, fg="yellow") if line.stream == "stderr" else text
     click.echo(f"{click.style(time, dim=True)}{text}", color=colored)
 
 
@@ -129,12 +139,12 @@ def _bar(session: Session, run: shapes.Run) -> Iterator[Tell]:
     columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(30), note, TimeElapsedColumn()
     console = Console(stderr=True, no_color=not session.colored(sys.stderr))
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(describe_run(run), total=None, note="")
+        task = progress.add_task(harmless(describe_run(run)), total=None, note="")
 
         def tell(run: shapes.Run) -> None:
             done = run.progress is not None
             note = f"{run.progress:.0%} {run.progress_note}" if done else run.state
-            progress.update(task, total=1.0 if done else None, completed=run.progress or 0.0, note=note)
+            progress.update(task, total=1.0 if done else None, completed=run.progress or 0.0, note=harmless(note))
 
         yield tell
 
@@ -145,4 +155,4 @@ def _tell_end(screen: Screen, run: shapes.Run) -> None:
         took = f" in {length(instant_of(run.finished_at) - instant_of(run.started_at))}"
     screen.hint(f"{describe_run(run)} {run.state}{took}{f': {run.reason}' if run.reason else ''}")
     if run.result is not None:
-        click.echo(msgspec.json.encode(run.result).decode())
+        click.echo(screen.encode(run.result))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import click
 import msgspec
 
+from mainspring.cli.harmless import harmless, harmless_json
 from mainspring.cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ _GAP = 2
 _NARROWEST = 8
 FEW = 20
 """So many steps need no progress bar."""
-
-HARMLESS = {code: "�" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Translates the text of strangers into text that cannot steer a terminal."""
 
 STATE_STYLES = {
     "succeeded": "green",
@@ -71,23 +69,21 @@ class Screen:
 
     def json(self, value: object) -> None:
         """One JSON value."""
-        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+        click.echo(harmless_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
     def encode(self, value: object) -> str:
         """One JSON value of a stream of them: a line each."""
-        return msgspec.json.encode(value).decode()
+        return harmless_json(msgspec.json.encode(value).decode())
 
     def warn(self, text: str) -> None:
         """Something that deserves attention, whatever is read by programs."""
         colored = self.session.colored(sys.stderr)
-        click.echo(click.style(f"Warning: {text}", fg="yellow"), err=True, color=colored)
+        click.echo(click.style(f"Warning: {harmless(text)}", fg="yellow"), err=True, color=colored)
 
     def hint(self, text: str) -> None:
         """A word to the person who watches; programs that read stdout never see it, nor do those that read JSON."""
         if not self.session.as_json:
-            click.echo(
-                click.style(text.translate(HARMLESS), dim=True), err=True, color=self.session.colored(sys.stderr)
-            )
+            click.echo(click.style(harmless(text), dim=True), err=True, color=self.session.colored(sys.stderr))
 
     def line(self, text: str = "", style: str = "") -> None:
         """A line of prose, wrapped at words."""
@@ -200,4 +196,4 @@ def _text(value: Value, *, one_line: bool = False) -> Text:
 
     cell = value if isinstance(value, Cell) else Cell(value or "")
     text = " ".join(cell.text.splitlines()) if one_line else cell.text
-    return Text().append(text.translate(HARMLESS), style=cell.style)
+    return Text().append(harmless(text), style=cell.style)

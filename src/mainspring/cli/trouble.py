@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import click
 
+from mainspring.cli.harmless import harmless, harmless_json
 from mainspring.cli.session import Session
 from mainspring.errors import (
     AppLoadError,
@@ -72,17 +73,18 @@ def _code(error: Exception) -> int:
 
 def _tell(error: Exception, session: Session) -> None:
     if isinstance(error, AppLoadError) and error.user_traceback:
-        click.echo(error.user_traceback.rstrip(), err=True)
+        click.echo(harmless(error.user_traceback.rstrip()), err=True)
     for each in error.faults if isinstance(error, InvalidFields) else [error]:
         _tell_one(each, session)
 
 
 def _tell_one(error: Exception, session: Session) -> None:
     message, parts = _parts(error)
+    message = harmless(message)
     red = session.colored(sys.stderr)
     click.echo(f"{click.style('Error:', fg='red', bold=True) if red else 'Error:'} {message}", err=True, color=red)
     if remedy := parts.get("remedy"):
-        click.echo(f"Try:   {remedy}", err=True)
+        click.echo(f"Try:   {harmless(remedy)}", err=True)
 
 
 def _parts(error: Exception) -> tuple[str, dict[str, str]]:
@@ -104,4 +106,4 @@ def _fault(error: Exception) -> dict[str, str]:
 
 
 def _tell_json(message: str, parts: Mapping[str, object]) -> None:
-    click.echo(json.dumps({"error": message, **parts}, ensure_ascii=False), err=True)
+    click.echo(harmless_json(json.dumps({"error": message, **parts}, ensure_ascii=False)), err=True)
