@@ -2,14 +2,18 @@
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from judging import judge
 
@@ -37,10 +41,12 @@ class Nodes:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         (folder / "work.py").write_text(APP)
 
-    def start(self) -> None:
-        command = [sys.executable, "-m", "mainspring", "up", "work.py", "--store", "sqlite:///x.db"]
-        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def start(self, *options: str, **environ: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "mainspring", "up", "work.py", "--store", "sqlite:///x.db", *options]
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, cwd=self.folder, env={**os.environ, **environ}, **quiet)
         self.processes[process.pid] = process
+        return process
 
     def ask(self, query: str) -> list[tuple[object, ...]]:
         connection = sqlite3.connect(self._file, timeout=5)
@@ -101,3 +107,30 @@ def test_the_stand_by_takes_over_and_no_instant_is_lost_or_doubled(nodes: Nodes,
     verdict = judge(nodes.folder, f"sqlite:///{nodes.folder / 'x.db'}")
     assert verdict.ok, str(verdict)
     assert {1, 4, 5, 17} <= set(verdict.judged)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_the_api_is_served_by_the_stand_by_once_the_first_has_ended(nodes: Nodes, end: signal.Signals) -> None:
+    port = free_port()
+
+    def answers() -> bool:
+        with suppress(httpx.HTTPError):
+            return httpx.get(f"http://127.0.0.1:{port}/v1/jobs/tick").status_code == 200
+        return False
+
+    first = nodes.start(MAINSPRING_PORT=str(port))
+    nodes.wait("the API", answers)
+    second = nodes.start(MAINSPRING_PORT=str(port))
+    nodes.wait("two workers", lambda: nodes.ask("SELECT count(*) FROM workers")[0][0] == 2)
+    assert nodes.start("--port", str(port)).wait(timeout=20) == 1, "who names a port on the command line must have it"
+    first.send_signal(end)
+    nodes.processes.pop(first.pid).wait(timeout=40)
+    nodes.wait("the API of the other", answers)
+    second.terminate()
+    assert nodes.processes.pop(second.pid).wait(timeout=40) == 0

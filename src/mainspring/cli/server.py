@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,7 @@ from mainspring.cli.session import Session
 from mainspring.cli.stored_runs import Stored
 from mainspring.cli.sync import Undeclared, describe_saved, sync_jobs, undeclared_option
 from mainspring.core.instants import SECOND, parse_duration
+from mainspring.errors import MainspringError
 from mainspring.runtime import Runtime
 from mainspring.settings import Settings
 from mainspring.urls import show_url
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from mainspring.api.server import Server
 
 Stop = Callable[[], Awaitable[None]]
+
+PORT_RETRY_S = 0.5
+"""How often a stand-by tries the port of the API: often enough that clients hardly notice who serves them."""
 
 api_options = stack(
     click.option("--host", help="Where the API listens; 127.0.0.1 unless given."),
@@ -103,7 +108,7 @@ def _log_access() -> None:
 
 def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) -> Callable[[Runtime], Awaitable[Stop]]:
     """Starts the API once the node runs. Unless it `must`, a port that is taken is no reason to stop: a second process
-    on the same machine stands by without one."""
+    on the same machine stands by, and serves the API as soon as the first lets go of the port."""
     check_exposure(app)
 
     async def start(runtime: Runtime) -> Stop:
@@ -112,18 +117,47 @@ def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) ->
         from mainspring.api.server import PortTaken
 
         api = begin(app, lambda: runtime.node)
+
+        def introduce() -> None:
+            if not quiet:
+                screen.hint(f"api    {api.url}{' (this machine only, no token needed)' if api.is_open else ''}")
+
         try:
             await api.start()
-        except PortTaken as error:
-            if must or app.settings.port != Settings().port:
+        except PortTaken:
+            if must:
                 raise
-            screen.hint(f"api    not served by this process: {error}")
-            return _nothing
-        if not quiet:
-            screen.hint(f"api    {api.url}{' (this machine only, no token needed)' if api.is_open else ''}")
+            where = f"port {app.settings.port} of {app.settings.host}"
+            screen.hint(f"api    stands by: {where} is taken, and will be served here once it is free")
+            waiting = asyncio.create_task(_start_when_free(api, introduce, screen))
+            return partial(_stop_both, waiting, api)
+        introduce()
         return api.stop
 
     return start
+
+
+async def _start_when_free(api: Server, introduce: Callable[[], None], screen: Screen) -> None:
+    """The process that has the port may end at any time, and nothing tells of that."""
+    from mainspring.api.server import PortTaken
+
+    while True:
+        await asyncio.sleep(PORT_RETRY_S)
+        try:
+            await api.start()
+        except PortTaken:
+            continue
+        except MainspringError as error:
+            screen.warn(f"the API is not served by this process: {error}")
+            return
+        introduce()
+        return
+
+
+async def _stop_both(waiting: asyncio.Task[None], api: Server) -> None:
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    await api.stop()
 
 
 def health_beside(app: Mainspring) -> Callable[[Runtime], Awaitable[Stop]] | None:
@@ -144,7 +178,3 @@ def _import_server() -> type[Server]:
     from mainspring.api.server import Server
 
     return Server
-
-
-async def _nothing() -> None:
-    return None
