@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
@@ -18,7 +19,7 @@ from mainspring.broker import Broker
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput
-from mainspring.figures import measured
+from mainspring.figures import figures_of, measured
 from mainspring.lease import Lease
 from mainspring.settings import Settings
 from mainspring.sink import Sink
@@ -178,6 +179,7 @@ def open_memory(clock: Clock) -> Store:
 
 def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lease:
     """The lease that a URL names; the store's own without one. Nothing is connected to yet."""
+    count = partial(figures_of(store).count, "leases")
     match url and url.partition("://")[0]:
         case None:
             from mainspring.leases.database import DatabaseLease
@@ -187,12 +189,12 @@ def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lea
             _need_redis("lease", url)
             from mainspring.leases.redlock import RedlockLease
 
-            return RedlockLease(url or "", clock or SystemClock())
+            return RedlockLease(url or "", clock or SystemClock(), count)
         case scheme if scheme in REDIS_SCHEMES:
             _need_redis("lease", url)
             from mainspring.leases.redis import RedisLease
 
-            return RedisLease(url or "")
+            return RedisLease(url or "", count)
     remedy = "write redis://host:6379, or leave it out: then the store elects"
     raise InvalidInput("lease", show_url(url or ""), "names no kind of lease that there is", remedy)
 

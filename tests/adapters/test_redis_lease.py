@@ -16,12 +16,15 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND
 from mainspring.core.model import Hold
 from mainspring.errors import InvalidInput, LeaseUnavailable
+from mainspring.figures import figures_of, measured
 from mainspring.lease import Lease
 from mainspring.leases.redis import RedisLease
 from mainspring.leases.redlock import RedlockLease
 from mainspring.redis_link import read_url
+from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.chaos.redis import RedisServer, free_port
 from mainspring.urls import show_url
+from mainspring.wiring import open_lease
 
 TTL = 30 * SECOND
 
@@ -346,3 +349,21 @@ def test_passwords_are_not_shown() -> None:
     for url in ("redis://u:hidden@h", "redis+sentinel://u:hidden@h,i/m?sentinel_password=hidden"):
         assert "hidden" not in read_url(url, "lease").shown
     assert "hidden" not in show_url("redlock://u:hidden@a,v:hidden@b,c")
+
+
+@pytest.mark.parametrize("kind", ["redis", "redlock"])
+async def test_what_becomes_of_a_lease_is_counted_with_those_of_the_store(
+    start: Start, tmp_path: Path, kind: str
+) -> None:
+    url = start().url + "?timeout=20s" if kind == "redis" else redlock_of(*(start() for _ in range(3)))
+    store = measured(SqliteStore(str(tmp_path / "a.db"), SystemClock()))
+    lease = open_lease(url, store)
+    hold = await held(lease)
+    assert await lease.acquire("scheduler", "b", TTL) is None
+    assert await lease.renew(hold) is not None
+    await lease.release(hold)
+    assert await lease.renew(hold) is None
+    counts = {label: number for (name, label), number in figures_of(store).counts.items() if name == "leases"}
+    assert counts == {"taken": 1, "refused": 1, "renewed": 1, "released": 1, "lost": 1}
+    await lease.close()
+    await store.close()

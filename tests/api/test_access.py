@@ -46,7 +46,8 @@ def knock(client: httpx.Client, endpoint: Endpoint, path: str | None = None, **w
 
 
 def test_only_health_needs_no_token() -> None:
-    assert [each.path for each in ENDPOINTS if each.permission == PUBLIC] == ["/health/live", "/health/ready"]
+    public = {each.path for each in ENDPOINTS if each.permission == PUBLIC}
+    assert public == {"/health/live", "/health/ready", "/health/liveness", "/health/readiness"}
 
 
 def test_every_route_of_the_application_is_a_row_of_the_table(door: Door) -> None:
@@ -126,7 +127,7 @@ def test_no_method_gets_past_the_need_for_a_token(door: Door, method: str) -> No
 def test_somebody_learns_which_methods_there_are(door: Door) -> None:
     answer = door.client("viewer").delete("/v1/jobs")
     problem(answer, 405, "method-not-allowed")
-    assert answer.headers["allow"] == "GET, POST"
+    assert answer.headers["allow"] == "GET, HEAD, POST"
 
 
 def claims(door: Door, **changes: Any) -> dict[str, Any]:
@@ -427,7 +428,8 @@ def test_without_a_secret_a_web_page_of_elsewhere_may_not_use_the_browser_here(
 
 def test_a_form_of_a_foreign_page_is_not_taken_for_a_request(unlocked: Door) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
-        answer = unlocked.client().post("/v1/runs", content=b'{"task": "x"}', headers={"Content-Type": kind})
+        headers = {"Content-Type": kind, "Origin": unlocked.url}
+        answer = unlocked.client().post("/v1/runs", content=b'{"task": "x"}', headers=headers)
         problem(answer, 415, "unsupported-media-type")
 
 

@@ -79,7 +79,7 @@ def test_it_is_alive_and_ready_and_says_what_was_looked_at(door: Door) -> None:
     assert client.get("/health/live").json() == {"status": "alive"}
     checks = {"store": "ok", "schema": "ok", "breaker.store": "ok"}
     assert client.get("/health/ready").json() == {
-        "status": "ready", "checks": checks, "degradation": "normal", "pressure": 0.0,
+        "status": "ready", "reasons": [], "checks": checks, "degradation": "normal", "pressure": 0.0,
     }  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_it_is_not_ready_without_its_store(tmp_path: Path) -> None:
         answer = door.client().get("/health/ready")
         assert (answer.status_code, answer.json()["checks"]) == (
             503,
-            {"store": "StoreUnavailable", "schema": "unknown", "breaker.store": "ok"},
+            {"store": "cannot be reached (StoreUnavailable)", "schema": "unknown", "breaker.store": "ok"},
         )
         assert door.client().get("/health/live").status_code == 200
         document = problem(door.client("viewer").get("/v1/jobs"), 503, "unavailable")

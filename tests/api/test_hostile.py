@@ -64,8 +64,11 @@ ROWS = [
     wrong("text", "/v1/runs", b'"task"', "body"),
     wrong("number", "/v1/runs", b"7", "body"),
     # Other media types than JSON: forms, pickles, XML.
-    post("form", "/v1/runs", b"task=x", 415, "unsupported-media-type",
-         Content_Type="application/x-www-form-urlencoded"),
+    post("form", "/v1/runs", b"task=x", 400, "malformed-body", Content_Type="application/x-www-form-urlencoded"),
+    post("form of a page", "/v1/runs", b'{"task":"x"}', 415, "unsupported-media-type",
+         Content_Type="application/x-www-form-urlencoded", Origin="https://evil.example"),
+    post("form of a site", "/v1/runs", b'{"task":"x"}', 415, "unsupported-media-type",
+         Content_Type="application/x-www-form-urlencoded", Sec_Fetch_Site="cross-site"),
     post("pickle", "/v1/runs", b"\x80\x04.", 415, "unsupported-media-type", Content_Type="application/python-pickle"),
     post("XML", "/v1/runs", b"<!DOCTYPE x>", 415, "unsupported-media-type", Content_Type="application/xml"),
     post("other charset", "/v1/runs", b'{"task":"x"}', 415, "unsupported-media-type",

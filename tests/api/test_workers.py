@@ -236,9 +236,9 @@ def test_work_is_not_given_to_somebody_who_has_left(
     with private_door.connect() as connection:
         rest = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + rest.encode() + body)
-        until(lambda: capacity.busy[True] == 1)
+        until(lambda: capacity.busy["waiting"] == 1)
     run_id = submit(admin)
-    until(lambda: capacity.busy[True] == 0)
+    until(lambda: capacity.busy["waiting"] == 0)
     assert admin.get(f"/v1/runs/{run_id}").json()["state"] == "pending"
 
 

@@ -112,7 +112,8 @@ class _Unrouted:
 
     def methods_at(self, path: str) -> list[str]:
         """What can be done at a path."""
-        return sorted({method for pattern, found in self._paths.items() if pattern.fullmatch(path) for method in found})
+        methods = {method for pattern, found in self._paths.items() if pattern.fullmatch(path) for method in found}
+        return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
 
     def answer(self, request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         """For Litestar, whose own errors these are; all others have been answered by the desk."""

@@ -1,39 +1,105 @@
-"""How much is worked on at once: beyond it requests are turned away at once, instead of waiting in a growing queue."""
+"""How much is worked on at once. Beyond it a request is refused at once, instead of waiting in a growing queue; and no
+subject or namespace can take the last places from the others."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal, NamedTuple, TypeVar
 
 from mainspring.api.problems import Problem, retry_after
 
+K = TypeVar("K")
+Kind = Literal["reading", "working", "waiting"]
+"""A request whose body is still arriving, one that is worked on, and one that waits on purpose."""
+Owner = tuple[str, str]
+"""The namespace and the subject of a request."""
+
+
+class Share(NamedTuple):
+    """How many places one owner may hold, as a multiple of those that are still free.
+
+    The bound shrinks as places fill up: it always leaves some for an owner that holds none, and one owner alone still
+    gets most of them. With a multiple of 1 half of the places, with 4 four fifths.
+    """
+
+    subject: int
+    namespace: int
+
+
+SHARES: dict[Kind, Share] = {"reading": Share(9, 19), "working": Share(9, 19), "waiting": Share(1, 4)}
+"""Short requests come in bursts and end soon, so an owner gets nearly all places; who waits holds one for minutes."""
+_BUSY: dict[Kind, str] = {
+    "reading": "bodies are arriving",
+    "working": "requests are being worked on",
+    "waiting": "long polls and streams are open",
+}
+
+
+class Place(NamedTuple):
+    """What a request holds."""
+
+    kind: Kind
+    owner: Owner | None
+    """None for a caller that shares the server with nobody."""
+
 
 class Capacity:
-    """Requests that work, and requests that wait on purpose, are counted apart."""
+    """Counts places by kind, namespace and subject."""
 
     def __init__(self, requests: int, watchers: int) -> None:
-        self._limits = {False: requests, True: watchers}
-        self.busy = {False: 0, True: 0}
-        self.refused = 0
+        self._limits: dict[Kind, int] = {"reading": requests, "working": requests, "waiting": watchers}
+        self.busy: dict[Kind, int] = {"reading": 0, "working": 0, "waiting": 0}
+        self._subjects: Counter[tuple[Kind, Owner]] = Counter()
+        self._namespaces: Counter[tuple[Kind, str]] = Counter()
+        self.refused: Counter[Kind] = Counter()
 
     @contextmanager
-    def enter(self, *, patient: bool) -> Iterator[None]:
-        """Take a place for the duration of a request; Problem if there is none."""
-        self.take(patient=patient)
+    def enter(self, kind: Kind, owner: Owner | None) -> Iterator[None]:
+        """Hold a place for the duration of a block; Problem if there is none."""
+        place = self.take(kind, owner)
         try:
             yield
         finally:
-            self.leave(patient=patient)
+            self.leave(place)
 
-    def take(self, *, patient: bool) -> None:
-        """Take a place."""
-        if self.busy[patient] >= self._limits[patient]:
-            self.refused += 1
-            what = "long polls and streams are open" if patient else "requests are being worked on"
-            detail = f"{self._limits[patient]} {what} already"
-            raise Problem("overloaded", detail, remedy="try again soon", headers=retry_after(1))
-        self.busy[patient] += 1
+    def take(self, kind: Kind, owner: Owner | None) -> Place:
+        """Take a place; Problem if there is none for this owner."""
+        if why := self._why_not(kind, owner):
+            self.refused[kind] += 1
+            raise Problem("overloaded", why, remedy="try again soon", headers=retry_after(1))
+        self.busy[kind] += 1
+        if owner is not None:
+            self._subjects[kind, owner] += 1
+            self._namespaces[kind, owner[0]] += 1
+        return Place(kind, owner)
 
-    def leave(self, *, patient: bool) -> None:
+    def _why_not(self, kind: Kind, owner: Owner | None) -> str:
+        free = self._limits[kind] - self.busy[kind]
+        if free <= 0:
+            return f"{self._limits[kind]} {_BUSY[kind]} already"
+        if owner is None:
+            return ""
+        share, (namespace, subject) = SHARES[kind], owner
+        if (held := self._subjects[kind, owner]) >= share.subject * free:
+            return f"{held} {_BUSY[kind]} already for {subject}"
+        if (held := self._namespaces[kind, namespace]) >= share.namespace * free:
+            return f"{held} {_BUSY[kind]} already for namespace {namespace}"
+        return ""
+
+    def leave(self, place: Place) -> None:
         """Give it back."""
-        self.busy[patient] -= 1
+        kind, owner = place
+        self.busy[kind] -= 1
+        if owner is not None:
+            _take_one(self._subjects, (kind, owner))
+            _take_one(self._namespaces, (kind, owner[0]))
+
+
+def _take_one(counter: Counter[K], key: K) -> None:
+    """Count one less, and forget what is at zero: there may be any number of subjects over time."""
+    if counter[key] > 1:
+        counter[key] -= 1
+    else:
+        del counter[key]

@@ -29,7 +29,7 @@ async def read_body(receive: Receive, declared: str | None, limit: int, timeout_
     if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)
     try:
-        if _is_there(receive):
+        if is_there(receive):
             return await _gather(receive, limit)
         async with asyncio.timeout(timeout_s):
             return await _gather(receive, limit)
@@ -41,7 +41,7 @@ async def read_body(receive: Receive, declared: str | None, limit: int, timeout_
         ) from None
 
 
-def _is_there(receive: Receive) -> bool:
+def is_there(receive: Receive) -> bool:
     """Whether uvicorn has the whole body already, as it mostly has: then there is nothing to wait for."""
     cycle = getattr(receive, "__self__", None)
     return getattr(cycle, "more_body", True) is False

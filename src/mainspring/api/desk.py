@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, cast
 from weakref import finalize
 
 from mainspring.api.access import Caller, check_rates
-from mainspring.api.capacity import Capacity
-from mainspring.api.decoding import Given, Receive, decode, read_body, read_query
+from mainspring.api.capacity import Capacity, Owner, Place
+from mainspring.api.decoding import Given, Receive, decode, is_there, read_body, read_query
 from mainspring.api.endpoint import ANYBODY, JSON, PUBLIC, Answer, Call, Endpoint, Stamp, forbidden
 from mainspring.api.forms import Forms
-from mainspring.api.gatekeeper import Gatekeeper, Revoked
+from mainspring.api.gatekeeper import LOCAL, Gatekeeper, Revoked
 from mainspring.api.guard import Guard, GuardedStore
+from mainspring.api.health import Vitals
 from mainspring.api.lane import Asked, check_once
 from mainspring.api.limits import Limits
 from mainspring.api.measures import Measures
 from mainspring.api.problems import Problem, Wrong, nothing_wrong, to_problem
 from mainspring.api.replies import answer_once, fresh_stamp
 from mainspring.api.statuses import Statuses
+from mainspring.api.streaming import SSE
 from mainspring.api.tokens import Keys, KeyWatch
 from mainspring.api.waking import Waking
 from mainspring.app import Mainspring
@@ -36,6 +38,8 @@ log = logging.getLogger("mainspring")
 NAMESPACE_HEADER = "mainspring-namespace"
 NOBODY = Caller("anonymous", {})
 _JSON_TYPES = ("application/json", "application/merge-patch+json")
+_UNDECLARED = ("", "application/x-www-form-urlencoded")
+"""What clients send that were not told what they send."""
 
 
 class _Held:
@@ -69,6 +73,7 @@ class Desk:
         self.waking = Waking()
         self.guard = Guard(settings, app.clock)
         self.forms = Forms()
+        self.vitals = Vitals()
         self._store: Store | None = None
         self.limits = Limits(lambda: self.store, app.clock)
         watch = None if keys is None else KeyWatch(keys, settings, app.clock.monotonic)
@@ -109,45 +114,55 @@ class Desk:
     async def _serve(self, endpoint: Endpoint, request: Asked, notes: dict[str, Any], names: dict[str, str]) -> Answer:
         headers = request.headers
         check_once(request)
-        caller, namespace = await self._admit(endpoint, headers)
-        notes["subject"] = caller.subject
+        caller, namespace = await self._admit(endpoint, headers, notes)
         notes["route"] = endpoint.path
         notes["patient"] = endpoint.patient
         self.guard.check_room(grows=endpoint.grows)
-        self.capacity.take(patient=endpoint.patient)
-        try:
-            query = read_query(request.scope["query_string"], endpoint.query) if endpoint.query else _no_query(request)
-            body, given, wrong = await self._read(endpoint, headers, request.receive, names)
+        query = read_query(request.scope["query_string"], endpoint.query) if endpoint.query else _no_query(request)
+        owner = None if caller is LOCAL else (namespace, caller.subject)
+        body, given, wrong = await self._read(endpoint, request, owner, names)
+        if endpoint.patient and request.scope["method"] == "HEAD":
+            return Answer(200, media_type=SSE if SSE in endpoint.answers.values() else JSON)
 
-            async def act(stamp: Stamp) -> Answer:
-                call = Call(self, caller, namespace, request.path_params, query, body, given, wrong, headers,
-                            notes["request_id"], stamp)  # fmt: skip
-                if endpoint.patient and endpoint.method == "PUT":
-                    return await _watched(endpoint, call, request.receive)
-                return await (self.guard.look_back(endpoint.act, call) if endpoint.history else endpoint.act(call))
+        async def act(stamp: Stamp) -> Answer:
+            call = Call(self, caller, namespace, request.path_params, query, body, given, wrong, headers,
+                        notes["request_id"], stamp)  # fmt: skip
+            if endpoint.patient and endpoint.method == "PUT":
+                return await _watched(endpoint, call, request.receive)
+            return await (self.guard.look_back(endpoint.act, call) if endpoint.history else endpoint.act(call))
 
+        async def answer() -> Answer:
             key = headers.get("idempotency-key") if endpoint.method == "POST" else None
             if key is None:
-                answer = await act(fresh_stamp())
-            else:
-                what = f"{endpoint.method} {request.scope['path']}?".encode() + request.scope["query_string"]
-                scope = f"{namespace}\n{caller.subject}"
-                answer = await answer_once(self.store, scope, key, what + b"\0" + body, act)
-        except BaseException:
-            self.capacity.leave(patient=endpoint.patient)
-            raise
-        if answer.stream is None:
-            self.capacity.leave(patient=endpoint.patient)
-            return answer
-        stream = _Held(answer.stream)
-        # Also where the client is gone before the first chunk, and nobody ever begins to read the stream.
-        stream.leave = finalize(stream, self.capacity.leave, patient=endpoint.patient)
-        return answer._replace(stream=stream)
+                return await act(fresh_stamp())
+            what = f"{endpoint.method} {request.scope['path']}?".encode() + request.scope["query_string"]
+            return await answer_once(self.store, f"{namespace}\n{caller.subject}", key, what + b"\0" + body, act)
 
-    async def _admit(self, endpoint: Endpoint, headers: Mapping[str, str]) -> tuple[Caller, str]:
+        if endpoint.vital:
+            return await answer()
+        return await self._in_place(self.capacity.take("waiting" if endpoint.patient else "working", owner), answer)
+
+    async def _in_place(self, place: Place, answer: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Answer a request that holds a place; a stream keeps it until the end."""
+        try:
+            answered = await answer()
+        except BaseException:
+            self.capacity.leave(place)
+            raise
+        if answered.stream is None:
+            self.capacity.leave(place)
+            return answered
+        stream = _Held(answered.stream)
+        # Also where the client is gone before the first chunk, and nobody ever begins to read the stream.
+        stream.leave = finalize(stream, self.capacity.leave, place)
+        return answered._replace(stream=stream)
+
+    async def _admit(self, endpoint: Endpoint, headers: Mapping[str, str], notes: dict[str, Any]) -> tuple[Caller, str]:
         if endpoint.permission == PUBLIC:
+            notes["subject"] = NOBODY.subject
             return NOBODY, self.settings.namespace
-        caller = await self.gatekeeper.identify(headers)
+        caller = await self.gatekeeper.identify(headers, without_store=endpoint.vital)
+        notes["subject"] = caller.subject
         named = headers.get(NAMESPACE_HEADER)
         namespace = caller.home(self.settings.namespace) if named is None else check_name(NAMESPACE_HEADER, named)
         if endpoint.permission != ANYBODY and not caller.may(endpoint.permission, namespace):
@@ -155,24 +170,33 @@ class Desk:
         return caller, namespace
 
     async def _read(
-        self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, names: dict[str, str]
+        self, endpoint: Endpoint, request: Asked, owner: Owner | None, names: dict[str, str]
     ) -> tuple[bytes, Given, Wrong]:
+        headers = request.headers
         declared = headers.get("content-length")
         if endpoint.body is None:
-            if declared in (None, "0") and "transfer-encoding" not in headers:
-                return b"", {}, nothing_wrong()
-            body = await read_body(receive, declared, self.settings.body_limit, self.settings.body_timeout / SECOND)
-            if body:
+            if declared not in (None, "0") or ("transfer-encoding" in headers and not await _is_empty(request.receive)):
+                # The body is not read: whoever declares one and never sends it waits alone.
                 raise Problem("bad-request", "this request takes no body", remedy="send none")
             return b"", {}, nothing_wrong()
-        body = await read_body(receive, declared, self.settings.body_limit, self.settings.body_timeout / SECOND)
+        limit, timeout_s = self.settings.body_limit, self.settings.body_timeout / SECOND
+        if is_there(request.receive):
+            body = await read_body(request.receive, declared, limit, timeout_s)
+        else:
+            with self.capacity.enter("reading", owner):
+                body = await read_body(request.receive, declared, limit, timeout_s)
         if not body and not endpoint.needs_body:
             return b"", {}, nothing_wrong()
-        check_media_type(headers.get("content-type", ""))
+        check_media_type(headers)
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise Problem("unsupported-media-type", "the body is compressed", remedy="send it as it is")
         given, wrong = decode(body, endpoint.body, endpoint.plain)
         return body, given, Wrong(wrong.faults, names)
+
+
+async def _is_empty(receive: Receive) -> bool:
+    """Whether a body of unknown length has already arrived, and is empty."""
+    return is_there(receive) and not (await receive()).get("body")
 
 
 async def _watched(endpoint: Endpoint, call: Call, receive: Receive) -> Answer:
@@ -184,13 +208,17 @@ async def _watched(endpoint: Endpoint, call: Call, receive: Receive) -> Answer:
         leaving.cancel()
 
 
-def check_media_type(written: str) -> None:
-    """Only JSON: and so no form of a foreign web page can be taken for a request."""
+def check_media_type(headers: Mapping[str, str]) -> None:
+    """Only JSON. A body that is declared as a form, as `curl -d` does unasked, is read as JSON all the same; but not
+    from a browser, where a form is the one request that a foreign page can send in the user's name."""
+    written = headers.get("content-type", "")
     if written == JSON:
         return
     kind, _, parameters = written.partition(";")
-    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
-    if kind.strip().lower() not in _JSON_TYPES or charset not in ("", "utf-8", "utf8"):
+    kind, charset = kind.strip().lower(), parameters.strip().lower().removeprefix("charset=").strip('"')
+    from_a_browser = "origin" in headers or "sec-fetch-site" in headers
+    known = kind in _JSON_TYPES or (kind in _UNDECLARED and not from_a_browser)
+    if not known or charset not in ("", "utf-8", "utf8"):
         raise Problem(
             "unsupported-media-type",
             f"the body is declared as {written[:100]!r}",

@@ -128,6 +128,9 @@ class Endpoint(NamedTuple):
     """Looks at what has ended: slowed down under pressure."""
     patient: bool = False
     """A long poll or a stream: it waits on purpose."""
+    vital: bool = False
+    """Health and metrics: served without a place, so that they answer when all places are taken, and without the store,
+    so that they answer while it is away."""
     rule: Mapping[str, object] | None = None
     """What the type of the body cannot say of its fields together, as JSON Schema does."""
     example: Mapping[str, object] | None = None

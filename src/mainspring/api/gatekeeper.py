@@ -18,6 +18,8 @@ FRESH: Duration = 5 * SECOND
 """How old the list of revocations may be before it is read again."""
 STALE: Duration = 60 * SECOND
 """How old it may be at all: beyond it, nobody's token is believed."""
+REFRESH_S = 2.0
+"""How long a request waits for it to be read again."""
 
 LOCAL = Caller("local", {EVERYWHERE: PERMISSIONS})
 
@@ -32,12 +34,21 @@ class Revoked:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
 
-    async def left_of(self, caller: Caller) -> Caller | None:
+    async def left_of(self, caller: Caller, *, without_store: bool = False) -> Caller | None:
         """The caller with what has not been revoked: a token by its id, or all earlier ones of a subject; everywhere,
-        or in one namespace. None if nothing is left."""
+        or in one namespace. None if nothing is left.
+
+        `without_store`: while the store is away, go by what was known last, however old. Nothing can be revoked
+        meanwhile, since revoking writes to the same store; but this process alone may be cut off from it, so only
+        what tells little is served like that.
+        """
         age = self._age()
         if age is None or age > FRESH:
-            await self._refresh()
+            try:
+                await self._refresh()
+            except Problem:
+                if not without_store:
+                    raise
         if not self._known:
             return caller
         if self._includes("", caller):
@@ -61,9 +72,10 @@ class Revoked:
                 return
             began = self._clock.monotonic()
             try:
-                self._known = await self._read()
+                async with asyncio.timeout(REFRESH_S):
+                    self._known = await self._read()
                 self._read_at = began
-            except StoreError:
+            except (StoreError, TimeoutError):
                 if age is None or age > STALE:
                     detail = "it cannot be known whether the token has been revoked"
                     raise Problem("unavailable", detail, remedy="try again soon", headers=retry_after(1)) from None
@@ -77,7 +89,7 @@ class Gatekeeper:
         self._revoked = revoked
         self._now = now
 
-    async def identify(self, headers: Mapping[str, str]) -> Caller:
+    async def identify(self, headers: Mapping[str, str], *, without_store: bool = False) -> Caller:
         """The caller; Problem if nobody can be made out."""
         if self._keys is None:
             return _local(headers)
@@ -85,7 +97,7 @@ class Gatekeeper:
         if scheme.lower() != "bearer" or not token.strip():
             raise unauthenticated("there is no token")
         caller = self._keys.verifier().verify(token.strip(), self._now())
-        left = await self._revoked.left_of(caller)
+        left = await self._revoked.left_of(caller, without_store=without_store)
         if left is None:
             raise unauthenticated("the token has been revoked")
         return left

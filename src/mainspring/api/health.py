@@ -1,11 +1,14 @@
-"""Whether it is alive, whether it is ready, and its figures."""
+"""Whether it is alive, whether it is ready, and its figures. All of it answers when every place is taken, and while the
+store is away: that is when it is needed most."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from prometheus_client import generate_latest
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from mainspring.api import shapes
 from mainspring.api.endpoint import PUBLIC, Answer, Call, Endpoint
@@ -15,11 +18,19 @@ from mainspring.figures import figures_of
 from mainspring.lookup import look_around
 from mainspring.services.loop import Loop
 
+log = logging.getLogger("mainspring")
+
 PATIENCE_S = 5.0
 COUNTED_UP_TO = 100_000
 """So many waiting runs are counted at most, of each queue and priority."""
 STUCK_S = 60.0
 """A loop that has not turned for so long is not alive. The slowest look once in half a minute."""
+STORE_FIGURES_WAIT_S = 2.0
+"""How long a scrape waits for the store's figures before it answers with the last ones: Prometheus gives up after ten
+seconds, and then has none of the process's own either."""
+STORE_FIGURES_LIMIT_S = 30.0
+"""How long the store may take for them at all."""
+MOST_NAMESPACES = 1_000
 
 
 async def live(call: Call) -> Answer:
@@ -28,31 +39,33 @@ async def live(call: Call) -> Answer:
 
 
 async def ready(call: Call) -> Answer:
-    """Whether requests can be served: the store answers, its schema is current, and the loops of this process turn."""
+    """Whether requests can be served: the store answers, its schema is current, and the loops of this process turn.
+    `reasons` names all that is not well."""
     breaker = call.desk.guard.breaker.state
     checks = (
-        await _store(call)
+        await call.desk.vitals.check_store(call)
         | {"breaker.store": "ok" if breaker == "closed" else breaker}
         | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
     )
-    well = all(word == "ok" for word in checks.values())
+    reasons = [f"{name}: {word}" for name, word in checks.items() if word != "ok"]
     body = {
-        "status": "ready" if well else "not ready",
+        "status": "not ready" if reasons else "ready",
+        "reasons": reasons,
         "checks": checks,
         "degradation": call.desk.guard.level.name,
         "pressure": round(call.desk.guard.pressure, 3),
     }
-    return Answer(200 if well else 503, body)
+    return Answer(503 if reasons else 200, body)
 
 
-async def _store(call: Call) -> dict[str, str]:
+async def _check_store(call: Call) -> dict[str, str]:
     try:
         async with asyncio.timeout(PATIENCE_S):
             version, known = await call.desk.unguarded.schema()
     except TimeoutError:
-        return {"store": "does not answer", "schema": "unknown"}
+        return {"store": f"has not answered for {PATIENCE_S:g} s", "schema": "unknown"}
     except MainspringError as error:
-        return {"store": type(error).__name__, "schema": "unknown"}
+        return {"store": f"cannot be reached ({type(error).__name__})", "schema": "unknown"}
     # A newer one is no fault: during an upgrade two versions of the program work side by side.
     return {"store": "ok", "schema": "ok" if version >= known else f"version {version}, {known} is needed"}
 
@@ -67,29 +80,80 @@ def _loop(loop: Loop, call: Call) -> str:
     return "ok" if silent < STUCK_S else f"has not turned for {silent:.0f} s"
 
 
+class Vitals:
+    """What health and metrics ask of the store, once for all that ask at the same time: these requests take no place,
+    so no number of them may become as many calls of the store."""
+
+    def __init__(self) -> None:
+        self._check: asyncio.Task[dict[str, str]] | None = None
+        self._reads: dict[str, asyncio.Task[None]] = {}
+        self._last: dict[str, tuple[float, Sequence[Metric]]] = {}
+        """By namespace: when the figures were read, and the figures."""
+
+    async def check_store(self, call: Call) -> dict[str, str]:
+        """Whether the store answers, and has the schema that this program needs."""
+        if self._check is None or self._check.done():
+            self._check = asyncio.ensure_future(_check_store(call))
+        return await asyncio.shield(self._check)
+
+    async def figures(self, call: Call) -> list[Metric]:
+        """What the store holds of the caller's namespace: as it is now, or as it was when the store last told, with its
+        age."""
+        namespace, now = call.namespace, call.desk.app.clock.monotonic
+        reading = self._reads.get(namespace)
+        if reading is None:
+            reading = self._reads[namespace] = asyncio.ensure_future(self._read(call))
+            reading.add_done_callback(lambda done: self._forget(namespace, done))
+        await asyncio.wait({reading}, timeout=STORE_FIGURES_WAIT_S)
+        is_fresh = reading.done() and not reading.cancelled() and reading.exception() is None
+        read_at, families = self._last.get(namespace, (float("-inf"), ()))
+        age_s = 0.0 if is_fresh else now() - read_at
+        meaning = "How old the figures of the store are: 0 if it told them just now, +Inf if it never did"
+        up = GaugeMetricFamily("mainspring_store_up", "Whether the store told its figures in time", int(is_fresh))
+        return [*families, GaugeMetricFamily("mainspring_store_figures_age_seconds", meaning, age_s), up]
+
+    def _forget(self, namespace: str, reading: asyncio.Task[None]) -> None:
+        del self._reads[namespace]
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            log.debug("the figures of namespace %s could not be read: %s", namespace, error)
+
+    async def _read(self, call: Call) -> None:
+        desk, namespace = call.desk, call.namespace
+        async with asyncio.timeout(STORE_FIGURES_LIMIT_S):
+            counted = await desk.store.count_runs(namespace)
+            crowd = await look_around(desk.app, namespace)
+            backlog = await desk.store.backlog(COUNTED_UP_TO)
+        families = list(namespace_families(namespace, counted, crowd, backlog, desk.store.now()))
+        if len(self._last) >= MOST_NAMESPACES:
+            self._last.clear()
+        self._last[namespace] = (desk.app.clock.monotonic(), families)
+
+
 async def metrics(call: Call) -> Answer:
-    """Figures for Prometheus. Those of runs and workers are of the caller's namespace."""
+    """Figures for Prometheus. Those of runs and workers are of the caller's namespace; while the store does not tell
+    them, they are the last that it told, and `mainspring_store_figures_age_seconds` says how old they are."""
     desk = call.desk
     _measure(call)
     families = process_families(figures_of(desk.unguarded), desk.unguarded.strain())
-    text = generate_latest(desk.measures.registry) + show([*families, *await _of_namespace(call)])
+    refused = _refusals(call)
+    text = generate_latest(desk.measures.registry) + show([*families, *refused, *await desk.vitals.figures(call)])
     return Answer(200, text, media_type=METRICS_TYPE)
 
 
-async def _of_namespace(call: Call) -> list[Metric]:
-    desk, namespace = call.desk, call.namespace
-    counted = await desk.store.count_runs(namespace)
-    crowd = await look_around(desk.app, namespace)
-    backlog = await desk.store.backlog(COUNTED_UP_TO)
-    return list(namespace_families(namespace, counted, crowd, backlog, desk.store.now()))
+def _refusals(call: Call) -> list[Metric]:
+    meaning = "Requests refused for want of room, by what they needed it for"
+    turned_away = CounterMetricFamily("mainspring_http_turned_away", meaning, labels=["kind"])
+    for kind in call.desk.capacity.busy:
+        turned_away.add_metric([kind], call.desk.capacity.refused[kind])
+    limited = CounterMetricFamily("mainspring_rate_limited", "Submissions refused by the rate limit")
+    limited.add_metric([], call.desk.limits.refused)
+    return [turned_away, limited]
 
 
 def _measure(call: Call) -> None:
     desk, measures = call.desk, call.desk.measures
-    measures.open.labels("working").set(desk.capacity.busy[False])
-    measures.open.labels("waiting").set(desk.capacity.busy[True])
-    measures.turned_away.set(desk.capacity.refused)
-    measures.limited.set(desk.limits.refused)
+    for kind, number in desk.capacity.busy.items():
+        measures.open.labels(kind).set(number)
     node = desk.node()
     term = None if node is None or node.scheduler is None else node.scheduler.term()
     measures.leads.set(term is not None)
@@ -103,8 +167,26 @@ def _measure(call: Call) -> None:
         measures.loops.labels(loop.name).set(desk.app.clock.monotonic() - loop.turned_at)
 
 
+def _alias(act: Callable[[Call], Awaitable[Answer]], name: str) -> Callable[[Call], Awaitable[Answer]]:
+    """The same under another name: every operation has its own in the document."""
+
+    async def same(call: Call) -> Answer:
+        return await act(call)
+
+    same.__name__, same.__doc__ = name, act.__doc__
+    return same
+
+
 ENDPOINTS = (
-    Endpoint("GET", "/health/live", live, PUBLIC, "Whether the server is alive.", {200: shapes.Alive}),
-    Endpoint("GET", "/health/ready", ready, PUBLIC, "Whether the server is ready.", {200: shapes.Ready}),
-    Endpoint("GET", "/metrics", metrics, "metrics:read", "Figures for Prometheus.", {200: METRICS_TYPE}),
-)
+    Endpoint("GET", "/health/live", live, PUBLIC, "Whether the server is alive.", {200: shapes.Alive}, vital=True),
+    Endpoint("GET", "/health/ready", ready, PUBLIC, "Whether the server is ready.", {200: shapes.Ready}, vital=True),
+    Endpoint(
+        "GET", "/health/liveness", _alias(live, "liveness"), PUBLIC, "The same as /health/live.", {200: shapes.Alive},
+        vital=True,
+    ),
+    Endpoint(
+        "GET", "/health/readiness", _alias(ready, "readiness"), PUBLIC, "The same as /health/ready.",
+        {200: shapes.Ready}, vital=True,
+    ),
+    Endpoint("GET", "/metrics", metrics, "metrics:read", "Figures for Prometheus.", {200: METRICS_TYPE}, vital=True),
+)  # fmt: skip

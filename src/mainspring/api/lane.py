@@ -58,15 +58,19 @@ class Lane:
         self._plain: dict[tuple[str, str], Endpoint] = {}
         self._shapes: dict[tuple[str, int], list[_Shape]] = defaultdict(list)
         for endpoint in endpoints:
-            if endpoint.patient and endpoint.method == "GET":
-                continue  # It may answer with a stream.
-            if "{" not in endpoint.path:
-                self._plain[endpoint.method, endpoint.path] = endpoint
-                continue
-            words = list(enumerate(endpoint.path.split("/")))
-            fixed = tuple((place, word) for place, word in words if not word.startswith("{"))
-            named = tuple((place, word[1:-1]) for place, word in words if word.startswith("{"))
-            self._shapes[endpoint.method, len(words)].append(_Shape(fixed, named, endpoint))
+            if endpoint.method == "GET":
+                self._add("HEAD", endpoint)
+            if not (endpoint.patient and endpoint.method == "GET"):  # That may answer with a stream.
+                self._add(endpoint.method, endpoint)
+
+    def _add(self, method: str, endpoint: Endpoint) -> None:
+        if "{" not in endpoint.path:
+            self._plain[method, endpoint.path] = endpoint
+            return
+        words = list(enumerate(endpoint.path.split("/")))
+        fixed = tuple((place, word) for place, word in words if not word.startswith("{"))
+        named = tuple((place, word[1:-1]) for place, word in words if word.startswith("{"))
+        self._shapes[method, len(words)].append(_Shape(fixed, named, endpoint))
 
     def find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]] | None:
         """The endpoint, and what its path names."""

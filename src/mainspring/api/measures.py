@@ -67,8 +67,6 @@ class Measures:
             registry=self.registry,
         )
         self.open = self._gauge("http_open", "Requests open now", "kind")
-        self.turned_away = self._gauge("http_turned_away", "Requests refused for want of room")
-        self.limited = self._gauge("rate_limited", "Submissions refused by the rate limit")
         self.leads = self._gauge("leader", "Whether this process plans")
         self.term = self._gauge("term", "The term in which this process leads; 0 if it does not")
         self.loops = self._gauge("loop_age_seconds", "Since when a loop has not turned well", "loop")

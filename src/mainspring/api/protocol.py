@@ -13,6 +13,9 @@ from mainspring.api.problems import MEDIA_TYPE, PREFIX
 
 LARGEST_HEADERS = 65_536
 HEADERS_S = 10.0
+UNREAD_BODY_S = 10.0
+"""How long the rest of a body may take that the answer did not wait for. Closing at once could lose the answer: the
+kernel resets a connection on which data still arrives."""
 MOST_CONNECTIONS = 10_000
 
 
@@ -58,7 +61,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """What comes now is the next request."""
         self._unread = 0
+        self._stop_waiting()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer that did not wait for the body bounds how long the rest of it may take."""
+        super().on_response_complete()
+        if self._unread < 0 and self.cycle.response_complete and not self.transport.is_closing():
+            self._stop_waiting()
+            self._patience = self.loop.call_later(UNREAD_BODY_S, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:
         """What is not HTTP is told so in the form of all other answers."""

@@ -324,6 +324,7 @@ class Ready(msgspec.Struct):
     """What has to be well."""
 
     status: Literal["ready", "not ready"]
+    reasons: list[str]
     checks: dict[str, str]
     degradation: Literal["normal", "shedding", "slow-history", "no-waiting", "refusing"]
     pressure: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from litestar.types import ASGIApp, Message, Receive, Send
 from prometheus_client import Counter, Histogram
 
 from mainspring.api.desk import Desk, refuse
-from mainspring.api.endpoint import Answer
+from mainspring.api.endpoint import Answer, Endpoint
 from mainspring.api.lane import Asked, Lane, headers_of
 from mainspring.api.problems import Problem
 from mainspring.core.instants import format_instant
@@ -24,7 +24,7 @@ access_log.propagate = False
 """JSON, one line per request, for whoever adds a handler: no query, header or body, since those may hold secrets."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _UNROUTED = "unrouted"
 
 SECURITY_HEADERS = (
@@ -68,7 +68,7 @@ class Shell:
         scope["mainspring"] = notes
         began = time.perf_counter()
         try:
-            found = self._lane.find(scope["method"], scope["path"])
+            found = self._find(scope["method"], scope["path"])
             if found is not None and not _hides_a_slash(scope):
                 endpoint, named = found
                 answer = await self._desk.serve(endpoint, Asked(scope, receive, headers_of(scope), named))
@@ -78,6 +78,11 @@ class Shell:
                 await self._pass_on(scope, receive, self._dressed(send, notes), notes)
         finally:
             self._remember(scope, notes, time.perf_counter() - began)
+
+    def _find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]] | None:
+        found = self._lane.find(method, path)
+        # Litestar, which serves other spellings of a path, knows no HEAD.
+        return self._lane.find(method, path.rstrip("/")) if found is None and method == "HEAD" else found
 
     async def _pass_on(self, scope: Any, receive: Receive, send: Send, notes: dict[str, Any]) -> None:
         try:

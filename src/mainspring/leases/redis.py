@@ -7,6 +7,7 @@ clock of the server; a leader's writes do not rest on it, since terms are number
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -58,24 +59,33 @@ return 0
 )
 
 
+def uncounted(_result: str) -> None:
+    """For a lease whose use nobody counts."""
+
+
 class RedisLease:
     """See `lease.Lease`; expiry is judged by the server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, count: Callable[[str], None] = uncounted) -> None:
+        """`count` is told what came of each call: taken, refused, renewed, lost, released."""
         self._link = RedisLink(read_url(url, "lease"), LeaseUnavailable)
+        self._count = count
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         keys = lock_keys(self._link, name)
         found = await self._link.run(TAKE, keys, owner, in_milliseconds(ttl), max(REMEMBER, in_milliseconds(ttl)))
+        self._count("refused" if found is None else "taken")
         return None if found is None else Hold(name, owner, found[0], ttl, found[1] + ttl)
 
     async def renew(self, hold: Hold) -> Hold | None:
         key = lock_keys(self._link, hold.name)[0]
         now = await self._link.run(RENEW, [key], mark(hold), in_milliseconds(hold.ttl))
+        self._count("lost" if now is None else "renewed")
         return None if now is None else msgspec.structs.replace(hold, expires_at=now + hold.ttl)
 
     async def release(self, hold: Hold) -> None:
         await self._link.run(FREE, [lock_keys(self._link, hold.name)[0]], mark(hold))
+        self._count("released")
 
     async def close(self) -> None:
         await self._link.close()

@@ -20,7 +20,7 @@ from mainspring.clock import Clock
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.errors import InvalidInput, LeaseUnavailable
-from mainspring.leases.redis import FREE, NOW, REMEMBER, RENEW, in_milliseconds, lock_keys, mark
+from mainspring.leases.redis import FREE, NOW, REMEMBER, RENEW, in_milliseconds, lock_keys, mark, uncounted
 from mainspring.redis_link import PORT, RedisLink, Script, read_url
 from mainspring.urls import show_url
 
@@ -57,15 +57,22 @@ return 1
 class RedlockLease:
     """See `lease.Lease`; it expires when most servers say so."""
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, count: Callable[[str], None] = uncounted) -> None:
+        """`count` is told what came of each call: taken, refused, renewed, lost, released."""
         self._links = [RedisLink(read_url(each, "lease"), LeaseUnavailable) for each in _split(url)]
         self._shown = show_url(url)
         self._most = len(self._links) // 2 + 1
         self._clock = clock
         self._last = 0
+        self._count = count
         self._lock = threading.Lock()
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        hold = await self._acquire(name, owner, ttl)
+        self._count("refused" if hold is None else "taken")
+        return hold
+
+    async def _acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         for number in range(TRIES):
             if number:
                 await self._clock.sleep(random.uniform(0, PAUSE_S))
@@ -76,17 +83,22 @@ class RedlockLease:
             taken = await self._take(hold)
             if taken is not None:
                 return taken
-            await self.release(hold)
+            await self._free(hold)
         return None
 
     async def renew(self, hold: Hold) -> Hold | None:
         began = self._clock.monotonic()
-        renewed = await self._ask(hold.ttl, lambda link: link.run(RENEW, lock_keys(link, hold.name)[:1], *_terms(hold)))
-        if sum(answer is not None for answer in renewed) < self._most:
-            return None
-        return self._valid(hold, began)
+        given = await self._ask(hold.ttl, lambda link: link.run(RENEW, lock_keys(link, hold.name)[:1], *_terms(hold)))
+        most = sum(answer is not None for answer in given) >= self._most
+        renewed = self._valid(hold, began) if most else None
+        self._count("lost" if renewed is None else "renewed")
+        return renewed
 
     async def release(self, hold: Hold) -> None:
+        await self._free(hold)
+        self._count("released")
+
+    async def _free(self, hold: Hold) -> None:
         """Everywhere: a server whose answer was lost may have given it."""
         await self._ask(hold.ttl, lambda link: link.run(FREE, lock_keys(link, hold.name)[:1], mark(hold)), least=0)
 
