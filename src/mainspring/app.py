@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 from mainspring.blocking import Blocking
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.calendars import Calendar, check_calendar
+from mainspring.core.firing_limits import check_firings
 from mainspring.core.instants import Instant
 from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Run
 from mainspring.core.planning import make_runs
@@ -352,7 +353,7 @@ class Mainspring:
     def _make_job(self, written: _Declaration, now: Instant) -> Job:
         execution = read_defaults(written.values, written.task.defaults)
         check_spec(written.task.name, written.args)
-        return Job(
+        job = Job(
             id=self.new_id(),
             name=written.name,
             task=written.task.name,
@@ -369,6 +370,8 @@ class Mainspring:
             created_at=now,
             updated_at=now,
         )
+        check_firings(job, self.settings.firing_rate_of(job.namespace))
+        return job
 
 
 def _elsewhere(**arguments: Any) -> Any:

@@ -181,6 +181,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_ttl: Annotated[Duration, _duration("how long a leader leads without renewing")] = 1_500 * MILLISECOND
     lease_renew: Annotated[Duration, _duration("how often a leader renews")] = 400 * MILLISECOND
     horizon: Annotated[Duration, _duration("how far ahead the planner keeps jobs in memory")] = MINUTE
+    firing_rate: Annotated[int, _count("how many runs the firings of a namespace may make in a minute")] = 60_000
+    firing_rates: Annotated[
+        tuple[tuple[str, int], ...],
+        Knob(_read_rates, "the same by namespace, where it differs: billing=600000,trial=1000"),
+    ] = ()
 
     ordering: Annotated[
         Ordering, _choice(get_args(Ordering), "priority alone decides (strict), or waiting counts too (ageing)")
@@ -258,6 +263,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_runs: Annotated[Duration, _duration("how long finished runs are kept")] = 30 * DAY
     keep_firings: Annotated[Duration, _duration("how long the ledger of firings is kept")] = 400 * DAY
     keep_events: Annotated[Duration, _duration("how long events are kept")] = 7 * DAY
+
+    def firing_rate_of(self, namespace: str) -> int:
+        """How many runs the firings of a namespace may make in a minute."""
+        return dict(self.firing_rates).get(namespace, self.firing_rate)
 
 
 _SHORTER = (("lease_renew", "lease_ttl"), ("claim_renew", "claim_ttl"), ("claim_renew", "worker_dead_after"))

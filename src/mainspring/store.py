@@ -46,6 +46,7 @@ from mainspring.core.priority import Ordering
 from mainspring.core.states import State
 
 __all__ = [
+    "MOST_CHANGED",
     "ApiStore",
     "Backlog",
     "CareStore",
@@ -72,6 +73,8 @@ __all__ = [
     "WorkStore",
     "find_joining",
 ]
+
+MOST_CHANGED = 10_000
 
 Verdict = Literal["accepted", "repeated", "stale"]
 """What became of a report: taken now, already taken before, or refused because its token has been overtaken."""
@@ -135,10 +138,12 @@ class PlanStore(Protocol):
     """For the planner."""
 
     async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
-        """Unpaused jobs whose next fire time is at or before `until`, earliest first."""
+        """Unpaused jobs whose next fire time is at or before `until`, earliest first, at most `limit`. Where more are
+        due, each namespace has an equal share of them: one with very many does not hide what others have."""
 
-    async def changed_jobs(self, since: int) -> tuple[int, list[Job]]:
-        """Jobs edited, paused or resumed after change number `since`, and the newest change number."""
+    async def changed_jobs(self, since: int, limit: int = MOST_CHANGED) -> tuple[int, list[Job]]:
+        """Jobs edited, paused or resumed after change number `since`, and the newest change number. One more than
+        `limit` at most: then there may be more of them, which are not told."""
 
     async def adopt_zones(self, version: str) -> int:
         """Note which zone data fire times are computed with; where it is other data than before, recompute those of

@@ -21,6 +21,7 @@ from mainspring.api.reading import (
     settle_names,
 )
 from mainspring.app import Mainspring
+from mainspring.core.firing_limits import check_firings
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.specs import SECRET, SPECS, check_spec, without_secrets
 from mainspring.core.triggers import check_not_past
@@ -59,7 +60,7 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
     need_command(call, work.task, execution.options, (stored or usual).options)
     need_secrets(call, args)
     old = stored or Job("", named["name"], work.task, trigger, call.namespace, OWNER, created_at=now)
-    return msgspec.structs.replace(
+    job = msgspec.structs.replace(
         old,
         task=work.task,
         trigger=trigger,
@@ -72,6 +73,9 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
         options=execution.options,
         updated_at=now,
     )
+    _note(wrong, check_firings, job, desk.settings.firing_rate_of(job.namespace))
+    wrong.settle()
+    return job
 
 
 def need_command(call: Call, task: str, wanted: RunOptions, had: RunOptions) -> None:

@@ -12,6 +12,7 @@ from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.jobs import job_answer
 from mainspring.api.paging import limit_of, page, read_cursor, read_number
 from mainspring.api.queries import NextQuery, PageQuery
+from mainspring.core.firing_limits import runs_of
 from mainspring.core.instants import load_zone
 from mainspring.core.model import Firing, Job
 from mainspring.core.planning import make_runs
@@ -55,7 +56,7 @@ async def trigger_job(call: Call) -> Answer:
     call.wrong.settle()
     desk = call.desk
     job = await _job(call)
-    headers = await call.spend(1)
+    headers = await call.spend(runs_of(job))
     request_id = call.given.get("request_id") or call.stamp.ids(1, desk.app.new_ids)[0]
     firing = await attested(call, "job.trigger", f"job:{job.id}", None, firing_view).trigger(
         call.namespace, job.id, request_id, lambda stored, fire_at: make_runs(stored, fire_at, desk.store.now())

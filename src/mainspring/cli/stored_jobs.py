@@ -12,6 +12,7 @@ from mainspring.api import shapes
 from mainspring.app import Mainspring
 from mainspring.backfilling import survey
 from mainspring.cli.arguments import encode_args
+from mainspring.core.firing_limits import check_firings
 from mainspring.core.instants import from_datetime
 from mainspring.core.model import Job, RunOptions
 from mainspring.core.retry import Retry, RetryPolicy
@@ -110,6 +111,7 @@ class StoredJobs:
             check_spec(task or stored.task, args or {})
             text = encode_args(args or {}, self._app.settings.payload_limit)
             wanted = msgspec.structs.replace(wanted, task=task or stored.task, args=text)
+        check_firings(wanted, self._app.settings.firing_rate_of(wanted.namespace))
         edited = await store.edit_job(wanted, stored.version if version is None else version)
         return shown(job_view(edited), shapes.Job)
 

@@ -241,6 +241,28 @@ class PlanSuite(OverlapSuite, AfterSuite):
         assert [job.name for job in await store.due_jobs(until - 1, 100)] == ["c"]
         assert [job.name for job in await store.due_jobs(until + HOUR, 2)] == ["c", "a"]
 
+    async def test_where_more_is_due_than_is_asked_for_namespaces_share_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for number in range(9):
+            await store.create_job(a_job(clock, f"large-{number}", EveryTrigger(MINUTE + number), namespace="large"))
+        await store.create_job(a_job(clock, "small", EveryTrigger(HOUR), namespace="small"))
+        await store.create_job(a_job(clock, "tiny", EveryTrigger(2 * HOUR), namespace="tiny"))
+        until = clock.now() + 3 * HOUR
+        found = [job.name for job in await store.due_jobs(until, 9)]
+        assert found == ["large-0", "large-1", "large-2", "small", "tiny"]
+        assert [job.name for job in await store.due_jobs(until, 2)] == ["large-0", "small"]
+        assert len(await store.due_jobs(until, 12)) == 11
+
+    async def test_of_very_many_changes_one_more_than_asked_for_is_told(self, store: Store, clock: ManualClock) -> None:
+        since, _ = await store.changed_jobs(0)
+        for number in range(5):
+            await store.create_job(a_job(clock, f"job-{number}", HOURLY))
+        newest, changed = await store.changed_jobs(since, 3)
+        assert len(changed) == 4
+        assert await store.changed_jobs(newest, 3) == (newest, [])
+        assert len((await store.changed_jobs(since, 5))[1]) == 5
+
     async def test_changes_of_jobs_are_numbered(self, store: Store, clock: ManualClock) -> None:
         since, _ = await store.changed_jobs(0)
         jobs = [await store.create_job(a_job(clock, name, HOURLY)) for name in ("b", "c", "a")]

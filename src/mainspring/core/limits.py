@@ -32,7 +32,8 @@ class Allowance(msgspec.Struct, frozen=True):
 
 def allow(paid_at: Instant, now: Instant, cost: int, pace: Pace) -> Allowance:
     """Whether `cost` may be spent now. More than a whole burst is never granted: its wait is the whole period."""
-    start = max(paid_at, now)
+    # It never runs ahead by more than the burst; where it seems to, the clock was set back.
+    start = max(min(paid_at, now + pace.period), now)
     after = start + -(-cost * pace.period // pace.amount)
     horizon = now + pace.period
     if after <= horizon:

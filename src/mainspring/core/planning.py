@@ -15,6 +15,7 @@ import msgspec
 from mainspring.core.calendars import Calendar, excluded, excluded_until, next_allowed_day
 from mainspring.core.cron import parse_cron
 from mainspring.core.dependency import End, Fire
+from mainspring.core.firing_limits import Bounds, runs_of
 from mainspring.core.ids import fraction_of, run_id_of
 from mainspring.core.instants import DAY, HOUR, SECOND, Duration, Instant, format_duration, to_datetime
 from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
@@ -23,6 +24,7 @@ from mainspring.core.triggers import AfterTrigger, CronTrigger, EveryTrigger, Tr
 
 Calendars = Mapping[str, Calendar]
 
+UNBOUNDED = Bounds(runs=2**62)
 LISTED_MISSES = 100
 """So many missed instants of one plan are recorded one by one; older ones share one row."""
 _COUNTED = 1_000
@@ -165,17 +167,34 @@ def _moved(job: Job, instant: Instant, calendars: Calendars, hopeless: set[time]
     return moved, instant
 
 
-def plan(job: Job, now: Instant, calendars: Calendars) -> Plan:
-    """What to do about a job whose next fire time has come."""
+def plan(job: Job, now: Instant, calendars: Calendars, bounds: Bounds = UNBOUNDED) -> Plan:
+    """What to do about a job whose next fire time has come. What is due beyond the bounds stays due."""
     if job.next_fire_at is None or job.next_fire_at > now:
         return Plan(job, (), job.next_fire_at)
     if isinstance(job.trigger, AfterTrigger):
-        return Plan(job, _judge_instants(job, [job.next_fire_at], now), None, "after")
-    crossed, instants = _due_instants(job, now, calendars)
-    firings = _judge_instants(job, instants, now)
+        return Plan(job, _judge_instants(job, [job.next_fire_at], now, bounds)[0], None, "after")
+    crossed, instants = _due_instants(job, now, calendars, bounds.late_because or "the scheduler was down")
+    firings, left = _judge_instants(job, instants, now, bounds)
+    if left:
+        return Plan(job, (*crossed, *firings), left[0])
     running = sum(firing.outcome == "fired" for firing in firings)
     following = next_fire_at(msgspec.structs.replace(job, fired=job.fired + running), instants[-1], calendars)
     return Plan(job, (*crossed, *firings), following)
+
+
+def runs_in(made: Plan) -> int:
+    """How many runs a plan makes."""
+    return sum(len(firing.runs) for firing in made.firings)
+
+
+def cut(made: Plan, runs: int) -> Plan | None:
+    """The part of a plan that makes at most so many runs; the rest stays due. None if nothing can be written."""
+    for index, firing in enumerate(made.firings):
+        runs -= len(firing.runs)
+        if runs < 0:
+            firings = made.firings[:index]
+            return msgspec.structs.replace(made, firings=firings, next_fire_at=firing.fire_at) if firings else None
+    return made
 
 
 def as_of(ahead: Plan, now: Instant) -> Plan | None:
@@ -207,8 +226,11 @@ def written_at(ahead: Plan, now: Instant) -> Plan:
     return Plan(ahead.job, tuple(firings), ahead.next_fire_at, ahead.kind)
 
 
-def _due_instants(job: Job, now: Instant, calendars: Calendars) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
-    """All instants from the next fire time to now; of very many only the newest, and one row for those before them."""
+def _due_instants(
+    job: Job, now: Instant, calendars: Calendars, reason: str
+) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
+    """All instants from the next fire time to now; of very many only the newest, and one row for those before them,
+    with the reason."""
     assert job.next_fire_at is not None
     first, most = job.next_fire_at, _COUNTED
     if job.policy.misfire == "all":
@@ -218,7 +240,7 @@ def _due_instants(job: Job, now: Instant, calendars: Calendars) -> tuple[tuple[P
         return (), instants
     newest = _newest_instants(job, first, now, most, calendars)
     last_at = max([first, *_newest_instants(job, first, newest[0] - 1, 1, calendars)])
-    return (PlannedFiring(first, "missed", "the scheduler was down", last_at=last_at, count=0),), newest
+    return (PlannedFiring(first, "missed", reason, last_at=last_at, count=0),), newest
 
 
 def _instants_after(job: Job, after: Instant, until: Instant, calendars: Calendars) -> Iterator[Instant]:
@@ -243,8 +265,11 @@ def _newest_instants(job: Job, after: Instant, until: Instant, count: int, calen
     return found[-count:]
 
 
-def _judge_instants(job: Job, instants: list[Instant], now: Instant) -> tuple[PlannedFiring, ...]:
-    """Which of the due instants run, by the misfire policy; each of the others with its reason."""
+def _judge_instants(
+    job: Job, instants: list[Instant], now: Instant, bounds: Bounds
+) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
+    """Which of the due instants run, by the misfire policy, each of the others with its reason; and those that should
+    run but have to wait for another plan."""
     policy = job.policy
     misses: list[tuple[Instant, str]] = []
     if policy.start_deadline is not None:
@@ -265,8 +290,13 @@ def _judge_instants(job: Job, instants: list[Instant], now: Instant) -> tuple[Pl
     if policy.max_firings is not None:
         # Once the last one has fired the job is done, and what would have come later is no longer due.
         running = running[: max(policy.max_firings - job.fired, 0)]
-    fired = [PlannedFiring(instant, "fired", runs=make_runs(job, instant, now)) for instant in running]
-    return (*_list_misses(misses), *fired)
+    if bounds.late_because:
+        misses = [(instant, f"{reason}; late because {bounds.late_because}") for instant, reason in misses]
+    if bounds.refusal:
+        misses, running = [*misses, *((instant, bounds.refusal) for instant in running)], []
+    most = max(bounds.runs // runs_of(job), 1)
+    fired = [PlannedFiring(instant, "fired", runs=make_runs(job, instant, now)) for instant in running[:most]]
+    return (*_list_misses(misses), *fired), running[most:]
 
 
 def _split_by_age(instants: list[Instant], oldest: Instant) -> tuple[list[Instant], list[Instant]]:
@@ -384,7 +414,7 @@ def pass_over(job: Job, now: Instant, calendars: Calendars, reason: str) -> Plan
     """Skip the instants that are due by now, each accounted for. An `after` job has none of its own and stays due."""
     if job.next_fire_at is None or job.next_fire_at > now or isinstance(job.trigger, AfterTrigger):
         return Plan(job, (), job.next_fire_at)
-    crossed, instants = _due_instants(job, now, calendars)
+    crossed, instants = _due_instants(job, now, calendars, reason)
     rows = (*crossed, *_list_misses([(instant, reason) for instant in instants]))
     skipped = tuple(msgspec.structs.replace(row, outcome="skipped", reason=reason) for row in rows)
     return Plan(job, skipped, next_fire_at(job, instants[-1], calendars))

@@ -6,30 +6,48 @@ from.
 
 What can be is written shortly before its instant, and its runs wait in the queue until they are due: so many jobs of
 one instant begin together, however long it takes to write them. The more there are, the earlier.
+
+No job and no tenant delays the others: what is due waits by namespace and is taken in turns (`core.fair_queue`), in
+batches bounded in runs and bytes, and no namespace fires more runs than its rate (`services.firing_budget`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
 from mainspring.clock import Clock
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import MILLISECOND, SECOND, ZONE_DATA, Duration, Instant
+from mainspring.core.fair_queue import FairQueue
+from mainspring.core.firing_limits import PLAN_RUNS, Bounds, oversize, rate_reason, runs_of
+from mainspring.core.instants import MILLISECOND, MINUTE, SECOND, ZONE_DATA, Duration, Instant
 from mainspring.core.leadership import shard_of
 from mainspring.core.model import Job, Term
-from mainspring.core.planning import Plan, as_of, may_precede, plan, written_at
+from mainspring.core.planning import Plan, as_of, cut, may_precede, plan, runs_in, written_at
 from mainspring.core.triggers import AfterTrigger
 from mainspring.core.wheel import Wheel
 from mainspring.errors import TermPassed
 from mainspring.services.contender import Contender
+from mainspring.services.firing_budget import FiringBudget
 from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
 from mainspring.store import Fired, Store
 
 BATCH = 1_000
+BATCH_RUNS = 2_000
+BATCH_BYTES = 16 * 2**20
+"""A transaction ends with the firing that reaches one of these: while it is written, others wait."""
+BATCHES_A_TURN = 4
+"""After so many, the planner looks for edits before it goes on."""
+PLANS_AT_ONCE = 500
+"""After so many planned instants, tens of milliseconds of work, others get their turn."""
 LOAD_LIMIT = 50_000
+CHANGE_LIMIT = 10_000
+"""Where more jobs than this have changed, the planner reads anew what is due soon."""
+RELOAD_GAP = SECOND // 2
+"""While more is overdue than can be loaded, the planner reads at most this often."""
 LONGEST_WAIT_S = 1.0
 """Edits are told by a hint that may be lost, so look for them at least this often."""
 AHEAD = 8 * SECOND
@@ -79,6 +97,12 @@ class Planner(Loop):
         self._horizon = settings.horizon
         self._wheel: Wheel[str] = Wheel(store.now(), self._horizon)
         self._jobs: dict[str, Job] = {}
+        self._due: FairQueue[Job] = FairQueue()
+        self._budget = FiringBudget(store, settings, sole=leads is not None and self._shards == 1)
+        self._throttled_until: dict[str, Instant] = {}
+        """When each namespace last had to wait for its budget: what was due by then is late because of that."""
+        self._overdue: set[str] = set()
+        """Namespaces of which more is overdue than was loaded."""
         self._ahead: dict[str, Plan] = {}
         self._cost_s = FIRST_COST_S
         """How long the store takes to write one of many firings."""
@@ -112,26 +136,45 @@ class Planner(Loop):
 
     async def _refresh(self) -> None:
         """Take over edits, and load what has come within the horizon."""
-        self._change, changed = await self._store.changed_jobs(self._change)
+        self._change, changed = await self._store.changed_jobs(self._change, CHANGE_LIMIT)
         if changed:
             self._forget_calendars()
         now = self._store.now()
-        if now < self._loaded_at or now >= self._reload_at:  # The clock may have been set back.
+        # The clock may have been set back.
+        if now < self._loaded_at or now >= self._reload_at or len(changed) > CHANGE_LIMIT or self._has_caught_up(now):
             await self._load(now)
             return
         for job in changed:
             self._put(job)
+
+    def _has_caught_up(self, now: Instant) -> bool:
+        """Whether all that was loaded of a namespace is fired, and more of it is overdue."""
+        return now >= self._loaded_at + RELOAD_GAP and any(name not in self._due for name in self._overdue)
 
     async def _load(self, now: Instant) -> None:
         """Into a new wheel, since the old one may think it is earlier or later than it is."""
         due = await self._store.due_jobs(now + self._horizon, LOAD_LIMIT)
         self._wheel = Wheel(now, self._horizon)
         self._jobs.clear()
+        self._due.clear()
         self._forget_calendars()
         for job in due:
             self._put(job)
-        until = now + self._horizon if len(due) < LOAD_LIMIT else due[-1].next_fire_at or now
-        self._loaded_at, self._reload_at = now, now + (until - now) // 2
+        self._loaded_at, self._reload_at = now, now + self._horizon // 2
+        self._overdue.clear()
+        if len(due) >= LOAD_LIMIT:
+            self._note_incomplete(due, now)
+
+    def _note_incomplete(self, due: Sequence[Job], now: Instant) -> None:
+        """Namespaces share what is loaded; those that got most of it may have more, later than the last."""
+        last = {job.namespace: job.next_fire_at or now for job in due}
+        counts = Counter(job.namespace for job in due)
+        most = max(counts.values())
+        for namespace in (name for name, count in counts.items() if count == most):
+            if last[namespace] <= now:
+                self._overdue.add(namespace)
+            else:
+                self._reload_at = min(self._reload_at, now + (last[namespace] - now) // 2)
 
     def _forget_calendars(self) -> None:
         self._calendars.clear()
@@ -155,13 +198,65 @@ class Planner(Loop):
         self._ahead.pop(job_id, None)
 
     async def _fire_due(self, term: Term | None) -> None:
-        now = self._store.now()
-        due = [self._jobs[job_id] for _, job_id in self._wheel.advance(now) if job_id in self._jobs]
+        for _, job_id in self._wheel.advance(self._store.now()):
+            if (job := self._jobs.get(job_id)) is not None:
+                self._due.push(job.namespace, job)
         with self._doubting():
-            for start in range(0, len(due), BATCH):
-                batch = due[start : start + BATCH]
-                await self._load_calendars(batch)
-                await self._fire([made for job in batch if (made := self._plan(job, now))], term)
+            for _ in range(BATCHES_A_TURN):
+                plans = await self._next_batch(self._store.now())
+                if plans:
+                    await self._fire(plans, term)
+                if self._due.next_at(self._store.now()) is None:
+                    return
+
+    async def _next_batch(self, now: Instant) -> list[Plan]:
+        """Plans of jobs that are due, namespaces in turns, as many as may be written together."""
+        plans: list[Plan] = []
+        runs = size = work = 0
+        while len(plans) < BATCH and runs < BATCH_RUNS and size < BATCH_BYTES:
+            job = self._due.pop(now)
+            if job is None:
+                break
+            if self._jobs.get(job.id) is not job:
+                continue  # It was changed, paused or removed while it waited.
+            await self._load_calendars([job])
+            made = await self._plan_within_budget(job, now)
+            if made is None:
+                continue
+            plans.append(made)
+            count = runs_in(made)
+            runs, size, work = runs + count, size + count * len(job.args), work + len(made.firings)
+            self._due.charge(job.namespace, max(count, 1))
+            if work >= PLANS_AT_ONCE:
+                work = 0
+                await self.clock.sleep(0)
+        return plans
+
+    async def _plan_within_budget(self, job: Job, now: Instant) -> Plan | None:
+        """As much of a job's plan as its namespace may fire now. The rest stays due; None if that is all of it."""
+        made = self._plan(job, now)
+        if made is None:
+            return None
+        granted = await self._take_budget(made, now)
+        part = cut(made, granted)
+        self._budget.give_back(job.namespace, granted - (0 if part is None else runs_in(part)))
+        if part is None:
+            self._due.push_front(job.namespace, job)
+        return part
+
+    async def _take_budget(self, made: Plan, now: Instant) -> int:
+        """How many of a plan's runs its namespace may fire now; where it may not fire all, it has to wait."""
+        namespace, runs = made.job.namespace, runs_in(made)
+        if not runs:
+            return 0
+        grant = await self._budget.take(namespace, runs)
+        if grant.runs < runs:
+            if self._throttled_until.get(namespace, 0) < now - MINUTE:
+                why = rate_reason(namespace, self._budget.rate(namespace))
+                log.warning("%s, and more is due: it fires late, by the misfire policies of its jobs", why)
+            self._throttled_until[namespace] = now + grant.wait
+            self._due.hold(namespace, now + grant.wait)
+        return grant.runs
 
     @contextmanager
     def _doubting(self) -> Iterator[None]:
@@ -183,8 +278,10 @@ class Planner(Loop):
             if won:
                 await self._write([made for made in plans if made.job.id in won], term)
         for made in plans:
-            if made.job.id not in won and self._jobs.get(made.job.id) is made.job:
-                self._wait_for_winner(made.job, self._contender.ttl)
+            if made.job.id not in won:
+                self._budget.give_back(made.job.namespace, runs_in(made))
+                if self._jobs.get(made.job.id) is made.job:
+                    self._wait_for_winner(made.job, self._contender.ttl)
 
     def _wait_for_winner(self, job: Job, ttl: Duration) -> None:
         """Another node fires this instant. If that has died, somebody else must: look when its lease is over."""
@@ -192,7 +289,9 @@ class Planner(Loop):
             self._drop(job.id)
 
     async def _write(self, plans: Sequence[Plan], term: Term | None) -> None:
-        for fired in await self._store.fire(plans, term):
+        for made, fired in zip(plans, await self._store.fire(plans, term), strict=True):
+            if not fired.applied:
+                self._budget.give_back(made.job.namespace, runs_in(made))
             self._take_over(fired)
 
     async def _fire_ahead(self, term: Term | None) -> None:
@@ -201,22 +300,48 @@ class Planner(Loop):
         if not ready or now < self._lead_at(ready):
             return
         self._begun_for = ready[0].job.next_fire_at
-        batch = ready[:BATCH]
-        for made in batch:
-            del self._ahead[made.job.id]
+        batch = await self._pick_ahead(ready, now)
+        if not batch:
+            return
         began = self.clock.monotonic()
         with self._doubting():
             await self._fire([written_at(made, now) for made in batch], term)
         if len(batch) >= MANY:
             self._cost_s += ((self.clock.monotonic() - began) / len(batch) - self._cost_s) / 2
 
+    async def _pick_ahead(self, ready: Sequence[Plan], now: Instant) -> list[Plan]:
+        """Those of the plans that are written first: namespaces in turns, as long as their budgets allow it. What they
+        do not allow is planned again when it is due."""
+        queue: FairQueue[Plan] = FairQueue()
+        for each in ready:
+            queue.push(each.job.namespace, each)
+        batch: list[Plan] = []
+        runs = size = 0
+        while len(batch) < BATCH and runs < BATCH_RUNS and size < BATCH_BYTES and (made := queue.pop(now)) is not None:
+            del self._ahead[made.job.id]
+            granted, count = await self._take_budget(made, now), runs_in(made)
+            if granted < count:
+                self._budget.give_back(made.job.namespace, granted)
+                queue.hold(made.job.namespace, now + 1)
+                continue
+            queue.charge(made.job.namespace, count)
+            batch.append(made)
+            runs, size = runs + count, size + count * len(made.job.args)
+        return batch
+
     def _ready(self) -> list[Plan]:
         """The plans for the next instant that may be written before it."""
-        next_at = self._wheel.next_at()
-        if not self._ahead or next_at is None or next_at <= self._store.now():
+        next_at, now = self._wheel.next_at(), self._store.now()
+        if not self._ahead or next_at is None or next_at <= now:
             return []
         made = [self._ahead[job_id] for job_id in self._wheel.soonest() if job_id in self._ahead]
-        return [each for each in made if each.job is self._jobs.get(each.job.id) and may_precede(each)]
+        return [
+            each
+            for each in made
+            if each.job is self._jobs.get(each.job.id)
+            and may_precede(each)
+            and not self._due.is_held(each.job.namespace, now)
+        ]
 
     def _lead_at(self, ready: Sequence[Plan]) -> Instant:
         """When to write these: once begun, without a pause."""
@@ -231,8 +356,13 @@ class Planner(Loop):
             return
         soon = [self._jobs[job_id] for job_id in self._wheel.soonest() if job_id in self._jobs][:AHEAD_LIMIT]
         await self._load_calendars(soon)
+        room = AHEAD_LIMIT
         for number, job in enumerate(soon, 1):
-            awaited = job.next_fire_at == next_at  # Otherwise another node is about to fire it.
+            room -= runs_of(job)
+            if room < 0:
+                return
+            # Otherwise another node is about to fire it, or its namespace has to wait.
+            awaited = job.next_fire_at == next_at and not self._due.is_held(job.namespace, now)
             if awaited and job.id not in self._ahead and not isinstance(job.trigger, AfterTrigger):
                 made = self._plan(job, next_at)
                 if made is not None:
@@ -247,8 +377,12 @@ class Planner(Loop):
         ahead = self._ahead.pop(job.id, None)
         if ahead is not None and ahead.job is job and (made := as_of(ahead, now)) is not None:
             return made
+        rate = self._budget.rate(job.namespace)
+        throttled = (job.next_fire_at or now) <= self._throttled_until.get(job.namespace, 0)
+        why = rate_reason(job.namespace, rate) if throttled else ""
         try:
-            return plan(job, now, self._calendars.get(job.namespace, {}))
+            bounds = Bounds(PLAN_RUNS, oversize(job, rate) or "", why)
+            return plan(job, now, self._calendars.get(job.namespace, {}), bounds)
         except Exception as error:
             log.error("job %s cannot be planned and waits: %s", job.name, error)
             self._drop(job.id)
@@ -265,6 +399,9 @@ class Planner(Loop):
             self._put(fired.job)
 
     def _next_look(self) -> float:
-        ready = self._ready()
+        ready, now = self._ready(), self._store.now()
         next_at = min(self._lead_at(ready) if ready else self._wheel.next_at() or self._reload_at, self._reload_at)
-        return min(max((next_at - self._store.now()) / SECOND, 0.0), LONGEST_WAIT_S)
+        waiting_at = self._due.next_at(now)
+        if waiting_at is not None:
+            next_at = min(next_at, waiting_at)
+        return min(max((next_at - now) / SECOND, 0.0), LONGEST_WAIT_S)

@@ -13,7 +13,7 @@ from mainspring.core.model import Edge, Job, Term
 from mainspring.core.planning import Plan, PlannedFiring, settle
 from mainspring.core.states import FAILED, SKIPPED, State
 from mainspring.core.triggers import AfterTrigger
-from mainspring.store import Fired
+from mainspring.store import MOST_CHANGED, Fired
 from mainspring.stores.job_rows import check_term, firing_event, read_jobs
 from mainspring.stores.postgres.aftermath import Outcome, end_firings
 from mainspring.stores.postgres.database import Database, Transaction
@@ -33,13 +33,18 @@ class Plans:
     _db: Database
 
     async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
-        return read_jobs(await self._db.read(lambda tx: tx.fetch(_JOBS["due"], until, limit)))
+        async def work(tx: Transaction) -> list[Job]:
+            rows = await tx.fetch(_JOBS["due"], until, limit)
+            # Ranking all that is due costs more than reading the first: only where it does not all fit.
+            return read_jobs(rows if len(rows) < limit else await tx.fetch(_JOBS["due_in_shares"], until, limit))
 
-    async def changed_jobs(self, since: int) -> tuple[int, list[Job]]:
+        return await self._db.read(work)
+
+    async def changed_jobs(self, since: int, limit: int = MOST_CHANGED) -> tuple[int, list[Job]]:
         async def work(tx: Transaction) -> tuple[int, list[Job]]:
             # In this order: a change in between is then told twice, not never.
             newest = int(await tx.fetchval(_JOBS["newest_change"]))
-            return newest, read_jobs(await tx.fetch(_JOBS["changed"], since)) if newest > since else []
+            return newest, read_jobs(await tx.fetch(_JOBS["changed"], since, limit + 1)) if newest > since else []
 
         return await self._db.read(work)
 

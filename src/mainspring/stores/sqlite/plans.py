@@ -13,7 +13,7 @@ from mainspring.core.model import Edge, Job, Term
 from mainspring.core.planning import Plan, PlannedFiring, settle
 from mainspring.core.states import FAILED, SKIPPED
 from mainspring.core.triggers import AfterTrigger
-from mainspring.store import Fired
+from mainspring.store import MOST_CHANGED, Fired
 from mainspring.stores.job_rows import check_term, firing_event, read_jobs, to_json
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
@@ -33,12 +33,17 @@ class Plans:
     _db: Database
 
     async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
-        return await self._db.read(lambda tx: read_jobs(tx.execute(_JOBS["due"], (until, limit))))
+        def work(tx: Transaction) -> list[Job]:
+            rows = tx.execute(_JOBS["due"], (until, limit)).fetchall()
+            # Ranking all that is due costs more than reading the first: only where it does not all fit.
+            return read_jobs(rows if len(rows) < limit else tx.execute(_JOBS["due_in_shares"], (until, limit)))
 
-    async def changed_jobs(self, since: int) -> tuple[int, list[Job]]:
+        return await self._db.read(work)
+
+    async def changed_jobs(self, since: int, limit: int = MOST_CHANGED) -> tuple[int, list[Job]]:
         def work(tx: Transaction) -> tuple[int, list[Job]]:
             (newest,) = tx.execute(_JOBS["newest_change"]).fetchone()
-            return newest, read_jobs(tx.execute(_JOBS["changed"], (since,))) if newest > since else []
+            return newest, read_jobs(tx.execute(_JOBS["changed"], (since, limit + 1))) if newest > since else []
 
         return await self._db.read(work, quick=True)
 

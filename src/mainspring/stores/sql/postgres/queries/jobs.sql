@@ -23,11 +23,20 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at
 FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL ORDER BY next_fire_at LIMIT $2;
 
+-- due_in_shares: the same where not all fit: of each namespace the earliest, as many as its equal share of the limit
+WITH ranked AS MATERIALIZED (
+  SELECT id, row_number() OVER (PARTITION BY namespace ORDER BY next_fire_at) AS place
+  FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL)
+SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
+       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at
+FROM ranked AS r JOIN mainspring.jobs AS j ON j.id = r.id
+WHERE r.place <= greatest($2 / (SELECT count(*) FROM ranked WHERE place = 1), 1) ORDER BY j.next_fire_at LIMIT $2;
+
 -- changed: jobs edited, paused, resumed or made due after a change number
 SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
        j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at
 FROM mainspring.changes AS c CROSS JOIN LATERAL (SELECT * FROM mainspring.jobs WHERE id = c.job_id OFFSET 0) AS j
-WHERE c.number > $1 ORDER BY c.number;
+WHERE c.number > $1 ORDER BY c.number LIMIT $2;
 
 -- ids_by_name: the ids of those of the names that exist
 SELECT name, id FROM mainspring.jobs WHERE namespace = $1 AND name = ANY ($2);

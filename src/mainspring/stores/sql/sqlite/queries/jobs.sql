@@ -18,10 +18,18 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at
 FROM jobs WHERE next_fire_at <= ? AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?;
 
+-- due_in_shares: the same where not all fit: of each namespace the earliest, as many as its equal share of the limit
+WITH ranked AS (SELECT id, namespace, row_number() OVER (PARTITION BY namespace ORDER BY next_fire_at) AS place
+                FROM jobs WHERE next_fire_at <= ?1 AND paused_at IS NULL)
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+FROM jobs WHERE id IN (SELECT id FROM ranked WHERE place <= max(?2 / (SELECT count(*) FROM ranked WHERE place = 1), 1))
+ORDER BY next_fire_at LIMIT ?2;
+
 -- changed: jobs edited, paused, resumed or made due after a change number
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at
-FROM jobs WHERE changed > ? ORDER BY changed;
+FROM jobs WHERE changed > ? ORDER BY changed LIMIT ?;
 
 -- ids_by_name: the ids of those of the names that exist
 SELECT name, id FROM jobs WHERE namespace = ? AND name IN (SELECT value FROM json_each(?));
