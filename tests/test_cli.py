@@ -105,7 +105,7 @@ class TestErrors:
     def test_who_only_looks_makes_no_database(self, cli: Terminal, args: tuple[str, ...]) -> None:
         answer = cli(*args)
         assert answer.code == 1
-        assert "there is no database at sqlite:///test.db yet" in answer.err
+        assert f"there is no database at sqlite:///test.db ({cli.folder}/test.db) yet" in answer.err
         assert "mainspring db migrate" in answer.err
         assert list(cli.folder.iterdir()) == []
 
@@ -246,6 +246,19 @@ class TestColours:
         assert "\x1b[32mactive" in cli("job", "show", "a", "--color", "always").out
         monkeypatch.setenv("NO_COLOR", "1")
         assert "\x1b[" not in cli("job", "show", "a", "--color", "auto").out
+
+    def test_a_narrow_terminal_gets_fewer_columns_not_narrower_ones(
+        self, cli: Terminal, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run_id = cli.json("run", "submit", "encode-the-film-of-the-day", "--delay", "1h")["run_id"]
+        for columns in (40, 50, 60, 79):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            answer = cli("run", "list")
+            header, row = answer.out.splitlines()
+            assert len(header) <= columns
+            assert header.split()[:2] == ["RUN", "STATE"]
+            assert row.split()[:2] == [run_id[-8:], "pending"], "what identifies it is whole"
+            assert ("Not shown, for want of room: WAITED" in answer.err) == ("WAITED" not in header)
 
     def test_text_of_strangers_cannot_steer_the_terminal(self, cli: Terminal) -> None:
         cli("run", "submit", "encode", "--arg", "video=x", "--tag", "[red]bold")

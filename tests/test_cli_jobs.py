@@ -488,7 +488,12 @@ class TestActions:
         runs = cli.json("run", "list", "--job", "a", "-n", "200")
         assert sorted(run["run_id"] for run in runs) == sorted(each["run_ids"][0] for each in seen)
         again = cli("job", "backfill", "a", *days)
-        assert (again.code, "has run" in again.out, "nothing was done" in again.err) == (0, True, True)
+        assert (again.code, "has a run that has not ended" in again.out, "nothing was done" in again.err) == (
+            0,
+            True,
+            True,
+        )
+        assert "never by its schedule" in cli("job", "show", "a").out
         assert len(cli.json("run", "list", "-n", "200")) == 120
 
     def test_a_future_interval_is_refused(self, cli: Terminal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from cli_work import FILMS, Terminal
+from mainspring.clock import SystemClock
+from mainspring.core.instants import DAY
+from mainspring.core.model import Event
+from mainspring.sinks.log import describe as describe_event
 from mainspring.store import Store
 
 PATIENCE_S = 20.0
@@ -75,7 +80,7 @@ class TestUp:
         answer = cli.finish("up", "films.py", "--for", "1500ms")
         assert answer.code == 0
         assert "3 created (report, notify, tick)" in answer.err
-        assert "store  sqlite:///test.db" in answer.err
+        assert f"store  sqlite:///test.db ({cli.folder}/test.db)" in answer.err
         assert "next   " in answer.err
         assert answer.err.rstrip().endswith("Stopped.")
         lines = answer.out.splitlines()
@@ -94,6 +99,25 @@ class TestUp:
         assert positions == sorted(set(positions))
         (first, *_) = cli.json("run", "list", "--job", "hello", "--state", "succeeded")
         assert [line["text"] for line in cli.json("run", "logs", first["run_id"])] == ["hello"]
+
+    def test_a_command_is_shown_as_it_was_typed(self, cli: Terminal) -> None:
+        run_id = cli.json("run", "submit", "--command", "echo 'a b'")["run_id"]
+        answer = cli.finish("up", "--for", "1500ms")
+        lines = [line for line in answer.out.splitlines() if run_id[-8:] in line]
+        assert [line.partition(" [")[0].split(maxsplit=3)[3].partition(" in ")[0] for line in lines] == [
+            "$ echo 'a b'",
+            "$ echo 'a b'",
+        ]
+
+    def test_one_task_is_one_task(self, cli: Terminal) -> None:
+        cli.write("one.py", "from mainspring import Mainspring\napp = Mainspring()\n@app.task\ndef a(): ...\n")
+        assert ", 1 task ·" in cli.finish("up", "one.py", "--for", "100ms").err
+
+    def test_a_due_instant_of_another_day_has_its_date(self) -> None:
+        now = SystemClock().now()
+        shown = describe_event(Event("firing.fired", now, job="a", fire_at=now - 40 * DAY))
+        assert re.search(r"due [A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown)
+        assert re.search(r"due \d\d:", describe_event(Event("firing.fired", now, job="a", fire_at=now)))
 
     def test_quiet_shows_nothing_but_trouble(self, cli: Terminal) -> None:
         cli("job", "add", "hello", "--every", "200ms", "--command", "true")
@@ -205,6 +229,7 @@ class TestWorker:
 
     def test_it_warns_where_stored_jobs_differ_from_declared_ones_and_stores_nothing(self, cli: Terminal) -> None:
         cli.write("films.py", FILMS)
+        cli("db", "migrate")
         answer = cli("worker", "films.py", "--for", "100ms")
         assert answer.code == 0
         assert "Warning: job report is declared but not stored: `mainspring job sync films.py`" in answer.err
@@ -213,6 +238,20 @@ class TestWorker:
         assert "Warning" not in cli("worker", "films.py", "--for", "100ms").err
         cli("job", "edit", "report", "--priority", "1")
         assert "job report is stored otherwise than declared" in cli("worker", "films.py", "--for", "100ms").err
+
+    def test_it_waits_for_its_database_and_makes_none(self, cli: Terminal) -> None:
+        answer = cli("worker", "--for", "100ms")
+        assert answer.code == 1
+        assert f"there is no database {cli.folder}/test.db" in answer.err
+        assert list(cli.folder.iterdir()) == []
+        process = cli.start("worker")
+        assert process.stderr is not None
+        assert "trying again" in process.stderr.readline()
+        cli("db", "migrate")
+        until(lambda: len(cli.json("workers")) == 1)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
 
     def test_it_serves_the_queues_and_regions_that_it_is_told_to(self, cli: Terminal) -> None:
         cli("db", "migrate")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +18,10 @@ import msgspec
 from mainspring.board import Board
 from mainspring.broker import Broker
 from mainspring.clock import Clock, SystemClock
+from mainspring.core.commands import show_command
+from mainspring.core.model import Event
 from mainspring.core.model import Worker as WorkerRow
-from mainspring.errors import InvalidInput
+from mainspring.errors import InvalidInput, NotFound, StoreError
 from mainspring.figures import figures_of, measured
 from mainspring.lease import Lease
 from mainspring.settings import Settings
@@ -152,6 +155,17 @@ class DatabaseStatus(msgspec.Struct, frozen=True):
     """Whether this program may use it."""
 
 
+def sqlite_file(settings: Settings) -> Path | None:
+    """The file of the database, from the root; None if it is on a server."""
+    return None if _is_postgres(settings.store) else Path(_sqlite_path(settings.store)).absolute()
+
+
+def describe_store(settings: Settings) -> str:
+    """Where the database is, for people: a relative path means another file in every folder."""
+    file, shown = sqlite_file(settings), show_url(settings.store)
+    return shown if file is None or str(file) in shown else f"{shown} ({file})"
+
+
 def database_status(settings: Settings) -> DatabaseStatus:
     """Look at the database of these settings; nothing is created or changed. StoreMismatch if it is not ours."""
     if _is_postgres(settings.store):
@@ -199,13 +213,19 @@ def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lea
     raise InvalidInput("lease", show_url(url or ""), "names no kind of lease that there is", remedy)
 
 
-def open_sinks(url: str | None, show: Callable[[str, str], None] | None) -> list[Sink]:
+def open_sinks(url: str | None, show: Callable[[str, str], None] | None, store: Store) -> list[Sink]:
     """Where events are told: to whoever watches, by `show(line, kind)`."""
     from mainspring.sinks.log import LogSink
 
+    async def look(event: Event) -> str:
+        with suppress(NotFound, StoreError):
+            run = await store.get_run(event.namespace, event.run_id or "")
+            return show_command(msgspec.json.decode(run.args))
+        return ""
+
     if url is not None:
         raise InvalidInput("sink", url, "is not available in this version", "leave it out")
-    return [] if show is None else [LogSink(show)]
+    return [] if show is None else [LogSink(show, look)]
 
 
 def names_alerts(app: Mainspring) -> bool:
@@ -259,7 +279,7 @@ def build_runtime(
 
         store, random = await app.open(), SystemRandom()
         name = name_process(random)
-        sinks, alerts = open_sinks(settings.sink, show), names_alerts(app)
+        sinks, alerts = open_sinks(settings.sink, show, store), names_alerts(app)
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row, broker = describe_worker(app, settings, name), open_broker(settings)
         board = open_board(settings) if schedule else None

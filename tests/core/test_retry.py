@@ -261,3 +261,8 @@ def test_a_policy_by_name_takes_no_waits_besides() -> None:
     for words in ({"delay": "1s"}, {"factor": 2}, {"delays": ["1s"]}, {"cap": "1h"}, {"backoff": "fixed"}):
         with pytest.raises(InvalidInput, match="together with the policy fixed-5m"):
             Retry(policy="fixed-5m", **words)  # type: ignore[arg-type]
+
+
+def test_an_error_has_one_spelling() -> None:
+    verdict = decide(Retry(on=ConnectionError), 1, ["builtins.ValueError"], 0.0)
+    assert verdict == GiveUp("ValueError is not among the errors that are retried (ConnectionError)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -70,15 +69,3 @@ def encode_args(arguments: Mapping[str, object], limit: int) -> str:
         remedy = "keep the data elsewhere and pass where it is, or raise the setting payload_limit"
         raise PayloadTooLarge("args", len(text), f"bytes are more than the {limit} of payload_limit", remedy)
     return text.decode()
-
-
-def show_command(spec: object) -> str:
-    """The arguments of a command as one would type it, or where those of a call go."""
-    if isinstance(spec, dict) and "url" in spec:
-        sends = "body" in spec or "json" in spec
-        return f"{spec.get('method') or ('POST' if sends else 'GET')} {spec['url']}"
-    argv = spec.get("argv") if isinstance(spec, dict) else None
-    if isinstance(argv, str):
-        return f"$ {argv}"
-    words = [str(word) for word in argv] if isinstance(argv, list) else [msgspec.json.encode(spec).decode()]
-    return f"$ {shlex.join(words)}"

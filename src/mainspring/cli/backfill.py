@@ -49,7 +49,7 @@ def backfill(
     session: Session, name: str, since: str, until: str, tz: str | None, dry_run: bool, yes: bool, reason: str
 ) -> None:
     """Fire the instants of a past interval at which job NAME was due and has no run: missed, skipped, or before it was
-    added. What has run is not run again, so it can be repeated.
+    added. What has a run gets no other, so it can be repeated.
 
     \b
     mainspring job backfill report --from 2026-03-01T00:00Z --to 2026-03-08T00:00Z --dry-run
@@ -98,12 +98,17 @@ def _count(course: _Course) -> str:
     return count_of(course.fired(), "instant")
 
 
+def _kept(item: shapes.Backfilled) -> str:
+    """Why nothing is made for an instant: its runs may have ended or not."""
+    return "has a run that has not ended" if item.before == "fired" else "has run"
+
+
 def _draw(screen: Screen, course: _Course) -> None:
     if not course.items:
         return
     zone = course.job.trigger.get("tz", "UTC")
     rows: list[list[Value]] = [
-        [moment(item.fire_at, zone), item.before or "", ", ".join(map(short_id, item.run_ids)) or "has run"]
+        [moment(item.fire_at, zone), item.before or "", ", ".join(map(short_id, item.run_ids)) or _kept(item)]
         for item in course.items
     ]
     screen.table((f"DUE ({zone})", "BEFORE", "RUNS"), rows, fold=("RUNS",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sized
 from typing import TypedDict
 
 import click
@@ -50,6 +50,6 @@ def confirm(question: str, *, yes: bool) -> None:
         raise click.exceptions.Exit(FAILED)
 
 
-def count_of(things: Sequence[object], word: str) -> str:
+def count_of(things: Sized, word: str) -> str:
     """`1 run`, `12 runs`."""
     return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"

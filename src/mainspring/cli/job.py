@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.cli.arguments import PROVIDED, show_command
+from mainspring.cli.arguments import PROVIDED
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import with_scheduler
@@ -19,6 +19,7 @@ from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.cli.times import both, instant_of, length, moment, relative
+from mainspring.core.commands import show_command
 from mainspring.core.instants import Instant
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.triggers import manual
@@ -50,7 +51,8 @@ def _draw_list(screen: Screen, jobs: list[shapes.ListedJob], now: Instant) -> No
         screen.hint("There are no jobs. Add one: mainspring job add hello --every 10s --command 'echo hello'")
         return
     rows = [[job.name, job.schedule, describe_work(job), _next(job, now), *_last(job, now)] for job in jobs]
-    screen.table(("NAME", "SCHEDULE", "TASK", "NEXT", "LAST", "WHEN"), rows, cut=("SCHEDULE", "TASK"))
+    columns, spare = ("NAME", "SCHEDULE", "TASK", "NEXT", "LAST", "WHEN"), ("WHEN", "TASK", "SCHEDULE")
+    screen.table(columns, rows, cut=("SCHEDULE", "TASK"), spare=spare)
 
 
 def describe_work(job: shapes.Job) -> str:
@@ -129,7 +131,7 @@ async def _unfinished(scheduler: Scheduler, ledger: Sequence[shapes.Firing]) -> 
 def _draw_story(screen: Screen, story: _Story) -> None:
     job, now = story.job, story.now
     screen.line(job.name, "bold")
-    screen.facts(_facts(job, now))
+    screen.facts(_facts(job, story.ledger, now))
     screen.items("What is in its way", job.why)
     if story.ahead:
         screen.title("Next fire times" if job.paused_at is None else "Next fire times, if it were resumed")
@@ -140,10 +142,18 @@ def _draw_story(screen: Screen, story: _Story) -> None:
         return
     zone = job.trigger.get("tz", "UTC")
     rows = [_ledger_row(firing, story.states, zone, now) for firing in story.ledger]
-    screen.table((f"DUE ({zone})", "WHEN", "OUTCOME", "ENDED", "RUN", "REASON"), rows, fold=("REASON",))
+    columns = (f"DUE ({zone})", "WHEN", "OUTCOME", "ENDED", "RUN", "REASON")
+    screen.table(columns, rows, fold=("REASON",), spare=("ENDED", "WHEN"))
 
 
-def _facts(job: shapes.Job, now: Instant) -> list[tuple[str, Value]]:
+def _fired(count: int, *, other: bool) -> str:
+    """How often its schedule has fired it: what was triggered by hand or backfilled is in the ledger only."""
+    if not count:
+        return "never by its schedule" if other else "never"
+    return "once" if count == 1 else f"{count} times"
+
+
+def _facts(job: shapes.Job, ledger: Sequence[object], now: Instant) -> list[tuple[str, Value]]:
     work = [f"queue {job.queue}", f"priority {job.priority}", f"{job.retries} retries"]
     bounds = (("timeout", job.timeout), ("soft timeout", job.soft_timeout), ("isolation", job.isolation))
     optional = (*bounds, ("key", job.key), ("limit", job.limit))
@@ -158,7 +168,7 @@ def _facts(job: shapes.Job, now: Instant) -> list[tuple[str, Value]]:
         ("runs", " · ".join(work)),
         ("policy", describe_policy(job.policy)),
         ("tags", ", ".join(job.tags)),
-        ("fired", {0: "never", 1: "once"}.get(job.fired, f"{job.fired} times")),
+        ("fired", _fired(job.fired, other=bool(ledger))),
         ("app", f"{job.app} · version {job.version} · added {moment(job.created_at)}"),
         ("id", job.job_id),
     ]

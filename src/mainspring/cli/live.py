@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from mainspring.app import Mainspring
 from mainspring.cli.lines import Lines
+from mainspring.cli.opening import check_made
 from mainspring.cli.screen import Screen
 from mainspring.cli.trouble import INTERRUPTED
 from mainspring.core.instants import SECOND
@@ -23,6 +24,7 @@ from mainspring.core.model import EventBatch
 from mainspring.errors import StoreFailed, StoreRefused, StoreUnavailable
 from mainspring.eventloop import new_loop
 from mainspring.runtime import Runtime
+from mainspring.store import Store
 from mainspring.views import event_view
 from mainspring.wiring import build_runtime, open_sinks
 
@@ -52,6 +54,8 @@ class Service(NamedTuple):
     stop_after_s: float | None
     quiet: bool
     work: bool = True
+    create: bool = True
+    """Whether to make the database if there is none; otherwise it is waited for."""
     beside: Callable[[Runtime], Awaitable[Callable[[], Awaitable[None]]]] | None = None
     """Starts something beside the node; its answer stops that."""
 
@@ -172,7 +176,8 @@ async def _serve(service: Service, stopping: Stopping) -> int:
             service.screen.hint("Stopped.")
             return 0
         told = asyncio.Event()
-        follower = asyncio.create_task(_follow(app, _to_lines(service, lines, runtime), told))
+        deliver = _to_lines(service, lines, runtime, await app.open())
+        follower = asyncio.create_task(_follow(app, deliver, told))
         beside = asyncio.create_task(_run_beside(service, runtime, stopping))
         node = runtime.node
         if node is not None:
@@ -219,6 +224,8 @@ async def _begin(service: Service, stopping: Stopping, show: Show | None) -> Run
 
 async def _start(service: Service, show: Show | None) -> Runtime:
     app = service.app
+    if not service.create:
+        check_made(app)
     await app.open()
     await service.prepare()
     runtime = build_runtime(app, app.settings, schedule=service.schedule, work=service.work, show=show)
@@ -282,13 +289,13 @@ async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:
     return INTERRUPTED
 
 
-def _to_lines(service: Service, lines: Lines, runtime: Runtime) -> Deliver | None:
+def _to_lines(service: Service, lines: Lines, runtime: Runtime, store: Store) -> Deliver | None:
     """Events as JSON, or as the readable lines of those that are about this worker; None if the relay tells them."""
     if service.quiet or service.tells_by_relay:
         return None
     node = runtime.node
     own = node.worker.row.id if node is not None and node.worker is not None else ""
-    sinks = open_sinks(None, lines.put)
+    sinks = open_sinks(None, lines.put, store)
 
     async def as_json(batches: Sequence[EventBatch]) -> None:
         for batch in batches:

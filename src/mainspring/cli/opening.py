@@ -14,10 +14,9 @@ from mainspring.cli.session import Session
 from mainspring.cli.stored_runs import Stored
 from mainspring.core.model import DEFAULT
 from mainspring.core.retry import Retry
-from mainspring.errors import NotFound
+from mainspring.errors import NotFound, StoreUnavailable
 from mainspring.loading import load_app
-from mainspring.urls import show_url
-from mainspring.wiring import database_status
+from mainspring.wiring import database_status, describe_store, sqlite_file
 
 T = TypeVar("T")
 
@@ -100,11 +99,21 @@ def _call_server(app: Mainspring) -> Scheduler:
     return Client(settings.server or "", settings.token, namespace=namespace, retry=PATIENCE)
 
 
+def check_made(app: Mainspring) -> None:
+    """StoreUnavailable if the file of the database is not there: a worker in the wrong folder must not make another,
+    and wait in it for ever."""
+    file = sqlite_file(app.settings)
+    if file is not None and not file.exists():
+        raise StoreUnavailable(
+            f"there is no database {file}: `mainspring up` and `server` make it. If it is elsewhere, change to its "
+            "folder, or name it with --store URL or MAINSPRING_STORE"
+        )
+
+
 def check_exists(app: Mainspring) -> None:
     """Refuse to look into a database that nobody has made yet: an empty answer would hide a wrong path."""
-    url = show_url(app.settings.store)
     if not database_status(app.settings).exists:
         raise NotFound(
-            f"there is no database at {url} yet. `mainspring db migrate` makes one, and so do `up`, `job add` and "
-            "`run submit`; if there is one elsewhere, name it with --store URL or MAINSPRING_STORE"
+            f"there is no database at {describe_store(app.settings)} yet. `mainspring db migrate` makes one, and so do "
+            "`up`, `job add` and `run submit`; if there is one elsewhere, name it with --store URL or MAINSPRING_STORE"
         )

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.api import shapes
-from mainspring.cli.arguments import PROVIDED, show_command
+from mainspring.cli.arguments import PROVIDED
 from mainspring.cli.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.times import both, clock_time, instant_of, length, moment, relative
+from mainspring.core.commands import show_command
 from mainspring.core.instants import Instant
 from mainspring.core.states import FINAL, RUNNING, SUCCEEDED
 from mainspring.lookup import short_id
@@ -31,7 +32,8 @@ class Story(NamedTuple):
 def draw_runs(screen: Screen, runs: Sequence[shapes.Run], now: Instant) -> None:
     """Many runs, one line each."""
     rows = [_row(run, now) for run in runs]
-    screen.table(("RUN", "STATE", "WHAT", "DUE", "WAITED", "TOOK", "TRIES", "REASON"), rows, cut=("WHAT", "REASON"))
+    columns = ("RUN", "STATE", "WHAT", "DUE", "WAITED", "TOOK", "TRIES", "REASON")
+    screen.table(columns, rows, cut=("WHAT", "REASON"), spare=("WAITED", "TRIES", "TOOK", "REASON"))
 
 
 def _row(run: shapes.Run, now: Instant) -> list[Value]:
@@ -84,7 +86,8 @@ def draw_story(screen: Screen, story: Story) -> None:
     screen.items("Why it is not running" if run.state != RUNNING else "What holds it up", run.why)
     if story.attempts or run.state == RUNNING:
         screen.title("Attempts")
-        screen.table(("#", "STARTED", "TOOK", "OUTCOME", "WORKER", "REASON"), _attempt_rows(story), fold=("REASON",))
+        columns = ("#", "STARTED", "TOOK", "OUTCOME", "WORKER", "REASON")
+        screen.table(columns, _attempt_rows(story), fold=("REASON",), spare=("WORKER", "TOOK"))
     _draw_ending(screen, run)
     _draw_hints(screen, story)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
@@ -122,21 +122,26 @@ class Screen:
         *,
         cut: Collection[str] = (),
         fold: Collection[str] = (),
+        spare: Collection[str] = (),
     ) -> None:
-        """A table. In a narrow terminal, columns in `cut` lose their ends and those in `fold` take more lines."""
+        """A table. In a narrow terminal, columns in `cut` lose their ends and those in `fold` take more lines; if that
+        is not enough, those in `spare` are left out, the first of them first."""
         from rich.table import Table
 
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
         texts = [[_text(value, one_line=True) for value in row] for row in rows]
-        widths = [max(len(name), *(row[index].cell_len for row in texts)) for index, name in enumerate(columns)]
-        soft = [index for index, name in enumerate(columns) if name in cut or name in fold]
-        for name, width in zip(columns, _fit(widths, soft, self.console.width), strict=True):
-            table.add_column(
-                name, width=width, no_wrap=name not in fold, overflow="fold" if name in fold else "ellipsis"
-            )
+        widths = {name: max(len(name), *(row[index].cell_len for row in texts)) for index, name in enumerate(columns)}
+        soft = {name for name in columns if name in cut or name in fold}
+        hidden = _hide(widths, soft, spare, self.console.width)
+        shown = {name: width for name, width in widths.items() if name not in hidden}
+        for name, width in _fit(shown, soft, self.console.width).items():
+            wraps = name in fold
+            table.add_column(name, width=width, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
         for row in texts:
-            table.add_row(*row)
+            table.add_row(*(text for name, text in zip(columns, row, strict=True) if name not in hidden))
         self._print(table)
+        if hidden:
+            self.hint(f"Not shown, for want of room: {', '.join(hidden)}.")
 
     @property
     def console(self) -> Console:
@@ -172,13 +177,26 @@ class Screen:
             draw()
 
 
-def _fit(widths: Sequence[int], soft: Sequence[int], room: int) -> list[int]:
+def _hide(widths: Mapping[str, int], soft: Collection[str], spare: Iterable[str], room: int) -> list[str]:
+    """Which columns to leave out so that the others fit into a line."""
+    least = {name: min(width, _NARROWEST) if name in soft else width for name, width in widths.items()}
+    hidden: list[str] = []
+    for name in spare:
+        if sum(least.values()) + _GAP * (len(least) - 1) <= room:
+            break
+        hidden.append(name)
+        del least[name]
+    return hidden
+
+
+def _fit(widths: Mapping[str, int], soft: Collection[str], room: int) -> dict[str, int]:
     """Widths that fit into a line: the soft columns share what the others leave, and none takes more than it needs."""
-    fitted = list(widths)
-    left = room - sum(widths) + sum(widths[index] for index in soft) - _GAP * (len(widths) - 1)
-    for done, index in enumerate(sorted(soft, key=lambda index: widths[index])):
-        fitted[index] = max(min(widths[index], left // (len(soft) - done)), _NARROWEST)
-        left -= fitted[index]
+    fitted = dict(widths)
+    flexible = sorted((name for name in widths if name in soft), key=lambda name: widths[name])
+    left = room - sum(width for name, width in widths.items() if name not in soft) - _GAP * (len(widths) - 1)
+    for done, name in enumerate(flexible):
+        fitted[name] = min(widths[name], max(left // (len(flexible) - done), _NARROWEST))
+        left -= fitted[name]
     return fitted
 
 

@@ -24,7 +24,7 @@ from mainspring.core.instants import SECOND, parse_duration
 from mainspring.errors import MainspringError
 from mainspring.runtime import Runtime
 from mainspring.settings import Settings
-from mainspring.urls import show_url
+from mainspring.wiring import describe_store
 
 if TYPE_CHECKING:
     from mainspring.api.server import Server
@@ -81,7 +81,7 @@ def server(
     async def prepare() -> None:
         saved = None if ref is None else await sync_jobs(Stored(app), app, undeclared)
         screen.hint(f"mainspring {__version__}")
-        screen.hint(f"store  {show_url(app.settings.store)}")
+        screen.hint(f"store  {describe_store(app.settings)}")
         if saved is not None:
             screen.hint(f"jobs   {describe_saved(saved, undeclared)}")
 

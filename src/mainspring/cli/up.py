@@ -9,6 +9,7 @@ import click
 
 from mainspring import __version__
 from mainspring.app import Mainspring
+from mainspring.cli.filters import count_of
 from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
@@ -22,7 +23,7 @@ from mainspring.core.instants import LATEST, SECOND, parse_duration
 from mainspring.core.triggers import CronTrigger
 from mainspring.settings import Coordination
 from mainspring.urls import show_url
-from mainspring.wiring import describe_host
+from mainspring.wiring import describe_host, describe_store
 
 
 class WorkerWords(TypedDict):
@@ -126,7 +127,8 @@ def worker(session: Session, ref: str | None, **words: Unpack[WorkerWords]) -> i
         for difference in await compare_jobs(app):
             screen.warn(f"{difference}: `mainspring job sync {ref}` stores what is declared.")
 
-    return serve(_service(app, screen, prepare, schedule=False, words=words)._replace(beside=health_beside(app)))
+    service = _service(app, screen, prepare, schedule=False, words=words)
+    return serve(service._replace(beside=health_beside(app), create=False))
 
 
 def _flags(words: WorkerWords) -> dict[str, object]:
@@ -150,9 +152,9 @@ def _service(
 
 def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
     settings = app.settings
-    what = f"app {app.name} ({ref}), {len(app.tasks)} tasks" if ref else "no app: commands only"
+    what = f"app {app.name} ({ref}), {count_of(app.tasks, 'task')}" if ref else "no app: commands only"
     screen.hint(f"mainspring {__version__}")
-    screen.hint(f"store  {show_url(settings.store)}")
+    screen.hint(f"store  {describe_store(settings)}")
     if settings.lease is not None:
         screen.hint(f"lease  {show_url(settings.lease)}")
     if settings.broker is not None:

@@ -40,7 +40,8 @@ def _draw(screen: Screen, listed: list[shapes.Worker], known: int, now: Instant)
         screen.hint(f"No worker is running{seen}. Start one with `mainspring worker APP`, or `mainspring up`.")
         return
     columns = ("WORKER", "STATE", "RUNNING", "QUEUES", "REGIONS", "TASKS", "HEARTBEAT", "UP")
-    screen.table(columns, [_row(worker, now) for worker in listed], fold=("TASKS",))
+    spare = ("UP", "REGIONS", "QUEUES", "TASKS")
+    screen.table(columns, [_row(worker, now) for worker in listed], fold=("TASKS",), spare=spare)
 
 
 def _row(worker: shapes.Worker, now: Instant) -> list[Value]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 
+import msgspec
+
 from mainspring.errors import InvalidInput
 
 _OPERATORS = re.compile(r"\|\||\|&|\||&&|&>|&|;;|;|<<<|<<|<>|>>|>&|[<>()]|\n")
@@ -103,3 +105,15 @@ def _remedy(text: str, syntax: str, shell: str) -> str:
         return f"write env {text if len(text) <= _LONGEST_SHOWN else syntax + '…'}"
     script = shlex.quote(text) if len(text) <= _LONGEST_SHOWN else "'…'"
     return f"put it in single quotes if it is meant as it is, or let a shell run it: {shell} {script}"
+
+
+def show_command(spec: object) -> str:
+    """The arguments of a command as one would type it, or where those of a call go."""
+    if isinstance(spec, dict) and "url" in spec:
+        sends = "body" in spec or "json" in spec
+        return f"{spec.get('method') or ('POST' if sends else 'GET')} {spec['url']}"
+    argv = spec.get("argv") if isinstance(spec, dict) else None
+    if isinstance(argv, str):
+        return f"$ {argv}"
+    words = [str(word) for word in argv] if isinstance(argv, list) else [msgspec.json.encode(spec).decode()]
+    return f"$ {shlex.join(words)}"

@@ -120,9 +120,9 @@ def parse_isolation(text: str) -> Isolation:
 
 def format_isolation(isolation: Isolation) -> str:
     """The text that `parse_isolation` reads."""
-    words = [f"{name}={value}" for name in (*_LIMITS, "user") if (value := getattr(isolation, name)) is not None]
-    if isolation.cpu is not None:
-        words[0] = f"cpu={format_duration(isolation.cpu)}"
+    given = {name: value for name in _LIMITS if (value := getattr(isolation, name)) is not None}
+    words = [f"{name}={_show(name, value).removesuffix(' bytes').replace(' ', '')}" for name, value in given.items()]
+    words += [] if isolation.user is None else [f"user={isolation.user}"]
     paths = [f"{name}={path}" for name in ("read", "write") for path in getattr(isolation, name)]
     return ",".join([isolation.level, *words, *paths, *(["network"] if isolation.network else [])])
 

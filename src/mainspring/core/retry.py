@@ -136,7 +136,7 @@ def error_names(error: type[BaseException]) -> tuple[str, ...]:
 def _refusal(policy: Retry, failures: int, error_types: Sequence[str]) -> str:
     """Why there is no retry; empty if there is one."""
     names = {name.removeprefix("builtins.") for name in error_types}
-    shown = error_types[0] if error_types else "an error without a type"
+    shown = error_types[0].removeprefix("builtins.") if error_types else "an error without a type"
     if not policy.retries:
         return "it has no retries"
     if not names.isdisjoint(policy.never):
