@@ -7,11 +7,15 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from mainspring.core.instants import SECOND, Duration
 from mainspring.eventloop import new_loop
-from mainspring.services.node import Node
+from mainspring.services.node import STALL_AFTER, Node
+from mainspring.services.supervisor import end_process
+from mainspring.watchdog import Watchdog
 
 T = TypeVar("T")
 
+NODE = "the node"
 LEFT_S = 1.0
 """How long what is left when a node has stopped may take to end."""
 
@@ -19,8 +23,18 @@ LEFT_S = 1.0
 class Runtime:
     """Starts and stops a node. `build` is called on the node's own loop, with the user's loop."""
 
-    def __init__(self, build: Callable[[asyncio.AbstractEventLoop], Awaitable[Node]]) -> None:
+    def __init__(
+        self,
+        build: Callable[[asyncio.AbstractEventLoop], Awaitable[Node]],
+        *,
+        stall_after: Duration = STALL_AFTER,
+        on_failed: Callable[[str], None] = end_process,
+    ) -> None:
+        """`on_failed` is called, from any thread, when something beside the node has failed for good."""
         self._build = build
+        self.on_failed = on_failed
+        self.watchdog = Watchdog(stall_after / SECOND)
+        """Watches the node's loop; others of this process may be added."""
         self._loop = new_loop()
         self._thread = threading.Thread(target=self._serve, name="mainspring-node", daemon=True)
         self.node: Node | None = None
@@ -45,6 +59,9 @@ class Runtime:
         except BaseException:
             await self._end()
             raise
+        # Claims are renewed and fenced on this loop: without it their work must not go on, so the process ends at once.
+        self.watchdog.watch(NODE, self._loop, self._thread, end_process)
+        self.node.watchdog = self.watchdog.troubles
         return self.node
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -52,6 +69,8 @@ class Runtime:
         node = self.node
         if node is not None:
             await self._there(lambda: node.stop(grace_s))
+        self.watchdog.forget(NODE)
+        self.watchdog.stop()
         await self._end()
 
     async def _end(self) -> None:

@@ -100,6 +100,13 @@ def _read_names(field: str, value: object) -> tuple[str, ...]:
     raise InvalidInput(field, value, "is not a list of names", 'write it like ["default", "mail"], or default,mail')
 
 
+def _read_pauses(field: str, value: object) -> tuple[Duration, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise InvalidInput(field, value, "is not a list of durations", 'write it like ["1s", "2s"], or 1s,2s')
+    return tuple(_read_duration(field, part.strip() if isinstance(part, str) else part) for part in parts)
+
+
 def _read_rates(field: str, value: object) -> tuple[tuple[str, int], ...]:
     parts = [f"{name}={rate}" for name, rate in value.items()] if isinstance(value, dict) else _read_names(field, value)
     pairs = [part.partition("=") for part in parts]
@@ -170,6 +177,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None, _text("where PostgreSQL itself is, if the store is a pooler's: for hints; without it, polling")
     ] = None
     pool_size: Annotated[int, _count("how many connections an event loop may have to PostgreSQL")] = 10
+    pool_min_idle: Annotated[int, _count("how many of them stay open however long they are not used")] = 2
+    pool_wait: Annotated[Duration, _duration("how long to wait for one that is free")] = 5 * SECOND
+    pool_exhausted: Annotated[
+        Duration, _duration("how long none may become free before calls fail at once instead of waiting")
+    ] = 5 * SECOND
+    pool_idle: Annotated[Duration, _duration("how long one may lie idle before it is closed")] = 10 * MINUTE
+    pool_lifetime: Annotated[Duration, _duration("how old one may become before it is replaced")] = 30 * MINUTE
+    pool_leak: Annotated[
+        Duration, _duration("how long one may be in use before the log names who keeps it, and where it waits")
+    ] = MINUTE
+    pool_validation: Annotated[
+        Duration, _duration("how long one that has rested for 30 s may take to prove that it works")
+    ] = 3 * SECOND
+    store_timeout: Annotated[
+        Duration, _duration("how long a call of PostgreSQL may take, from waiting for a connection to the commit")
+    ] = 15 * SECOND
+    schedule_timeout: Annotated[
+        Duration, _duration("the same for submissions, triggers and edits of jobs; 1000 runs of a bulk have 1s more")
+    ] = 5 * SECOND
+    schedule_retries: Annotated[
+        tuple[Duration, ...],
+        Knob(_read_pauses, "pauses before a submission or trigger that got no answer is repeated, within its time"),
+    ] = (SECOND, 2 * SECOND)
+    heartbeat_timeout: Annotated[
+        Duration, _duration("how long a heartbeat may take; never longer than the claims that it renews are safe")
+    ] = MINUTE
+    heartbeat_retries: Annotated[
+        tuple[Duration, ...],
+        Knob(_read_pauses, "pauses after failed heartbeats, within the same bound; without them 50ms, doubling to 5s"),
+    ] = ()
 
     coordination: Annotated[
         Coordination,
@@ -236,6 +273,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     most_late: Annotated[
         Duration, _duration("how late those may be, where all workers are busy, before the least important is given up")
     ] = 10 * MINUTE
+
+    stall_after: Annotated[
+        Duration, _duration("how long a loop of this process may stand still before it is started again")
+    ] = MINUTE
 
     isolation: Annotated[
         CommandLevel, _choice(get_args(CommandLevel), "how commands that name none are isolated: none, limits, sandbox")
@@ -351,4 +392,6 @@ def _show(value: object, knob: Knob) -> str:
         return str(value).lower()
     if isinstance(value, int) and knob.read is _read_duration:
         return format_duration(value)
+    if isinstance(value, tuple) and knob.read is _read_pauses:
+        return ",".join(format_duration(pause) for pause in value)
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

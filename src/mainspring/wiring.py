@@ -19,6 +19,7 @@ from mainspring.board import Board
 from mainspring.broker import Broker
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.commands import show_command
+from mainspring.core.instants import SECOND
 from mainspring.core.model import Event
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput, NotFound, StoreError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mainspring.runtime import Runtime
     from mainspring.services.node import Node, Scheduler
     from mainspring.services.worker import Worker
+    from mainspring.stores.postgres.database import Limits
 
 _POSTGRES = ("postgresql", "postgres")
 _SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
@@ -53,12 +55,34 @@ def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
         from mainspring.stores.postgres.store import PostgresStore
 
         opening = PostgresStore.open(
-            url, clock, pool_size=settings.pool_size, listen=settings.listen, durable=settings.durable
+            url, clock, limits=_limits(settings), listen=settings.listen, durable=settings.durable
         )
         return asyncio.run(opening)
     from mainspring.stores.sqlite.store import SqliteStore
 
     return SqliteStore(_sqlite_path(url), clock, durable=settings.durable)
+
+
+def _limits(settings: Settings) -> Limits:
+    """The bounds of calls and connections, in the adapter's own terms."""
+    from mainspring.stores.postgres.database import Limits
+    from mainspring.stores.postgres.pool import Bounds
+
+    return Limits(
+        call_s=settings.store_timeout / SECOND,
+        schedule_s=settings.schedule_timeout / SECOND,
+        schedule_retries_s=tuple(pause / SECOND for pause in settings.schedule_retries),
+        pool=Bounds(
+            size=settings.pool_size,
+            min_idle=min(settings.pool_min_idle, settings.pool_size),
+            wait_s=settings.pool_wait / SECOND,
+            exhausted_s=settings.pool_exhausted / SECOND,
+            idle_s=settings.pool_idle / SECOND,
+            lifetime_s=settings.pool_lifetime / SECOND,
+            leak_s=settings.pool_leak / SECOND,
+            validation_s=settings.pool_validation / SECOND,
+        ),
+    )
 
 
 def _announced(store: Store, settings: Settings, clock: Clock) -> Store:
@@ -269,10 +293,20 @@ def describe_worker(app: Mainspring, settings: Settings, name: str) -> WorkerRow
 
 
 def build_runtime(
-    app: Mainspring, settings: Settings, *, schedule: bool, work: bool, show: Callable[[str, str], None] | None = None
+    app: Mainspring,
+    settings: Settings,
+    *,
+    schedule: bool,
+    work: bool,
+    show: Callable[[str, str], None] | None = None,
+    on_failed: Callable[[str], None] | None = None,
 ) -> Runtime:
-    """A runtime that schedules, works, or both, on the app's store."""
+    """A runtime that schedules, works, or both, on the app's store. `on_failed` is told, from any thread, why it cannot
+    go on; unless given, the process ends."""
     from mainspring.runtime import Runtime
+    from mainspring.services.supervisor import end_process
+
+    on_failed = on_failed or end_process
 
     async def build(crew_loop: asyncio.AbstractEventLoop) -> Node:
         from mainspring.services.node import Node
@@ -285,14 +319,18 @@ def build_runtime(
         board = open_board(settings) if schedule else None
         if broker is None:
             worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
-            return Node(store, scheduler, worker, board=board)
+            return Node(store, scheduler, worker, board=board, stall_after=settings.stall_after, on_failed=on_failed)
         from mainspring.services.delivered import Delivered
 
         source = Delivered(store, broker, app.clock, name)
         worker = build_worker(app, cast(Store, source), row, crew_loop, settings, random) if work else None
-        return Node(store, scheduler, worker, broker, source.delivers, board)
+        return Node(
+            *(store, scheduler, worker, broker, source.delivers, board),
+            stall_after=settings.stall_after,
+            on_failed=on_failed,
+        )
 
-    return Runtime(build)
+    return Runtime(build, stall_after=settings.stall_after, on_failed=on_failed)
 
 
 def build_scheduler(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -20,20 +19,21 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Event
 from mainspring.errors import Conflict, StoreError, StoreReadOnly, StoreUnavailable, Unstorable
-from mainspring.stores.postgres import pool
 from mainspring.stores.postgres.clock import ServerClock
-from mainspring.stores.postgres.database import Database, Transaction
+from mainspring.stores.postgres.database import Database, Limits, Transaction
+from mainspring.stores.postgres.pool import Bounds
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.clock import ManualClock
 
 CLOCK = SystemClock()
+BOUNDS = Bounds(size=2, wait_s=2.0)
 PUT = "INSERT INTO mainspring.facts VALUES ($1, $2)"
 GET = "SELECT value FROM mainspring.facts WHERE name = $1"
 
 
 @pytest.fixture
 async def database(postgres_url: str) -> AsyncIterator[Database]:
-    database = await Database.open(postgres_url, CLOCK, pool_size=2)
+    database = await Database.open(postgres_url, CLOCK, limits=Limits(pool=BOUNDS))
     yield database
     await database.close()
 
@@ -156,43 +156,6 @@ class TestConnections:
         assert most == 2
         assert database.waiting.count == 6
         assert database.waiting.longest_s > 0
-
-    async def test_that_do_not_become_free_in_time_are_reported_with_who_has_them(
-        self, database: Database, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(pool, "WAIT_S", 0.05)
-        let_go = asyncio.Event()
-
-        async def keep_for_long(tx: Transaction) -> None:
-            await let_go.wait()
-
-        keepers = [asyncio.create_task(database.read(keep_for_long)) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(StoreUnavailable, match=r"all 2 .*setting pool_size.*keep_for_long \(test_postgres_data"):
-            await database.alone("SELECT 1")
-        let_go.set()
-        await asyncio.gather(*keepers)
-        assert await database.alone("SELECT 1") != []
-
-    async def test_that_are_held_too_long_are_logged_with_the_place(
-        self, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr(pool, "HELD_TOO_LONG_S", 0.02)
-        logged = asyncio.Event()
-
-        async def keep_for_long(tx: Transaction) -> None:
-            await asyncio.wait_for(logged.wait(), 5)
-
-        class Told(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                logged.set()
-
-        logging.getLogger("mainspring").addHandler(told := Told())
-        try:
-            await database.read(keep_for_long)
-        finally:
-            logging.getLogger("mainspring").removeHandler(told)
-        assert "keep_for_long (test_postgres_database.py" in caplog.text
 
     async def test_that_were_cut_while_idle_are_replaced_unnoticed(self, database: Database, postgres_url: str) -> None:
         await asyncio.gather(*(database.write(lambda tx: tx.fetchval("SELECT 1")) for _ in range(2)))
@@ -334,7 +297,7 @@ async def keep_trying_until_it_fails(store: PostgresStore) -> None:
 
 async def test_a_server_that_is_killed_and_comes_back_is_used_again(own_server: Server) -> None:
     url = await asyncio.to_thread(own_server.start)
-    store = await PostgresStore.open(url, CLOCK, pool_size=3)
+    store = await PostgresStore.open(url, CLOCK, limits=Limits(pool=Bounds(size=3)))
     accepted = await store.acquire("before", "me", 60 * SECOND)
     assert accepted is not None
     own_server.kill()

@@ -110,6 +110,33 @@ class TestTrouble:
         assert len(loop.turns_at) == 3
         assert caplog.records[0].exc_info, "a bug is logged with its traceback"
 
+    async def test_a_cancellation_that_was_not_meant_for_it_does_not_kill_it(
+        self, clock: JumpingClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """As of something that a turn awaits, and that somebody else has cancelled."""
+
+        class Struck(Script):
+            async def turn(self) -> float:
+                delay = await super().turn()
+                if len(self.turns_at) == 2:
+                    awaited = asyncio.get_running_loop().create_future()
+                    awaited.cancel()
+                    await awaited
+                return delay
+
+        loop = Struck(clock, [1.0, 1.0, 1.0])
+        async with turning(loop):
+            await let_pass(clock, "5s")
+            assert len(loop.turns_at) == 4
+        assert "CancelledError" in caplog.text
+
+    async def test_its_own_cancellation_ends_it(self, clock: JumpingClock) -> None:
+        task = asyncio.create_task(Script(clock, [60.0]).run())
+        await let_others_run()
+        task.cancel()
+        await asyncio.wait({task}, timeout=5)
+        assert task.cancelled()
+
     async def test_expected_trouble_is_told_without_a_traceback(
         self, clock: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -192,6 +219,14 @@ class TestWithin:
         with pytest.raises(StoreUnavailable):
             await asked
         assert never.cancelled()
+
+    async def test_a_call_that_something_else_cancels_has_no_answer(self, clock: JumpingClock) -> None:
+        call = asyncio.get_running_loop().create_future()
+        asked = asyncio.create_task(within(clock, 2.0, call))
+        await let_others_run()
+        call.cancel()
+        with pytest.raises(StoreUnavailable, match="cancelled"):
+            await asked
 
     async def test_errors_pass(self, clock: JumpingClock) -> None:
         async def fail() -> None:

@@ -65,9 +65,10 @@ async def started(*nodes: Node) -> AsyncIterator[None]:
 
 async def kill(node: Node) -> None:
     """End a node without a word."""
-    for task in node._tasks:
+    node.supervisor.release()
+    for task in node.supervisor.tasks:
         task.cancel()
-    await asyncio.gather(*node._tasks, return_exceptions=True)
+    await asyncio.gather(*node.supervisor.tasks, return_exceptions=True)
 
 
 def leaders(*nodes: Node) -> list[bool]:
@@ -228,7 +229,7 @@ class TestStopping:
                 await let_pass(clock, STEPS_S * SECOND)
                 async with asyncio.timeout(5):
                     await stopping
-        assert all(task.done() for task in node._tasks)
+        assert all(task.done() for task in node.supervisor.tasks)
 
     async def test_a_sink_that_fails_does_not_keep_it_from_ending(self, store: Any, clock: JumpingClock) -> None:
         class Broken:
@@ -271,4 +272,4 @@ class TestStopping:
             stopping = asyncio.create_task(node.stop())
             await let_pass(clock, "5s")
             await stopping
-        assert all(task.done() for task in node._tasks)
+        assert all(task.done() for task in node.supervisor.tasks)

@@ -64,9 +64,10 @@ class Member:
 
     async def die(self) -> None:
         """End without a word."""
-        for task in self.node._tasks:
+        self.node.supervisor.release()
+        for task in self.node.supervisor.tasks:
             task.cancel()
-        await asyncio.gather(*self.node._tasks, return_exceptions=True)
+        await asyncio.gather(*self.node.supervisor.tasks, return_exceptions=True)
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ from mainspring.api.tokens import Keys, KeyWatch
 from mainspring.api.waking import Waking
 from mainspring.app import Mainspring
 from mainspring.core.instants import SECOND, Instant
+from mainspring.enduring import is_cancelled
+from mainspring.errors import StoreUnavailable
 from mainspring.options import check_name
 from mainspring.services.node import Node
 from mainspring.settings import Settings
@@ -37,6 +39,8 @@ log = logging.getLogger("mainspring")
 
 NAMESPACE_HEADER = "mainspring-namespace"
 NOBODY = Caller("anonymous", {})
+BYTES_PER_S = 1_000_000
+"""A body has a second more for each of these bytes: slower than any store takes it in."""
 _JSON_TYPES = ("application/json", "application/merge-patch+json")
 _UNDECLARED = ("", "application/x-www-form-urlencoded")
 """What clients send that were not told what they send."""
@@ -108,8 +112,29 @@ class Desk:
         names: dict[str, str] = {}
         try:
             return await self._serve(endpoint, request, notes, names)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            lost = StoreUnavailable("a call of the store was cut short: whether it was done is not known")
+            return refuse(lost, notes["request_id"], names)
         except Exception as error:
             return refuse(error, notes["request_id"], names)
+
+    async def _in_time(self, endpoint: Endpoint, size: int, act: Callable[[], Awaitable[Answer]]) -> Answer:
+        """What changes something has one deadline, however many calls of the store it takes; a large body has more."""
+        if endpoint.patient or endpoint.method == "GET":
+            return await act()
+        within_s = self.settings.schedule_timeout / SECOND + size / BYTES_PER_S
+        try:
+            async with asyncio.timeout(within_s) as limit:
+                return await act()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.guard.note(well=False)
+            late = f"not done within {within_s:.3g} s (setting schedule_timeout), so given up"
+            why = "the store is slow, or what is to be written is locked. Whether it was done is not known"
+            raise StoreUnavailable(f"{late}: {why}") from None
 
     async def _serve(self, endpoint: Endpoint, request: Asked, notes: dict[str, Any], names: dict[str, str]) -> Answer:
         headers = request.headers
@@ -140,7 +165,8 @@ class Desk:
 
         if endpoint.vital:
             return await answer()
-        return await self._in_place(self.capacity.take("waiting" if endpoint.patient else "working", owner), answer)
+        place = self.capacity.take("waiting" if endpoint.patient else "working", owner)
+        return await self._in_place(place, lambda: self._in_time(endpoint, len(body), answer))
 
     async def _in_place(self, place: Place, answer: Callable[[], Awaitable[Answer]]) -> Answer:
         """Answer a request that holds a place; a stream keeps it until the end."""

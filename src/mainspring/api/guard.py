@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar, cast
 
@@ -16,6 +17,7 @@ from mainspring.core.breaker import Breaker
 from mainspring.core.degradation import NO_WAITING, REFUSING, SHED_FROM, SHEDDING, SLOW_HISTORY, Level, Limits, Load
 from mainspring.core.instants import SECOND, Duration
 from mainspring.core.model import Worker
+from mainspring.enduring import endure
 from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.settings import Settings
 from mainspring.store import Backlog, Change, Store, Strain
@@ -81,6 +83,9 @@ class Guard:
         self._untold = 0
         self._strain = Strain()
         self._history = 0
+        self._stall_s = settings.stall_after / SECOND
+        self.looked_at = clock.monotonic()
+        """When the last look ended, well or not."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -129,25 +134,35 @@ class Guard:
 
     def start(self, store: Store) -> None:
         """Begin to measure, on the running loop."""
-        self._task = asyncio.get_running_loop().create_task(self._watch(store), name="guard")
+        self._task = asyncio.get_running_loop().create_task(
+            endure("guard", partial(self._watch, store), 0.0), name="guard"
+        )
+        self.looked_at = self._clock.monotonic()
 
     def stop(self) -> None:
         """Measure no more."""
         if self._task is not None:
             self._task.cancel()
+        self._task = None
+
+    def troubles(self) -> dict[str, str]:
+        """What is wrong with measuring, if it should be under way."""
+        silent_s = self._clock.monotonic() - self.looked_at
+        if self._task is None or (not self._task.done() and silent_s < self._stall_s):
+            return {}
+        return {"guard": f"has not measured for {silent_s:.0f} s"}
 
     async def _watch(self, store: Store) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + LOOK_S
-            await asyncio.sleep(LOOK_S)
-            self.worst_lag_s = max(self.worst_lag_s * 0.9, loop.time() - due)
-            try:
-                await self.look(store)
-            except MainspringError as error:
-                log.debug("the pressure could not be measured: %s", error)
-            except Exception:
-                log.exception("the pressure could not be measured")
+        due = loop.time() + LOOK_S
+        await asyncio.sleep(LOOK_S)
+        self.worst_lag_s = max(self.worst_lag_s * 0.9, loop.time() - due)
+        try:
+            await self.look(store)
+        except MainspringError as error:
+            log.debug("the pressure could not be measured: %s", error)
+        finally:
+            self.looked_at = self._clock.monotonic()
 
     async def look(self, store: Store) -> None:
         """Measure, decide, and act."""

@@ -34,18 +34,29 @@ MOST_NAMESPACES = 1_000
 
 
 async def live(call: Call) -> Answer:
-    """Somebody answers."""
+    """Whether this process should go on: all of its loops and threads run. That the store is away is no reason to start
+    it anew."""
+    troubles = _troubles(call)
+    if troubles:
+        return Answer(503, {"status": "not alive", "troubles": troubles})
     return Answer(200, {"status": "alive"})
+
+
+def _troubles(call: Call) -> dict[str, str]:
+    node = call.desk.node()
+    return call.desk.guard.troubles() | ({} if node is None else node.troubles())
 
 
 async def ready(call: Call) -> Answer:
     """Whether requests can be served: the store answers, its schema is current, and the loops of this process turn.
     `reasons` names all that is not well."""
     breaker = call.desk.guard.breaker.state
+    troubles = _troubles(call)
     checks = (
         await call.desk.vitals.check_store(call)
         | {"breaker.store": "ok" if breaker == "closed" else breaker}
         | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
+        | {f"alive.{name}": trouble for name, trouble in troubles.items()}
     )
     reasons = [f"{name}: {word}" for name, word in checks.items() if word != "ok"]
     body = {
@@ -163,8 +174,13 @@ def _measure(call: Call) -> None:
     measures.level.set(guard.level.number)
     measures.pressure.set(guard.pressure)
     measures.breaker.labels("store").set(guard.breaker.state != "closed")
+    now, troubles = desk.app.clock.monotonic(), _troubles(call)
     for loop in _loops(call):
-        measures.loops.labels(loop.name).set(desk.app.clock.monotonic() - loop.turned_at)
+        measures.loops.labels(loop.name).set(now - loop.turned_at)
+        measures.stalled.labels(loop.name).set(loop.name in troubles)
+    measures.loops.labels("guard").set(now - guard.looked_at)
+    measures.stalled.labels("guard").set("guard" in troubles)
+    measures.threads.set(sum(name not in {loop.name for loop in _loops(call)} for name in troubles))
 
 
 def _alias(act: Callable[[Call], Awaitable[Answer]], name: str) -> Callable[[Call], Awaitable[Answer]]:

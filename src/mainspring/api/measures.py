@@ -14,6 +14,7 @@ from mainspring.core.states import STATES
 from mainspring.figures import Figures, Spread
 
 if TYPE_CHECKING:
+    from mainspring.core.answers import Connections
     from mainspring.core.instants import Instant
     from mainspring.core.states import State
     from mainspring.core.why import Crowd
@@ -38,6 +39,8 @@ COUNTED = {
     "broker": ("change", "How often this process gave up its broker (lost), and used it again (back)"),
     "cache": ("change", "How often this process gave up the cache of statuses (lost), and used it again (back)"),
     "statuses": ("source", "Status queries that this process answered, by where from"),
+    "loop_restarts": ("loop", "How often a loop of this process ended unasked, or was ended, and was started again"),
+    "loop_stalls": ("loop", "How often a loop of this process stood still for too long"),
     "terms_passed": ("", "Plans that were refused because another node leads"),
     "store_errors": ("call", "Calls of the store that failed"),
 }
@@ -70,6 +73,8 @@ class Measures:
         self.leads = self._gauge("leader", "Whether this process plans")
         self.term = self._gauge("term", "The term in which this process leads; 0 if it does not")
         self.loops = self._gauge("loop_age_seconds", "Since when a loop has not turned well", "loop")
+        self.stalled = self._gauge("loop_stalled", "Whether a loop has ended or stands still", "loop")
+        self.threads = self._gauge("threads_failed", "Threads of this process that have ended or stand still")
         self.lag = self._gauge("loop_lag_seconds", "How late the API's event loop was lately, at worst")
         self.level = self._gauge("degradation_level", "0 normal, 1 shedding, 2 slow history, 3 no waiting, 4 refusing")
         self.pressure = self._gauge("pressure", "The worst of what is measured, beside its limit")
@@ -116,9 +121,23 @@ def process_families(figures: Figures, strain: Strain) -> Iterator[Metric]:
     waited.add_metric([], strain.waited_s)
     yield waited
     yield GaugeMetricFamily("mainspring_store_wait_longest_seconds", "The longest wait so far", strain.longest_s)
+    yield from _pool_families(strain.pool)
     yield GaugeMetricFamily(
         "mainspring_clock_skew_seconds", "How far this host's clock is ahead of the store's", strain.skew / SECOND
     )
+
+
+def _pool_families(pool: Connections) -> Iterator[Metric]:
+    family = GaugeMetricFamily("mainspring_store_connections", "Connections to PostgreSQL", labels=["state"])
+    for state, number in (("in_use", pool.in_use), ("idle", pool.idle), ("waited_for", pool.waiters)):
+        family.add_metric([state], number)
+    yield family
+    yield GaugeMetricFamily("mainspring_store_connections_max", "How many of them there may be", pool.size)
+    share = pool.in_use / pool.size if pool.size else 0.0
+    yield GaugeMetricFamily("mainspring_store_pool_use", "The share of them that is in use: 0 to 1", share)
+    leaks = CounterMetricFamily("mainspring_store_connection_leaks", "How often one was in use for too long")
+    leaks.add_metric([], pool.leaks)
+    yield leaks
 
 
 def namespace_families(

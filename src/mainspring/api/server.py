@@ -21,7 +21,11 @@ from mainspring.app import Mainspring
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.eventloop import new_loop
 from mainspring.services.node import Node
+from mainspring.watchdog import Watchdog
 
+log = logging.getLogger("mainspring")
+
+NAME = "the API"
 BACKLOG = 1_024
 KEEP_ALIVE_S = 75
 STOP_S = 5.0
@@ -67,8 +71,10 @@ class Server:
         self.desk = Desk(app, settings, keys, node)
         self.application = build_application(self.desk, HEALTH if health_only else ENDPOINTS)
         self._server: uvicorn.Server | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
+        self._forget: Callable[[], None] = lambda: None
         self._error: BaseException | None = None
 
     @property
@@ -76,6 +82,13 @@ class Server:
         """Where it can be reached."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
+
+    def watched_by(self, watchdog: Watchdog, on_failed: Callable[[str], None]) -> None:
+        """Let a watchdog report if this no longer serves although nobody has stopped it."""
+        assert self.loop is not None, "it has not been started"
+        assert self._thread is not None
+        watchdog.watch(NAME, self.loop, self._thread, on_failed)
+        self._forget = lambda: watchdog.forget(NAME)
 
     @property
     def stopped(self) -> bool:
@@ -115,6 +128,8 @@ class Server:
             with asyncio.Runner(loop_factory=new_loop) as runner:
                 runner.run(self._serve(listener))
         except BaseException as error:
+            if self._ready.is_set():
+                log.critical("the API has failed", exc_info=error)
             self._error = error
         finally:
             listener.close()
@@ -122,12 +137,14 @@ class Server:
 
     async def _serve(self, listener: socket.socket) -> None:
         assert self._server is not None
+        self.loop = asyncio.get_running_loop()
         await self._server.serve([listener])
 
     async def stop(self) -> None:
         """Accept no more requests, let those under way end, and end the thread."""
         if self._server is None or self._thread is None:
             return
+        self._forget()
         self.desk.waking.end()
         self._server.should_exit = True
         await asyncio.to_thread(self._thread.join, STOP_S + 5.0)

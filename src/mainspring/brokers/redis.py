@@ -25,6 +25,7 @@ from mainspring.broker import Delivery, Notice
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Worker
 from mainspring.core.priority import PRIORITIES, STEPS, Ordering, rank
+from mainspring.enduring import endure
 from mainspring.errors import BrokerUnavailable
 from mainspring.redis_link import RedisLink, Script, read_url
 
@@ -261,14 +262,15 @@ class RedisBroker:
                 self._hand_over(hand, message)
             hand.tell()
 
-        while True:
-            with suppress(BrokerUnavailable):
-                try:
+        async def listen() -> None:
+            try:
+                with suppress(BrokerUnavailable):
                     await self._link.listen(channels, hear)
-                finally:
-                    hand.hears = False
+            finally:
+                hand.hears = False
             hand.tell()  # What was said while nobody listened is unknown.
-            await asyncio.sleep(RECONNECT_S)
+
+        await endure("listening to the broker", listen, RECONNECT_S)
 
     def _hand_over(self, hand: _Hand, message: bytes) -> None:
         key, member, score, left = _decode(message)

@@ -21,9 +21,11 @@ from mainspring.cli.screen import Screen
 from mainspring.cli.trouble import INTERRUPTED
 from mainspring.core.instants import SECOND
 from mainspring.core.model import EventBatch
-from mainspring.errors import StoreFailed, StoreRefused, StoreUnavailable
+from mainspring.enduring import is_cancelled
+from mainspring.errors import MainspringError, StoreFailed, StoreRefused, StoreUnavailable
 from mainspring.eventloop import new_loop
 from mainspring.runtime import Runtime
+from mainspring.services.supervisor import EXIT_FAILED
 from mainspring.store import Store
 from mainspring.views import event_view
 from mainspring.wiring import build_runtime, open_sinks
@@ -81,6 +83,8 @@ class Stopping:
         self.second = asyncio.Event()
         self.signalled = asyncio.Event()
         """Set if a request was a signal: somebody waits for the end, whatever is under way."""
+        self.failed = False
+        """Whether the process stops because something in it has failed for good."""
         self._before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
@@ -101,6 +105,15 @@ class Stopping:
         """A request, unless there was one before. From any thread."""
         if self._count == 0:
             self.request()
+
+    def fail(self, why: str) -> None:
+        """Stop, because something has failed that this process cannot mend: let work finish if that still can be done,
+        then end with a code that says so. From any thread."""
+        logging.getLogger("mainspring").critical("stopping this process: %s", why)
+        if not self.failed:
+            self.failed = True
+            self.end_after(self._patience_s[0], EXIT_FAILED)
+            self.request_first()
 
     def request_first_after(self, seconds: float) -> None:
         """A request that comes by itself, unless there was one before or all is over."""
@@ -154,11 +167,11 @@ def serve(service: Service) -> int:
         try:
             code = runner.run(_serve(service, stopping))
             # All work is reported or handed back. What a task may still do on this loop is not waited for.
-            stopping.end_after(LEFTOVERS_S, code)
+            stopping.end_after(LEFTOVERS_S, EXIT_FAILED if stopping.failed else code)
             runner.close()
         finally:
             stopping.all_over()
-    return code
+    return EXIT_FAILED if stopping.failed else code
 
 
 def _set_up_logging(service: Service) -> None:
@@ -200,7 +213,7 @@ async def _begin(service: Service, stopping: Stopping, show: Show | None) -> Run
     """The node, at work. While the database is away, try again and again; None if a signal ends that."""
     pause_s, random = FIRST_PAUSE_S, Random()
     while True:
-        starting = asyncio.create_task(_start(service, show))
+        starting = asyncio.create_task(_start(service, show, stopping))
         stop = asyncio.create_task(stopping.signalled.wait())
         await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -222,13 +235,15 @@ async def _begin(service: Service, stopping: Stopping, show: Show | None) -> Run
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-async def _start(service: Service, show: Show | None) -> Runtime:
+async def _start(service: Service, show: Show | None, stopping: Stopping) -> Runtime:
     app = service.app
     if not service.create:
         check_made(app)
     await app.open()
     await service.prepare()
-    runtime = build_runtime(app, app.settings, schedule=service.schedule, work=service.work, show=show)
+    runtime = build_runtime(
+        app, app.settings, schedule=service.schedule, work=service.work, show=show, on_failed=stopping.fail
+    )
     await runtime.start()
     return runtime
 
@@ -319,10 +334,16 @@ async def _follow(app: Mainspring, deliver: Deliver | None, ended: asyncio.Event
     while True:
         last = ended.is_set()
         batches: Sequence[EventBatch] = ()
-        with suppress(StoreUnavailable):  # The node tells of that, and this goes on where it was.
+        try:
             if position is None:
                 position = await store.next_position()
             batches = await store.events_since(position, FOLLOW_LIMIT)
+        except StoreUnavailable:
+            pass  # The node tells of that, and this goes on where it was.
+        except (MainspringError, asyncio.CancelledError) as error:
+            if is_cancelled() or last:
+                raise
+            logging.getLogger("mainspring").error("events cannot be shown at the moment: %r", error)
         if batches:
             await deliver(batches)
             position = batches[-1].position + len(batches[-1].events)

@@ -119,6 +119,7 @@ def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) ->
         api = begin(app, lambda: runtime.node)
 
         def introduce() -> None:
+            api.watched_by(runtime.watchdog, runtime.on_failed)
             if not quiet:
                 screen.hint(f"api    {api.url}{' (this machine only, no token needed)' if api.is_open else ''}")
 
@@ -169,6 +170,7 @@ def health_beside(app: Mainspring) -> Callable[[Runtime], Awaitable[Stop]] | Non
         begin = await asyncio.to_thread(_import_server)
         health = begin(app, lambda: runtime.node, health_only=True)
         await health.start()
+        health.watched_by(runtime.watchdog, runtime.on_failed)
         return health.stop
 
     return start

@@ -102,6 +102,18 @@ class Backlog(msgspec.Struct, frozen=True):
     oldest_at: Instant
 
 
+class Connections(msgspec.Struct, frozen=True):
+    """Connections of a process to its store: how many there may be, and how many of them are what."""
+
+    size: int = 0
+    in_use: int = 0
+    idle: int = 0
+    waiters: int = 0
+    """Callers that wait for one."""
+    leaks: int = 0
+    """How often one was found to be in use for too long."""
+
+
 class Strain(msgspec.Struct, frozen=True):
     """What a process knows of its own troubles with the store, since it opened it."""
 
@@ -110,3 +122,6 @@ class Strain(msgspec.Struct, frozen=True):
     longest_s: float = 0.0
     skew: Duration = 0
     """How far the host's clock is ahead of the store's."""
+    pool: Connections = Connections()
+    troubles: Mapping[str, str] = {}
+    """What of the store's own threads does not run although it should, by name."""

@@ -46,6 +46,8 @@ class Heart(Loop):
         self._lose = lose
         self._ttl = settings.claim_ttl
         self._every_s = settings.claim_renew / SECOND
+        self._timeout_s = settings.heartbeat_timeout / SECOND
+        self._pauses_s = [pause / SECOND for pause in settings.heartbeat_retries]
         self._beat_at = self._heard_at = -math.inf
 
     async def turn(self) -> float:
@@ -78,7 +80,13 @@ class Heart(Loop):
     def _patience(self) -> float:
         """How long this loop may wait for anything: until the first claim has to be given up."""
         doubt = self._held.earliest_doubt()
-        return self._every_s if doubt is None else max(doubt - self.clock.monotonic(), SHORTEST_S)
+        safe_s = self._every_s if doubt is None else max(doubt - self.clock.monotonic(), SHORTEST_S)
+        return min(safe_s, self._timeout_s)
 
     def _longest_pause(self) -> float:
         return self._patience()
+
+    def _next_pause(self, failures: int) -> float:
+        if not self._pauses_s:
+            return super()._next_pause(failures)
+        return self._pauses_s[min(failures, len(self._pauses_s)) - 1]

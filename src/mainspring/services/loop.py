@@ -11,6 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from mainspring.clock import Clock
+from mainspring.enduring import is_cancelled
 from mainspring.errors import MainspringError, StoreFailed, StoreUnavailable
 
 log = logging.getLogger("mainspring")
@@ -34,9 +35,11 @@ async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
     alarm = clock.alarm(seconds, wake)
     try:
         await either
-        if answer.done():
-            return answer.result()
-        raise StoreUnavailable(f"no answer within {seconds:.1f} s")
+        if not answer.done():
+            raise StoreUnavailable(f"no answer within {seconds:.1f} s")
+        if answer.cancelled():
+            raise StoreUnavailable("the call was cancelled by something else")
+        return answer.result()
     finally:
         if answer.done():
             _forget(answer)
@@ -62,6 +65,9 @@ class Loop(ABC):
         self.clock = clock
         self.turned_at = clock.monotonic()
         """When the last turn ended well: shows whether the loop is alive."""
+        self.progress = 0
+        """Grows with the beginning and the end of each turn."""
+        self._due_at = self.turned_at
         self._random = random
         self._failures = 0
         self._stopping = False
@@ -103,15 +109,23 @@ class Loop(ABC):
         """Whether `stop` was called."""
         return self._stopping
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a turn is under way, or should be: then `progress` has to grow soon."""
+        return not self._resting.is_set() or self.clock.monotonic() >= self._due_at
+
     async def run(self) -> None:
         """Turn until stopped."""
         while not self._stopping:
             self._woken = False
+            self.progress += 1
             self._resting.clear()
             try:
                 delay = await self._turn_safely()
             finally:
                 self._resting.set()
+            self.progress += 1
+            self._due_at = self.clock.monotonic() + delay
             if delay > 0:
                 await self._wait(delay)
             else:
@@ -120,6 +134,11 @@ class Loop(ABC):
     async def _turn_safely(self) -> float:
         try:
             delay = await self.turn()
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            # Something that the turn awaited was cancelled, not this loop: it must not die of that.
+            return self._back_off(error)
         except StoreFailed:
             raise  # No later turn of this process will fare better: the process has to end.
         except Exception as error:
@@ -130,14 +149,21 @@ class Loop(ABC):
         self.turned_at = self.clock.monotonic()
         return delay
 
-    def _back_off(self, error: Exception) -> float:
-        """Half of the pause is random, so that nodes that lost one database do not all come back at the same moment."""
+    def jitter(self, pause_s: float) -> float:
+        """Half of a pause is random, so that nodes that lost one database do not all come back at the same moment."""
+        return pause_s * (0.5 + 0.5 * self._random.random())
+
+    def _back_off(self, error: BaseException) -> float:
         self._failures += 1
-        pause = min(FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 10), LONGEST_BACKOFF_S)
-        pause = min(pause * (0.5 + 0.5 * self._random.random()), self._longest_pause())
+        pause = min(self.jitter(self._next_pause(self._failures)), self._longest_pause())
         expected = isinstance(error, MainspringError)
-        log.warning("%s: %s; trying again in %.2f s", self.name, error, pause, exc_info=None if expected else error)
+        said = str(error) or repr(error)
+        log.warning("%s: %s; trying again in %.2f s", self.name, said, pause, exc_info=None if expected else error)
         return pause
+
+    def _next_pause(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        return min(FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10), LONGEST_BACKOFF_S)
 
     def _longest_pause(self) -> float:
         """How long this loop may wait for its next try."""

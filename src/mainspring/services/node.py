@@ -10,9 +10,11 @@ from random import Random
 from mainspring.board import Board
 from mainspring.broker import Broker
 from mainspring.clock import Clock
+from mainspring.core.instants import Duration
 from mainspring.core.leadership import LEASE, lease_names
 from mainspring.core.model import Term
 from mainspring.errors import StoreFailed
+from mainspring.figures import figures_of
 from mainspring.lease import Lease
 from mainspring.services.alerter import Alerter
 from mainspring.services.cleaner import Cleaner
@@ -25,6 +27,7 @@ from mainspring.services.poster import Poster
 from mainspring.services.reaper import Reaper
 from mainspring.services.relay import Relay
 from mainspring.services.standin import StandIn
+from mainspring.services.supervisor import Supervisor, end_process
 from mainspring.services.worker import Worker
 from mainspring.settings import Settings
 from mainspring.sink import Sink
@@ -34,6 +37,7 @@ PARTING_S, HASTE_S = 2.0, 0.3
 """How long one step of stopping may take where the store does not answer; and those after one that took so long."""
 
 
+STALL_AFTER = Settings().stall_after
 PLANNER_GAP_S = 0.02
 """Most changes are of runs, not of jobs: a planner looks for edits only so often."""
 
@@ -124,8 +128,12 @@ class Node:
         broker: Broker | None = None,
         delivers: Callable[[], bool] = lambda: False,
         board: Board | None = None,
+        *,
+        stall_after: Duration = STALL_AFTER,
+        on_failed: Callable[[str], None] = end_process,
     ) -> None:
-        """`delivers`: whether the worker hears of new work by the broker, and need not look at each change."""
+        """`delivers`: whether the worker hears of new work by the broker, and need not look at each change. `on_failed`
+        is called when a loop cannot be kept alive."""
         self._store = store
         self._broker = broker
         self._delivers = delivers
@@ -142,7 +150,10 @@ class Node:
         self.scheduler = scheduler
         self.worker = worker
         self._loop = asyncio.get_running_loop()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.supervisor = Supervisor(self.loops, self.loops[0].clock, stall_after, figures_of(store).count, on_failed)
+        self.supervisor.on_store_failed = self._give_up
+        self.watchdog: Callable[[], dict[str, str]] = dict
+        """What watches the event loops of this process from outside, if anything does, and found wrong."""
         self.failure: StoreFailed | None = None
         self.on_failure: Callable[[], None] = _nothing
         """Called on the node's loop when the store can no longer be used by this process, which has to end."""
@@ -167,15 +178,15 @@ class Node:
             if self._broker is not None:
                 self._broker.on_arrival(self.worker.row, self.worker.claimer.hint)
         self._unsubscribe = self._store.on_change(self._hint)
-        self._tasks = [self._loop.create_task(loop.run(), name=loop.name) for loop in self.loops]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
+        self.supervisor.start()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, StoreFailed):
-            self.failure = error
-            self.on_failure()
+    def _give_up(self, error: StoreFailed) -> None:
+        self.failure = error
+        self.on_failure()
+
+    def troubles(self) -> dict[str, str]:
+        """What does not run although it should, by name; empty if all is well."""
+        return self.supervisor.troubles() | dict(self._store.strain().troubles) | self.watchdog()
 
     def _hint(self) -> None:
         """From any thread: many changes before the loops look are one wake-up."""
@@ -222,13 +233,14 @@ class Node:
             await self._try(self.scheduler.relay.finish())
         self._unsubscribe()
         self._unsubscribe = _nothing  # It may be asked to end more than once.
+        self.supervisor.release()
         for loop in self.loops:
             loop.stop()
-        if self._tasks:
-            await self._try(asyncio.wait(self._tasks))
-            for task in self._tasks:
+        if tasks := self.supervisor.tasks:
+            await self._try(asyncio.wait(tasks))
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks, timeout=self._patience_s)
+            await asyncio.wait(tasks, timeout=self._patience_s)
         if self.scheduler is not None:
             await self._try(self.scheduler.lease.close())
         for carrier in (self._broker, self._board):

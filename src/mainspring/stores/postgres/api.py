@@ -30,13 +30,15 @@ class _Attesting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)
 
-    async def write(self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True) -> T:
+    async def write(
+        self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True, patient: bool = False
+    ) -> T:
         async def attested(tx: Transaction) -> T:
             answer = await work(tx)
             await note(tx, self._tell(answer))
             return answer
 
-        return await self._db.write(attested)
+        return await self._db.write(attested, patient=patient)
 
     async def alone(self, query: str, *args: object) -> list[Any]:
         return await self.write(lambda tx: tx.fetch(query, *args))

@@ -29,10 +29,10 @@ class Care:
         # A look first: most passes find nothing, and finding nothing must not cost a commit.
         if not await self._db.read(lambda tx: tx.fetchval(_Q["anything"], tx.given, tx.now, dead_after)):
             return Reaped(0, 0, ())
-        lost = await self._db.write(lambda tx: _recover_lost(tx, limit))
-        expired = await self._db.write(lambda tx: _end_late(tx, limit))
-        dead = await self._db.write(lambda tx: _bury(tx, dead_after))
-        await self._db.write(_open_gates)
+        lost = await self._db.write(lambda tx: _recover_lost(tx, limit), patient=True)
+        expired = await self._db.write(lambda tx: _end_late(tx, limit), patient=True)
+        dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)
+        await self._db.write(_open_gates, patient=True)
         return Reaped(lost, expired, dead)
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:

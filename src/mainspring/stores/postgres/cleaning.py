@@ -19,17 +19,17 @@ async def clean(db: Database, keep_runs: Duration, keep_firings: Duration, keep_
     """See `CareStore.clean`. Partitions are made ahead and dropped whole; rows outside of them are deleted."""
     await make_partitions(db)
     gone = await drop_partitions(db, db.clock.now() - keep_runs)
-    gone += await db.write(lambda tx: _forget_old(tx, keep_runs, limit))
+    gone += await db.write(lambda tx: _forget_old(tx, keep_runs, limit), patient=True)
     for job_id, keep_succeeded, keep_failed in await db.read(lambda tx: tx.fetch(_Q["limited_jobs"])):
         for state, keep in ((SUCCEEDED, keep_succeeded), (FAILED, keep_failed)):
             if keep is not None:
                 gone += await _limit(db, job_id, state, keep, limit)
-    gone += await db.write(lambda tx: tx.run(_Q["forget_firings"], tx.now - keep_firings, limit))
-    gone += await db.write(lambda tx: tx.run(_Q["forget_events"], tx.now - keep_events, limit))
-    gone += await db.write(lambda tx: tx.run(_Q["forget_submissions"], tx.now, limit))
-    gone += await db.write(lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT))
-    gone += await db.write(lambda tx: forget(tx, keep_firings, keep_runs, limit))
-    return gone + await db.write(lambda tx: _forget_gates(tx, limit))
+    gone += await db.write(lambda tx: tx.run(_Q["forget_firings"], tx.now - keep_firings, limit), patient=True)
+    gone += await db.write(lambda tx: tx.run(_Q["forget_events"], tx.now - keep_events, limit), patient=True)
+    gone += await db.write(lambda tx: tx.run(_Q["forget_submissions"], tx.now, limit), patient=True)
+    gone += await db.write(lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT), patient=True)
+    gone += await db.write(lambda tx: forget(tx, keep_firings, keep_runs, limit), patient=True)
+    return gone + await db.write(lambda tx: _forget_gates(tx, limit), patient=True)
 
 
 async def _forget_old(tx: Transaction, keep_runs: Duration, limit: int) -> int:
@@ -47,7 +47,7 @@ async def _limit(db: Database, job_id: str, state: str, keep: int, limit: int) -
         await _forget_rest(tx, runs)
         return len(runs)
 
-    return await db.write(work)
+    return await db.write(work, patient=True)
 
 
 async def _forget_rest(tx: Transaction, run_ids: Sequence[str]) -> None:

@@ -22,11 +22,8 @@ IDLE_TIMEOUT = "3s"
 """A process that stands still in the middle of a transaction would keep its locks, and all others waiting for them."""
 LOCK = 0x4D535052
 """Whoever migrates holds the advisory lock of this number: "MSPR"."""
-STATEMENT_TIMEOUT = f"{COMMAND_TIMEOUT_S:g}s"
-"""The same, where it stands still between preparing a statement and executing it: that does not count as idle."""
 SETTINGS = (
     f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'",
-    f"statement_timeout = '{STATEMENT_TIMEOUT}'",
     "jit = off",
     "enable_seqscan = off",
     "enable_bitmapscan = off",
@@ -57,6 +54,9 @@ class Server(NamedTuple):
     """Whether a pooler stands before it: then every transaction may meet another session."""
     durable: bool = True
     """Whether commits wait for its disk, as the server itself has it; otherwise they do not."""
+    statement_s: float = COMMAND_TIMEOUT_S
+    """The server ends a statement after this time, too: a process that stands still between preparing a statement and
+    executing it does not count as idle."""
 
     @property
     def shown(self) -> str:
@@ -66,12 +66,13 @@ class Server(NamedTuple):
     @property
     def settings(self) -> tuple[str, ...]:
         """Those of our sessions, or, behind a pooler, of our transactions."""
-        return SETTINGS if self.durable else (*SETTINGS, "synchronous_commit = off")
+        bounded = (*SETTINGS, f"statement_timeout = '{round(self.statement_s * 1000)}ms'")
+        return bounded if self.durable else (*bounded, "synchronous_commit = off")
 
 
 async def connect(server: Server) -> Connection:
     """A connection with our settings; errors of the driver are ours to map."""
-    connection = await _connect(server.url, cached=not server.pooled)
+    connection = await _connect(server.url, cached=not server.pooled, command_s=server.statement_s)
     if not server.pooled:
         try:
             await connection.execute("; ".join(f"SET {setting}" for setting in server.settings))
@@ -81,12 +82,12 @@ async def connect(server: Server) -> Connection:
     return connection
 
 
-async def _connect(url: str, *, cached: bool) -> Connection:
+async def _connect(url: str, *, cached: bool, command_s: float = COMMAND_TIMEOUT_S) -> Connection:
     try:
         return await asyncpg.connect(
             url,
             timeout=CONNECT_TIMEOUT_S,
-            command_timeout=COMMAND_TIMEOUT_S,
+            command_timeout=command_s,
             statement_cache_size=1000 if cached else 0,
             max_cached_statement_lifetime=0,
             server_settings={"application_name": "mainspring"},

@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
 import msgspec
@@ -19,12 +19,12 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event, NewRun
-from mainspring.errors import MainspringError, StoreError, StoreUnavailable
+from mainspring.errors import MainspringError, StoreError, StoreRefused, StoreUnavailable
 from mainspring.stores.postgres.clock import GivenClock, ServerClock, StoreClock
 from mainspring.stores.postgres.connection import Connection, Server, connect, prepare
 from mainspring.stores.postgres.handing import Handing
 from mainspring.stores.postgres.listener import Listener
-from mainspring.stores.postgres.pool import Pool, Waiting
+from mainspring.stores.postgres.pool import Bounds, Pool, Waiting
 from mainspring.stores.postgres.trouble import explain
 from mainspring.stores.sql import load_queries
 
@@ -94,6 +94,24 @@ class Transaction:
             await self.connection.execute(_APPEND, len(self.events), text, self.now)
 
 
+class Limits(NamedTuple):
+    """How long calls may take, all of it: waiting for a connection, every statement, every repetition."""
+
+    call_s: float = 15.0
+    schedule_s: float = 5.0
+    """For what a program waits that schedules something: submissions, triggers, edits of jobs."""
+    schedule_retries_s: tuple[float, ...] = (1.0, 2.0)
+    """The pauses before a submission that the server did not answer is repeated, within its time."""
+    pool: Bounds = Bounds()
+
+
+BULK_PER_S = 1_000
+"""What is submitted in bulk has a second more for each of these: slower than any server writes them."""
+
+
+_LIMITS = Limits()
+
+
 class Database:
     """The server. `write` and `read` run work in a transaction each; writes are durable when they return."""
 
@@ -102,13 +120,13 @@ class Database:
     leaves_trail = False
     """Whether a transaction also tells of its answer, which must then be the whole of it."""
 
-    def __init__(self, server: Server, clock: Clock, *, pool_size: int, listen: str | None, given_time: bool) -> None:
+    def __init__(self, server: Server, clock: Clock, *, limits: Limits, listen: str | None, given_time: bool) -> None:
         self.server = server
         self.clock: StoreClock = GivenClock(clock) if given_time else ServerClock(clock)
         self.waiting = Waiting()
         self.monotonic = clock.monotonic
         self.handing = Handing(clock.monotonic)
-        self._pool_size = pool_size
+        self._limits = limits
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._closed = False
         direct = listen or (None if server.pooled else server.url)
@@ -125,26 +143,29 @@ class Database:
         url: str,
         clock: Clock,
         *,
-        pool_size: int = 10,
+        limits: Limits = _LIMITS,
         listen: str | None = None,
         given_time: bool = False,
         durable: bool = True,
     ) -> Database:
         """Look whose the database is, migrate it if need be, and learn what time it is there."""
-        server = await prepare(url, clock.now(), durable=durable)
-        database = cls(server, clock, pool_size=pool_size, listen=listen, given_time=given_time)
+        server = (await prepare(url, clock.now(), durable=durable))._replace(statement_s=limits.call_s)
+        database = cls(server, clock, limits=limits, listen=listen, given_time=given_time)
         if not given_time:
             await database.read(lambda tx: tx.fetchval(_TIME))
             await database._let_go_here()  # The loop that opens need not be one that goes on.
         return database
 
-    async def write(self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True) -> T:
-        """Run work in a transaction and commit it; errors undo all of it.
+    async def write(
+        self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True, patient: bool = False
+    ) -> T:
+        """Run work in a transaction and commit it; errors undo all of it. `patient` work, which nobody waits for, may
+        take any time; each of its statements is bounded.
 
         Work that lost against another transaction (a deadlock, a serialization failure) is run again from the start,
         so it must change nothing outside of its transaction. What is not `durable` may be lost with the server.
         """
-        return await self._try(work, self._begin if durable else self._begin_unsynced)
+        return await self._try(work, self._begin if durable else self._begin_unsynced, patient=patient)
 
     async def read(self, work: Callable[[Transaction], Awaitable[T]], *, consistent: bool = False) -> T:
         """Run work that only looks. If it asks more than one question whose answers must fit together, `consistent`
@@ -162,6 +183,39 @@ class Database:
             return tx.fetch(query, *args) if heard is None else _hearing(tx, heard, query, *args)
 
         return await self._try(work, self._begin if self.server.pooled else "")
+
+    async def schedule(self, call: Callable[[], Awaitable[T]], *, size: int = 1, again: bool = False) -> T:
+        """Make a call that a program waits for which schedules something: within one deadline, whatever it meets.
+        What may be done `again` without harm is repeated within that, while the server does not answer."""
+        within_s = self._limits.schedule_s + (size - 1) / BULK_PER_S
+        pauses, trouble = iter(self._limits.schedule_retries_s if again else ()), None
+        try:
+            async with asyncio.timeout(within_s):
+                while True:
+                    try:
+                        return await call()
+                    except StoreUnavailable as error:
+                        pause_s = None if isinstance(error, StoreRefused) else next(pauses, None)
+                        if pause_s is None:
+                            raise
+                        trouble = error
+                    await asyncio.sleep(pause_s)
+        except TimeoutError:
+            raise self._late(within_s, trouble) from trouble
+
+    def _late(self, seconds: float, trouble: Exception | None = None) -> StoreUnavailable:
+        why = trouble or f"{self.server.shown} is busy, or somebody holds a lock on what is to be written"
+        return StoreUnavailable(f"not done within {seconds:.3g} s, so given up: {why}. It may be tried again")
+
+    def count_connections(self) -> tuple[int, int, int, int]:
+        """Of the pools of all loops: how many connections there may be, are in use, are idle, are waited for."""
+        pools = list(self._pools.values())
+        return (
+            sum(pool.size for pool in pools),
+            sum(pool.in_use for pool in pools),
+            sum(pool.idle for pool in pools),
+            sum(pool.waiters for pool in pools),
+        )
 
     def may_tell(self) -> tuple[str, str] | None:
         """By what word in which channel a transaction of one statement can tell others of itself, if now is the time.
@@ -204,10 +258,21 @@ class Database:
                 raise StoreUnavailable(f"{self.server.shown} has been closed by this program")
             for ended in [other for other in self._pools if other.is_closed()]:
                 del self._pools[ended]
-            pool = self._pools[loop] = Pool(lambda: connect(self.server), self._pool_size, self.waiting)
+            pool = self._pools[loop] = Pool(lambda: connect(self.server), self._limits.pool, self.waiting)
         return pool
 
-    async def _try(self, work: Callable[[Transaction], Awaitable[T]], begin: str, *, looks: bool = False) -> T:
+    async def _try(
+        self, work: Callable[[Transaction], Awaitable[T]], begin: str, *, looks: bool = False, patient: bool = False
+    ) -> T:
+        if patient:
+            return await self._repeat(work, begin, looks=looks)
+        try:
+            async with asyncio.timeout(self._limits.call_s):
+                return await self._repeat(work, begin, looks=looks)
+        except TimeoutError:
+            raise self._late(self._limits.call_s) from None
+
+    async def _repeat(self, work: Callable[[Transaction], Awaitable[T]], begin: str, *, looks: bool) -> T:
         for attempt in range(1, TRIES + 1):
             try:
                 return await self._run(work, begin)

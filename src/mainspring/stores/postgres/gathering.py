@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from mainspring.core.model import NewRun
-from mainspring.errors import MainspringError, StoreError
+from mainspring.errors import MainspringError, StoreError, StoreUnavailable
 from mainspring.stores.postgres.database import Database
 from mainspring.stores.postgres.intake import is_plain
 from mainspring.stores.postgres.submitting import accept
@@ -78,7 +78,7 @@ class Gathering:
         finally:
             group.writer = None
             for _, answer in group.waiting:  # Only if this task itself was cancelled.
-                answer.cancel()
+                _refuse(answer, StoreUnavailable("the event loop that was to write this submission ends"))
             group.waiting.clear()
 
     async def _accept(self, submissions: Sequence[tuple[Sequence[NewRun], _Answer]]) -> None:
@@ -114,7 +114,8 @@ def _refuse(answer: _Answer, error: MainspringError) -> None:
 
 
 def _first(waiting: list[tuple[Sequence[NewRun], _Answer]]) -> list[tuple[Sequence[NewRun], _Answer]]:
-    """As many as share a transaction, taken from those that wait."""
+    """As many as share a transaction, taken from those that wait. Who waited too long has left."""
+    waiting[:] = [each for each in waiting if not each[1].done()]
     count = size = 0
     for runs, _ in waiting:
         size += len(runs)

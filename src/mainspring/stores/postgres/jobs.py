@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -49,6 +50,7 @@ _Q = load_queries("postgres", "jobs")
 _FIRINGS = load_queries("postgres", "firings")
 _REVISED = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options", "next_fire_at")
 
+T = TypeVar("T")
 MakeRuns = Callable[[Job, Instant], Sequence[NewRun]]
 
 
@@ -58,13 +60,13 @@ class Jobs:
     _db: Database
 
     async def create_job(self, job: Job) -> Job:
-        return await self._db.write(lambda tx: _create(tx, job))
+        return await self._schedule(lambda tx: _create(tx, job))
 
     async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
-        return await self._db.write(lambda tx: _sync(tx, app, namespace, jobs))
+        return await self._db.write(lambda tx: _sync(tx, app, namespace, jobs), patient=True)
 
     async def edit_job(self, job: Job, expected_version: int) -> Job:
-        return await self._db.write(lambda tx: _edit(tx, job, expected_version))
+        return await self._schedule(lambda tx: _edit(tx, job, expected_version))
 
     async def get_job(self, namespace: str, name: str) -> Job:
         return await self._db.read(lambda tx: find_job(tx, namespace, name))
@@ -76,17 +78,17 @@ class Jobs:
 
     async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
         if paused:
-            return await self._db.write(lambda tx: _pause(tx, namespace, names, reason))
-        return await self._db.write(lambda tx: _resume(tx, namespace, names))
+            return await self._schedule(lambda tx: _pause(tx, namespace, names, reason), size=len(names))
+        return await self._schedule(lambda tx: _resume(tx, namespace, names), size=len(names))
 
     async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
-        await self._db.write(lambda tx: _remove(tx, namespace, name, expected_version))
+        await self._schedule(lambda tx: _remove(tx, namespace, name, expected_version))
 
     async def trigger(self, namespace: str, name: str, request_id: str, runs: MakeRuns) -> Firing:
-        return await self._db.write(lambda tx: _trigger(tx, namespace, name, request_id, runs))
+        return await self._schedule(lambda tx: _trigger(tx, namespace, name, request_id, runs), again=True)
 
     async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
-        return await self._db.write(lambda tx: backfill(tx, job, firings))
+        return await self._schedule(lambda tx: backfill(tx, job, firings), size=len(firings))
 
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         until = LATEST + 1 if before is None else before
@@ -97,7 +99,10 @@ class Jobs:
         return [Edge(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["edges"], job_id))]
 
     async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
-        await self._db.write(lambda tx: _save_calendar(tx, namespace, calendar))
+        await self._schedule(lambda tx: _save_calendar(tx, namespace, calendar))
+
+    async def _schedule(self, work: Callable[[Transaction], Awaitable[T]], *, size: int = 1, again: bool = False) -> T:
+        return await self._db.schedule(lambda: self._db.write(work, patient=True), size=size, again=again)
 
     async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
         return await self._db.read(lambda tx: load_calendars(tx, namespace))

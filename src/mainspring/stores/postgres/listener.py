@@ -17,6 +17,7 @@ from contextlib import suppress
 
 import asyncpg
 
+from mainspring.enduring import is_cancelled
 from mainspring.errors import StoreError
 from mainspring.eventloop import new_loop
 from mainspring.stores.postgres.connection import CONNECT_TIMEOUT_S, Connection, close_quietly, is_pooled
@@ -35,6 +36,8 @@ POLL_S = 0.5
 PING_S = 3.0
 """How often the connection is tried: one that was cut without a word would stay silent for ever."""
 LONGEST_PAUSE_S = 5.0
+SILENT_S = 60.0
+"""A thread that has neither tried its connection nor polled for this long stands still."""
 
 
 class Listener:
@@ -51,6 +54,8 @@ class Listener:
         self._stopping = False
         self._telling = False
         self._paid_until = 0.0
+        self._seen_at = 0.0
+        """When the thread last showed that it lives."""
         self.hears = False
         """Whether changes of other processes are heard as they happen."""
         self.ear: str | None = None
@@ -62,9 +67,19 @@ class Listener:
         with self._lock:
             self._listeners.append(listener)
             if self._thread is None and not self._stopping:
+                self._seen_at = time.monotonic()
                 self._thread = threading.Thread(target=self._serve, name="mainspring-postgres-listener", daemon=True)
                 self._thread.start()
         return lambda: self._listeners.remove(listener)
+
+    def troubles(self) -> dict[str, str]:
+        """What is wrong with the thread, if anything."""
+        thread, silent_s = self._thread, time.monotonic() - self._seen_at
+        if thread is None or self._stopping:
+            return {}
+        if not thread.is_alive():
+            return {"postgres listener": "has ended"}
+        return {"postgres listener": f"has stood still for {silent_s:.0f} s"} if silent_s >= SILENT_S else {}
 
     def call(self) -> None:
         """Call the listeners of this process."""
@@ -128,8 +143,14 @@ class Listener:
             await asyncio.to_thread(thread.join)
 
     def _serve(self) -> None:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(self._listen())
+        """Whatever ends the listening, it begins anew: otherwise this process would never hear of changes again."""
+        while not self._stopping:
+            try:
+                with asyncio.Runner(loop_factory=new_loop) as runner:
+                    runner.run(self._listen())
+            except BaseException as error:
+                log.error("the thread that hears of changes failed, and begins anew", exc_info=error)
+                time.sleep(POLL_S)
 
     async def _listen(self) -> None:
         with self._lock:
@@ -141,6 +162,10 @@ class Listener:
             if self._url is not None:
                 try:
                     failures = 0 if await self._hear(self._url, stop) else failures + 1
+                except asyncio.CancelledError:
+                    if is_cancelled():
+                        raise
+                    failures += 1
                 except DRIVER_ERRORS as error:
                     if failures == 0:
                         log.warning("cannot hear of changes (%s): looking every %g s meanwhile", error, POLL_S)
@@ -168,6 +193,7 @@ class Listener:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _: lost.set())
             while not lost.is_set() and not stop.is_set():
+                self._seen_at = time.monotonic()
                 if not await _either(stop, lost, PING_S):
                     await connection.execute("SELECT 1")
             if lost.is_set() and not stop.is_set():
@@ -194,6 +220,7 @@ class Listener:
     async def _poll(self, stop: asyncio.Event, seconds: float) -> None:
         until = time.monotonic() + seconds * random.uniform(0.5, 1.0)
         while True:
+            self._seen_at = time.monotonic()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stop.wait(), POLL_S)
                 return

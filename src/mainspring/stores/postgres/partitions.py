@@ -57,7 +57,7 @@ async def _make(db: Database, table: str, day: Instant) -> None:
         )
 
     with suppress(StoreUnavailable):  # Somebody reads.
-        await db.write(work)
+        await db.write(work, patient=True)
 
 
 async def _begin(tx: Transaction, partition: str, *, exists: bool) -> bool:
@@ -76,7 +76,7 @@ async def drop_partitions(db: Database, before: Instant) -> int:
         if partition.endswith("_rest") or partition >= partition_name(table, day_of(before)):
             continue
         with suppress(StoreUnavailable):
-            if await db.write(partial(_drop, table=table, partition=partition)) and table == "history":
+            if await db.write(partial(_drop, table=table, partition=partition), patient=True) and table == "history":
                 gone += max(rows, 1)
     return gone
 

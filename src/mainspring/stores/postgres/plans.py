@@ -51,7 +51,7 @@ class Plans:
     async def adopt_zones(self, version: str) -> int:
         if await self._db.read(lambda tx: tx.fetchval(_JOBS["zones"])) == version:
             return 0
-        return await self._db.write(lambda tx: adopt_zones(tx, version))
+        return await self._db.write(lambda tx: adopt_zones(tx, version), patient=True)
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
         return await self._db.write(lambda tx: _fire(tx, plans, term))

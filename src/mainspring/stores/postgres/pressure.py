@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from mainspring.core.answers import Connections
 from mainspring.core.degradation import SHED_FROM, hurried_why, shed_end
 from mainspring.core.model import Event
 from mainspring.store import Backlog, Strain
@@ -41,7 +42,12 @@ class Pressure:
     def strain(self) -> Strain:
         waiting = self._db.waiting
         skew = getattr(self._db.clock, "skew", 0)
-        return Strain(waiting.count, waiting.seconds, waiting.longest_s, skew)
+        size, in_use, idle, waiters = self._db.count_connections()
+        return Strain(
+            *(waiting.count, waiting.seconds, waiting.longest_s, skew),
+            pool=Connections(size, in_use, idle, waiters, waiting.leaks),
+            troubles=self._db.listener.troubles(),
+        )
 
 
 async def _hurry_runs(tx: Transaction, reason: str, limit: int) -> int:

@@ -31,7 +31,7 @@ class Runs:
         return Gathering(self._db)
 
     async def submit(self, runs: Sequence[NewRun]) -> list[str]:
-        return await self._gathering.submit(runs)
+        return await self._db.schedule(lambda: self._gathering.submit(runs), size=len(runs), again=True)
 
     async def submit_within(self, connection: object, runs: Sequence[NewRun]) -> list[str]:
         """Accept runs in the caller's own transaction, on an asyncpg or psycopg connection to the same database: they
@@ -90,7 +90,7 @@ class Runs:
                 raise Conflict(f"run {run_id} has ended already ({ended[6]}): there is nothing to cancel")
             return state
 
-        return await self._db.write(work)
+        return await self._db.schedule(lambda: self._db.write(work))
 
     async def finished(self, run_ids: Collection[str]) -> list[Run]:
         ids = list(run_ids)

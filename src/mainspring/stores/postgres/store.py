@@ -10,7 +10,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import NewRun
 from mainspring.stores.postgres.api import Api
 from mainspring.stores.postgres.care import Care
-from mainspring.stores.postgres.database import Database
+from mainspring.stores.postgres.database import Database, Limits
 from mainspring.stores.postgres.dispatching import Dispatching
 from mainspring.stores.postgres.events import Events
 from mainspring.stores.postgres.jobs import Jobs
@@ -21,7 +21,7 @@ from mainspring.stores.postgres.reports import Reports
 from mainspring.stores.postgres.runs import Runs
 from mainspring.stores.postgres.work import Work
 
-POOL_SIZE = 10
+_LIMITS = Limits()
 
 
 class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure, Leases, Events, Api):
@@ -36,7 +36,7 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
         url: str,
         clock: Clock,
         *,
-        pool_size: int = POOL_SIZE,
+        limits: Limits = _LIMITS,
         listen: str | None = None,
         given_time: bool = False,
         durable: bool = True,
@@ -47,9 +47,7 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
         the time of `clock`: for tests. `durable=False` lets a crash of the server, not of this program, take the last
         commits with it.
         """
-        database = await Database.open(
-            url, clock, pool_size=pool_size, listen=listen, given_time=given_time, durable=durable
-        )
+        database = await Database.open(url, clock, limits=limits, listen=listen, given_time=given_time, durable=durable)
         return cls(database)
 
     def now(self) -> Instant:

@@ -34,7 +34,7 @@ async def accept(db: Database, runs: Sequence[NewRun]) -> list[str]:
     short = len(runs) <= SOME and not db.leaves_trail
     if short and all(run.idempotency_key is None and is_plain(run) for run in runs):
         return await (_accept_one(db, runs[0]) if len(runs) == 1 else _accept_some(db, runs))
-    ids = await db.write(lambda tx: submit(tx, runs))
+    ids = await db.write(lambda tx: submit(tx, runs), patient=True)  # Its deadline is the caller's.
     if db.herald is not None:
         db.herald(runs)
     return ids

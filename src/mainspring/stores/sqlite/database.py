@@ -9,6 +9,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -284,31 +285,50 @@ class Database:
     def _write_loop(self) -> None:
         watch, stopping = Watch(self._writer), False
         while not stopping:
-            batch: list[Errand[Any]] = []
+            batch, stopping = self._next_batch(watch.pause_s)
             try:
-                errand = self._writes.get(timeout=watch.pause_s)
-                while errand is not None and len(batch) < GROUP_LIMIT:
-                    batch.append(errand)
-                    errand = self._writes.get_nowait()
-                stopping = errand is None
-                if errand is not None:
-                    batch.append(errand)
-            except Empty:
-                pass
-            if self._let_go_if_failed(batch):
-                continue
-            if batch:
-                with self._writing:
-                    self._commit(batch)
-                promised = [errand for errand in batch if errand.promised and errand.error is None]
-                if promised and self._log is not None:
-                    self._log.sync_for(promised)
+                self._write_batch(batch, watch)
+            except BaseException as error:
+                # Nobody would write in this process ever again if this thread ended.
+                log.error("the thread that writes %s met something unexpected, and goes on", self.path, exc_info=error)
+                with suppress(sqlite3.Error):
+                    self._undo(batch, error)
                 settle(batch)
-            if watch.is_due(busy=bool(batch)):
-                with self._writing:
-                    changed = watch.look()
-                if changed:
-                    self._announce()
+
+    def _next_batch(self, pause_s: float) -> tuple[list[Errand[Any]], bool]:
+        """What is to be written together, and whether that is the last of it. Who gave up waiting is left out."""
+        batch: list[Errand[Any]] = []
+        try:
+            errand = self._writes.get(timeout=pause_s)
+            while errand is not None and len(batch) < GROUP_LIMIT:
+                batch.append(errand)
+                errand = self._writes.get_nowait()
+            if errand is not None:
+                batch.append(errand)
+        except Empty:
+            return [errand for errand in batch if not errand.future.cancelled()], False
+        return [errand for errand in batch if not errand.future.cancelled()], errand is None
+
+    def _write_batch(self, batch: list[Errand[Any]], watch: Watch) -> None:
+        if self._let_go_if_failed(batch):
+            return
+        if batch:
+            with self._writing:
+                self._commit(batch)
+            promised = [errand for errand in batch if errand.promised and errand.error is None]
+            if promised and self._log is not None:
+                self._log.sync_for(promised)
+            settle(batch)
+        if watch.is_due(busy=bool(batch)):
+            with self._writing:
+                changed = watch.look()
+            if changed:
+                self._announce()
+
+    def troubles(self) -> dict[str, str]:
+        """Which threads of this database have ended although it is open."""
+        dead = [thread.name for thread in self._threads if not thread.is_alive()]
+        return {} if self._closed else dict.fromkeys(dead, "has ended")
 
     def _commit(self, batch: list[Errand[Any]]) -> None:
         """All of the batch in one commit; work that fails is undone alone."""

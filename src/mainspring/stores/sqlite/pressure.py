@@ -37,7 +37,7 @@ class Pressure:
         return await self._db.write(work)
 
     def strain(self) -> Strain:
-        return Strain()
+        return Strain(troubles=self._db.troubles())
 
 
 def _hurry_runs(tx: Transaction, reason: str, limit: int) -> int:
