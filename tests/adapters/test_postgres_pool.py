@@ -48,14 +48,15 @@ class Keepers:
 
     def __init__(self, database: Database, count: int) -> None:
         self._let_go = asyncio.Event()
-        self._database = database
+        self._keep = 0
         self._tasks = [asyncio.create_task(database.read(self.keep_for_long)) for _ in range(count)]
 
     async def keep_for_long(self, tx: Transaction) -> None:
+        self._keep += 1
         await self._let_go.wait()
 
     async def __aenter__(self) -> None:
-        await until(lambda: self._database.count_connections()[1] == len(self._tasks))
+        await until(lambda: self._keep == len(self._tasks))
 
     async def __aexit__(self, *_: object) -> None:
         self._let_go.set()

@@ -255,7 +255,7 @@ class Pool:
             raise StoreUnavailable(self._describe_shortage(self._bounds.wait_s))
 
     def _describe_shortage(self, seconds: float) -> str:
-        holders = ", ".join(sorted({_place(loan.taker) for loan in self._held.values()})) or "nobody"
+        holders = ", ".join(sorted({_place(loan.taker) for loan in self._held.values()})) or "new connections"
         return (
             f"no database connection became free within {seconds:.3g} s: all {self._bounds.size} of this event loop "
             f"(setting pool_size) are in use, by {holders}. Raise pool_size, or do less at once"
