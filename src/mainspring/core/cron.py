@@ -4,8 +4,8 @@ Unix spelling: `minute hour day-of-month month day-of-week`, or six fields with 
 @annually, @monthly, @weekly, @daily, @midnight, @hourly). Day of week is 0 to 7, both ends Sunday.
 
 Quartz spelling: `second minute hour day-of-month month day-of-week [year]`, day of week 1 to 7 from Sunday. It is
-chosen by `dialect="quartz"`, or by a `?` in an expression of six or seven fields. One of the two day fields must be `?`
-or `*`, since Quartz knows no rule for both.
+chosen by `dialect="quartz"`, or by a `?` in an expression of six or seven fields. One of the two day fields must be
+`?`, since Quartz knows no rule for both. `/15` stands for `*/15`, and all ranges but those of years may wrap.
 
 Both know `*`, lists, ranges, steps (`*/5`, `1-10/2`, and `5/15` for "from 5 to the end by 15"), names in any case, and
 
@@ -13,8 +13,8 @@ Both know `*`, lists, ranges, steps (`*/5`, `1-10/2`, and `5/15` for "from 5 to 
     15W, LW     the Monday-to-Friday day nearest to the 15th, to the last day (L-3W too); never in another month
     5L, FRI#2   in day of week: the last such day of the month, the second one
 
-A day that a month does not have (31, 31W, L-30, #5) is left out in that month. Ranges of weekdays may wrap (FRI-MON);
-others may not. Expressions that can never fire (30 February) are refused when they are read.
+A day that a month does not have (31, 31W, L-30, #5) is left out in that month. In the Unix spelling ranges of weekdays
+may wrap (FRI-MON); others may not. Expressions that can never fire (30 February) are refused when they are read.
 
 Daylight saving, by the shape of the expression as in Debian's cron. If the hour or the minute field begins with `*`,
 the expression follows elapsed time: it fires whenever the wall clock shows a matching time, so in both passes of a
@@ -47,6 +47,7 @@ _MACROS = {
     "@hourly": "0 * * * *",
 }
 
+_NAMED_STEP = re.compile(r"[A-Za-z]{3}.*/[0-9]+")
 _WALL_EPOCH = datetime(1970, 1, 1)
 _DAY_S = 86_400
 _NO_OFFSET = timedelta()
@@ -269,6 +270,26 @@ def _quartz_fields(expression: str, texts: list[str]) -> list[Field]:
         problem = f"cannot be combined with day of month {day.text!r} in the Quartz spelling"
         raise weekday.refusal(weekday.text, problem, "write ? in one of them")
     return fields
+
+
+def check_cron(expression: str, dialect: str | None = None) -> None:
+    """Refuse what cannot be read, and, in the Quartz spelling, what Quartz refuses, or takes and does not heed. Jobs
+    that were stored before this was checked go on firing: `parse_cron` reads them."""
+    cron = parse_cron(expression, dialect)
+    if cron.dialect != "quartz":
+        return
+    day, month, weekday = _quartz_fields(cron.expression, re.split("[ \t]+", cron.expression))[3:6]
+    if "?" not in (day.text, weekday.text):
+        problem = f"and day of month {day.text!r} are both given, which Quartz does not know"
+        raise weekday.refusal(weekday.text, problem, "write ? in one of them, or leave the dialect out")
+    parts = weekday.parts()
+    for part in parts:
+        if len(parts) > 1 and ("#" in part or part[-1] in "Ll"):
+            raise weekday.refusal(part, "cannot be in a list in the Quartz spelling", "use a job of its own for it")
+    for field in (month, weekday):
+        for part in field.parts():
+            if _NAMED_STEP.fullmatch(part):
+                raise field.refusal(part, "has a step, which Quartz ignores after names", "write numbers, as in 2-6/2")
 
 
 def _count(texts: list[str]) -> str:

@@ -13,6 +13,7 @@ LAST_YEAR = 2199
 
 # ASCII letters and digits spelled out: `\d` and IGNORECASE would let other scripts' digits and letters through.
 _RANGE = re.compile(r"(?:(\*)|([0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?)(?:/([0-9]+))?")
+_BARE_STEP = re.compile(r"/[0-9]+")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
@@ -29,6 +30,17 @@ class Kind(msgspec.Struct, frozen=True):
     """Whether a range may run past the end and on from the start, as FRI-MON does."""
     special_forms: str = ""
     """Examples of what else may stand here, for errors."""
+    bare_steps: bool = False
+    """Whether `/15` stands for `*/15`, as in Quartz."""
+
+    @property
+    def period(self) -> int:
+        """After so many values a range that wraps is where it began; in Unix both 0 and 7 are Sunday."""
+        return 7 if self.names is _WEEKDAYS else self.high - self.low + 1
+
+
+def _of_quartz(kind: Kind) -> Kind:
+    return msgspec.structs.replace(kind, wraps=True, bare_steps=True)
 
 
 _CLOCK = (Kind("second", 0, 59), Kind("minute", 0, 59), Kind("hour", 0, 23))
@@ -37,10 +49,13 @@ _DAY_AND_MONTH = (
     Kind("month", 1, 12, _MONTHS),
 )
 UNIX_WEEKDAY = Kind("day of week", 0, 7, _WEEKDAYS, wraps=True, special_forms=", 5L or MON#2")
-_QUARTZ_WEEKDAY = Kind("day of week", 1, 7, _WEEKDAYS, wraps=True, special_forms=", 6L or MON#2")
+_QUARTZ_WEEKDAY = Kind("day of week", 1, 7, _WEEKDAYS, special_forms=", 6L or MON#2")
 
 UNIX_FIELDS = (*_CLOCK, *_DAY_AND_MONTH, UNIX_WEEKDAY)
-QUARTZ_FIELDS = (*_CLOCK, *_DAY_AND_MONTH, _QUARTZ_WEEKDAY, Kind("year", FIRST_YEAR, LAST_YEAR))
+QUARTZ_FIELDS = (
+    *(_of_quartz(kind) for kind in (*_CLOCK, *_DAY_AND_MONTH, _QUARTZ_WEEKDAY)),
+    Kind("year", FIRST_YEAR, LAST_YEAR),
+)
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -53,7 +68,7 @@ class Field(msgspec.Struct, frozen=True):
     @property
     def starred(self) -> bool:
         """Begins with `*`: what cron means by "not restricted", for the day rule and for daylight saving."""
-        return self.text.startswith("*")
+        return self.text.startswith(("*", "/"))
 
     def parts(self) -> list[str]:
         """The members of the list that the field is; most have one."""
@@ -62,9 +77,16 @@ class Field(msgspec.Struct, frozen=True):
             raise self.refusal(self.text, "has nothing before or after a comma", "put a value there or drop the comma")
         return parts
 
-    def values(self, part: str) -> range:
-        """The values that `*`, a value or a range names, with or without a step; ranges that wrap go past `high`."""
-        match = _RANGE.fullmatch(part)
+    def values(self, part: str) -> list[int]:
+        """The values that `*`, a value or a range names, with or without a step."""
+        kind = self.kind
+        return [
+            kind.low + (value - kind.low) % kind.period if value > kind.high else value for value in self._range(part)
+        ]
+
+    def _range(self, part: str) -> range:
+        """The same; ranges that wrap go past `high`."""
+        match = _RANGE.fullmatch(f"*{part}" if self.kind.bare_steps and _BARE_STEP.fullmatch(part) else part)
         if match is None:
             raise self._unreadable(part)
         star, first, last, step = match.groups()
@@ -107,7 +129,7 @@ class Field(msgspec.Struct, frozen=True):
         if not kind.wraps:
             remedy = f"if it should run past the end write {low}-{kind.high},{kind.low}-{high}"
             raise self.refusal(part, "is a range that runs backwards", remedy)
-        return high + 7
+        return high + kind.period
 
     def _step(self, step: int, part: str) -> int:
         largest = self.kind.high - self.kind.low + 1

@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol, get_args
 
 import msgspec
 
-from mainspring.core.cron import parse_cron
+from mainspring.core.cron import check_cron, parse_cron
 from mainspring.core.instants import (
     DAY,
     EARLIEST,
@@ -144,7 +144,7 @@ def check_trigger(trigger: Trigger) -> None:
     """Refuse a trigger that could not be evaluated, whoever wrote it: the constructors, a file, a request."""
     match trigger:
         case CronTrigger(expression, tz, dialect):
-            parse_cron(expression, dialect)
+            check_cron(expression, dialect)
             load_zone(tz)
         case EveryTrigger(period, anchor):
             _check_period(period)
