@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
 from mainspring.blocking import Blocking
 from mainspring.clock import Clock, SystemClock
-from mainspring.core.calendars import Calendar, check_calendar
+from mainspring.core.calendars import Calendar, check_calendar, settled
 from mainspring.core.firing_limits import check_firings
 from mainspring.core.instants import Instant
 from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Run
@@ -154,6 +154,7 @@ class Mainspring:
 
     def calendar(self, calendar: Calendar) -> Calendar:
         """Declare a calendar, to be stored by `sync_jobs`. Those that its rules name come first."""
+        calendar = settled(calendar)
         check_calendar(calendar, self.calendars)
         if self.calendars.setdefault(calendar.name, calendar) != calendar:
             raise InvalidInput("name", calendar.name, "is another calendar of this app already", "choose another name")

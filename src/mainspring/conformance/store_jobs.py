@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import msgspec
 
@@ -17,7 +18,7 @@ from mainspring.conformance.store_samples import (
     trigger,
 )
 from mainspring.conformance.store_sync import SyncSuite
-from mainspring.core.calendar_rules import Weekdays, holidays
+from mainspring.core.calendar_rules import Other, Weekdays, holidays
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
@@ -313,3 +314,23 @@ class JobSuite(SyncSuite):
         assert await store.list_calendars("default") == {"off": second}
         assert await store.list_calendars("tenant-a") == {"off": first}
         assert await store.list_calendars("nobody") == {}
+
+    async def test_saving_a_calendar_again_changes_no_job(self, store: Store, clock: ManualClock) -> None:
+        """Also if its author wrote a list of rules, which comes back as a tuple."""
+        written = Calendar("off", cast(Any, [holidays("12-25")]))
+        await store.save_calendar("default", written)
+        before = await store.create_job(a_job(clock, "report", policy=JobPolicy(calendars=("off",))))
+        await store.save_calendar("default", written)
+        assert await store.get_job("default", "report") == before
+
+    async def test_a_changed_calendar_touches_only_the_jobs_that_obey_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.save_calendar("default", Calendar("off", (holidays("12-25"),)))
+        await store.save_calendar("default", Calendar("both", (Other("off"), Weekdays(("sun",)))))
+        await store.save_calendar("default", Calendar("apart", (holidays("01-01"),)))
+        for name in ("off", "both", "apart"):
+            await store.create_job(a_job(clock, name, policy=JobPolicy(calendars=(name,))))
+        await store.save_calendar("default", Calendar("off", (holidays("12-26"),)))
+        versions = {job.name: job.version for job in await store.list_jobs("default")}
+        assert versions == {"off": 2, "both": 2, "apart": 1}

@@ -234,6 +234,22 @@ def check_calendar(calendar: Calendar, known: Mapping[str, Calendar]) -> None:
             raise InvalidInput("rules", name, problem, "name the last of them directly")
 
 
+def settled(calendar: Calendar) -> Calendar:
+    """The calendar as it comes back from a store: authors may write lists where tuples are declared, and the two are
+    not equal. InvalidInput if it is no calendar at all."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(calendar), Calendar)
+    except (msgspec.MsgspecError, TypeError) as error:
+        remedy = 'write Calendar("name", rules=(weekends(), ...))'
+        raise InvalidInput("calendar", calendar, f"is no calendar: {error}", remedy) from None
+
+
+def calendars_over(name: str, calendars: Mapping[str, Calendar]) -> frozenset[str]:
+    """A calendar and all that refer to it, also by way of others: what changes when it does."""
+    edges = _edges(calendars)
+    return frozenset(each for each in {*edges, name} if name in _reached(each, edges))
+
+
 def _reached(name: str, edges: Mapping[str, tuple[str, ...]]) -> set[str]:
     """A calendar and all that it refers to."""
     found, left = {name}, [name]

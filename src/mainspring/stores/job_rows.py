@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from mainspring.core.calendars import Calendar
+from mainspring.core.calendars import Calendar, calendars_over
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event, Firing, FiringOutcome, Job, JobPolicy, RunOptions, Term
 from mainspring.core.triggers import AfterTrigger, Trigger
@@ -19,6 +19,7 @@ _triggers: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
 _policies = msgspec.json.Decoder(JobPolicy)
 _options = msgspec.json.Decoder(RunOptions)
 _calendars = msgspec.json.Decoder(Calendar)
+_names = msgspec.json.Decoder(list[str]).decode
 
 Row = Sequence[Any]
 
@@ -70,6 +71,13 @@ def read_firing(row: Row) -> Firing:
 def read_calendars(rows: Iterable[Row]) -> dict[str, Calendar]:
     """Calendars by name."""
     return {name: _calendars.decode(text) for name, text in rows}
+
+
+def obeying(rows: Iterable[Row], saved: Calendar, calendars: Mapping[str, Calendar]) -> list[str]:
+    """Which of some jobs (id, names of calendars as JSON) obey a calendar that was saved: by its name, or by that of
+    one that refers to it. Others are not touched: their plans still hold."""
+    changed = calendars_over(saved.name, {**calendars, saved.name: saved})
+    return [job_id for job_id, names in rows if not changed.isdisjoint(_names(names))]
 
 
 def job_event(kind: str, job: Job, now: Instant, reason: str = "") -> Event:

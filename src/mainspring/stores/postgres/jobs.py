@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from mainspring.core import planning
-from mainspring.core.calendars import Calendar, check_calendar
+from mainspring.core.calendars import Calendar, check_calendar, settled
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
 from mainspring.core.outcome import Next
@@ -25,6 +25,7 @@ from mainspring.stores.job_rows import (
     job_event,
     job_values,
     name_taken,
+    obeying,
     read_firing,
     read_jobs,
     to_json,
@@ -253,13 +254,14 @@ async def _trigger(tx: Transaction, namespace: str, name: str, request_id: str, 
 
 
 async def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
+    calendar = settled(calendar)
     if (await load_calendars(tx, namespace)).get(calendar.name) == calendar:
         return
     await lock_changes(tx)
-    check_calendar(calendar, await load_calendars(tx, namespace))
+    calendars = await load_calendars(tx, namespace)
+    check_calendar(calendar, calendars)
     await tx.run(_Q["save_calendar"], namespace, calendar.name, to_json(calendar), tx.now)
-    # All that obey any calendar, since calendars refer to each other; planners read calendars when jobs change.
-    ids = [row[0] for row in await tx.fetch(_Q["with_calendars"], namespace)]
+    ids = obeying(await tx.fetch(_Q["with_calendars"], namespace), calendar, calendars)
     await _reconsider(tx, ids, f"calendar {calendar.name} was saved")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from mainspring.core import planning
-from mainspring.core.calendars import Calendar, check_calendar
+from mainspring.core.calendars import Calendar, check_calendar, settled
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
 from mainspring.core.outcome import Next
@@ -24,6 +24,7 @@ from mainspring.stores.job_rows import (
     job_event,
     job_values,
     name_taken,
+    obeying,
     read_firing,
     read_jobs,
     to_json,
@@ -235,13 +236,12 @@ def _trigger(tx: Transaction, job: Job, request_id: str, runs: Callable[[Job, In
 
 
 def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
-    calendars = load_calendars(tx, namespace)
+    calendar, calendars = settled(calendar), load_calendars(tx, namespace)
     check_calendar(calendar, calendars)
     if calendars.get(calendar.name) == calendar:
         return
     tx.execute(_Q["save_calendar"], (namespace, calendar.name, to_json(calendar), tx.now))
-    # All that obey any calendar, since calendars refer to each other; planners read calendars when jobs change.
-    ids = [row[0] for row in tx.execute(_Q["with_calendars"], (namespace,))]
+    ids = obeying(tx.execute(_Q["with_calendars"], (namespace,)), calendar, calendars)
     _reconsider(tx, ids, f"calendar {calendar.name} was saved")
 
 

@@ -97,8 +97,8 @@ SELECT name, definition FROM calendars WHERE namespace = ? ORDER BY name;
 INSERT INTO calendars (namespace, name, definition, updated_at) VALUES (?, ?, ?, ?)
 ON CONFLICT (namespace, name) DO UPDATE SET definition = excluded.definition, updated_at = excluded.updated_at;
 
--- with_calendars: the jobs of a namespace that obey calendars
-SELECT id FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;
+-- with_calendars: the jobs of a namespace that obey calendars, and which
+SELECT id, json_extract(policy, '$.calendars') FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;
 
 -- zones: the zone data that fire times were computed with
 SELECT value FROM facts WHERE name = 'zones';
