@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ from mainspring.conformance.store_samples import failure, success
 from mainspring.core.calendar_rules import weekends
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import HOUR, MINUTE, SECOND, Duration
+from mainspring.core.model import Job
 from mainspring.core.planning import plan
 from mainspring.core.retry import Retry
+from mainspring.core.triggers import EveryTrigger
 from mainspring.store import Store
 
 ECHO = ("--command", "echo hello")
@@ -525,6 +528,57 @@ class TestSync:
         assert ("still fire" in answer.err) == (choice == "report")
         stored = {job["name"]: job["paused_at"] is not None for job in cli.json("job", "list")}
         assert stored == {"by-hand": False, **left}
+
+    def test_what_was_done_is_said_truly(self, cli: Terminal) -> None:
+        cli("job", "sync", cli.write("films.py", FILMS))
+        empty = cli.write("empty.py", "from mainspring import Mainspring\napp = Mainspring(name='films')\n")
+        removed = cli.json("job", "sync", empty, "--undeclared", "remove")
+        assert (sorted(removed["removed"]), removed["paused"]) == (["notify", "report"], [])
+        cli("job", "sync", "films.py")
+        answer = cli("job", "sync", empty, "--undeclared", "remove")
+        assert ("removed" in answer.out, "undeclared" in answer.out) == (True, False)
+
+    def test_jobs_added_by_a_call_are_not_given_up(self, cli: Terminal) -> None:
+        cli("job", "sync", cli.write("films.py", FILMS))
+        added = Job("added", "by-call", "encode", EveryTrigger(HOUR), app="films", origin="call")
+        cli.store(lambda store: store.create_job(added))
+        empty = cli.write("empty.py", "from mainspring import Mainspring\napp = Mainspring(name='films')\n")
+        assert sorted(cli.json("job", "sync", empty, "--undeclared", "remove")["removed"]) == ["notify", "report"]
+        assert [job["name"] for job in cli.json("job", "list")] == ["by-call"]
+
+    def test_programs_without_names_do_not_give_up_each_others_jobs(self, cli: Terminal) -> None:
+        nameless = FILMS.replace('Mainspring(name="films")', "Mainspring()")
+        cli("job", "sync", cli.write("one.py", nameless))
+        empty = cli.write("two.py", "from mainspring import Mainspring\napp = Mainspring()\n")
+        assert cli.json("job", "sync", empty)["undeclared"] == []
+        refused = cli("job", "sync", empty, "--undeclared", "remove")
+        assert (refused.code, "name it: Mainspring(name=" in refused.err) == (2, True)
+        assert all(job["state"] == "active" for job in cli.json("job", "list"))
+        cli.write("one.py", "from mainspring import Mainspring\napp = Mainspring()\n")
+        answer = cli.finish("job", "sync", "one.py", "--json")
+        assert sorted(json.loads(answer.out)["paused"]) == ["notify", "report"]
+
+    def test_a_job_that_is_declared_again_goes_on(self, cli: Terminal) -> None:
+        cli("job", "sync", cli.write("films.py", FILMS))
+        empty = cli.write("empty.py", "from mainspring import Mainspring\napp = Mainspring(name='films')\n")
+        assert sorted(cli.json("job", "sync", empty)["paused"]) == ["notify", "report"]
+        cli("job", "resume", "notify")
+        cli("job", "pause", "notify", "--reason", "audit")
+        assert cli.json("job", "sync", "films.py")["resumed"] == ["report"]
+        assert {job["name"]: job["state"] for job in cli.json("job", "list")} == {
+            "notify": "paused",
+            "report": "active",
+        }
+
+    def test_older_code_that_starts_last_does_not_pause_what_newer_code_declared(self, cli: Terminal) -> None:
+        again = '@app.job(every("1h"), name="again")\n@app.task\ndef more(): ...\n'
+        newer = FILMS + '\n@app.job(every("1h"))\ndef added(): ...\n' + again
+        cli("job", "sync", cli.write("newer.py", newer))
+        cli.announce(app="films", tasks=("encode", "report", "notify", "added", "more"))
+        older = cli.write("older.py", FILMS + "\n@app.task\ndef more(): ...\n")
+        answer = cli("job", "sync", older)
+        assert (answer.code, "are left as they are" in answer.err) == (0, True)
+        assert all(job["state"] == "active" for job in cli.json("job", "list"))
 
     def test_all_or_nothing_is_stored(self, cli: Terminal) -> None:
         cli("job", "add", "notify", "--manual", *ECHO)

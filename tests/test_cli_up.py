@@ -127,8 +127,9 @@ class TestUp:
     def test_jobs_no_longer_declared_are_treated_as_asked(self, cli: Terminal) -> None:
         cli("job", "sync", cli.write("films.py", FILMS))
         cli.write("empty.py", "from mainspring import Mainspring\napp = Mainspring(name='films')\n")
-        assert "2 no longer declared, left as they are" in cli("up", "empty.py", "--for", "100ms").err
-        assert "2 no longer declared, paused" in cli("up", "empty.py", "--for", "100ms", "--undeclared", "pause").err
+        reported = cli("up", "empty.py", "--for", "100ms", "--undeclared", "report")
+        assert "2 no longer declared, left as they are" in reported.err
+        assert "2 no longer declared, paused" in cli("up", "empty.py", "--for", "100ms").err
         assert all(job["paused_at"] for job in cli.json("job", "list"))
 
     def test_bad_options_are_refused_before_anything_is_made(self, cli: Terminal) -> None:

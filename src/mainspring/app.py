@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
 from mainspring.blocking import Blocking
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.calendars import Calendar, check_calendar, settled
+from mainspring.core.declaring import source_of
 from mainspring.core.firing_limits import check_firings
 from mainspring.core.instants import Instant
-from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Run
+from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Origin, Run
 from mainspring.core.planning import make_runs
 from mainspring.core.retry import Length
 from mainspring.core.specs import check_spec
@@ -77,6 +80,9 @@ class Mainspring:
         **settings: object,
     ) -> None:
         self.name = check_name("name", name)
+        self.source = source_of(name, _calling_module())
+        self.job_origin: Origin = "call"
+        """Where jobs come from that are added, not declared."""
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.waiting = Waiting(self.open)
@@ -162,15 +168,16 @@ class Mainspring:
 
     def declared_jobs(self, now: Instant) -> list[Job]:
         """The jobs that the code declares, as if each were made now."""
-        return [self._make_job(each, now) for each in self._declarations.values()]
+        return [self._make_job(each, now, "code") for each in self._declarations.values()]
 
     async def sync_jobs(self) -> Saved:
-        """Make the stored calendars and jobs of this app what its code declares. Others of its jobs are only named."""
+        """Make the stored calendars and jobs of this app what its code declares. Jobs that it declared before and no
+        longer does are only named; those that were added otherwise are left alone."""
         store = await self.open()
         jobs = self.declared_jobs(store.now())
         for calendar in self.calendars.values():
             await store.save_calendar(self.settings.namespace, calendar)
-        return await store.sync_jobs(self.name, self.settings.namespace, jobs)
+        return await store.sync_jobs(self.name, self.settings.namespace, jobs, source=self.source)
 
     async def add_job(
         self,
@@ -187,7 +194,7 @@ class Mainspring:
         policy = read_policy(values)
         new = _Declaration(check_name("name", name), self._find_task(task), trigger, args or {}, values, policy)
         store = await self.open()
-        return await store.create_job(self._make_job(new, store.now()))
+        return await store.create_job(self._make_job(new, store.now(), self.job_origin))
 
     @overload
     async def submit(
@@ -351,7 +358,7 @@ class Mainspring:
         self._declarations[new.name] = new
         new.task.job_names.append(new.name)
 
-    def _make_job(self, written: _Declaration, now: Instant) -> Job:
+    def _make_job(self, written: _Declaration, now: Instant, origin: Origin) -> Job:
         execution = read_defaults(written.values, written.task.defaults)
         check_spec(written.task.name, written.args)
         job = Job(
@@ -370,9 +377,18 @@ class Mainspring:
             options=execution.options,
             created_at=now,
             updated_at=now,
+            origin=origin,
+            source=self.source if origin == "code" else "",
         )
         check_firings(job, self.settings.firing_rate_of(job.namespace))
         return job
+
+
+def _calling_module() -> str:
+    """The module that makes an app. A file that is run as a program has its own name, as when it is imported."""
+    frame = sys._getframe(2)
+    name = str(frame.f_globals.get("__name__", ""))
+    return Path(frame.f_code.co_filename).stem if name == "__main__" else name.removeprefix("mainspring_app_")
 
 
 def _elsewhere(**arguments: Any) -> Any:

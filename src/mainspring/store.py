@@ -87,16 +87,23 @@ class JobStore(Protocol):
         """Store a new job. Conflict if the namespace has the name; InvalidInput for an unknown upstream or calendar,
         or a cycle."""
 
-    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
-        """Make the stored jobs of an app what the code declares: all or nothing. A changed definition raises the
-        version; the next fire time moves only if trigger, start, end or calendars changed. Undeclared jobs are named,
-        not touched. Conflict if another app owns a name."""
+    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
+        """Make the stored jobs of an app what the code declares. A changed definition raises the version; the next fire
+        time moves only if trigger, start, end or calendars changed. A job that was paused because it was not declared
+        goes on. Jobs that the same code (`source`) declared before and no longer does are named, not touched; those
+        that were added otherwise are not even named. Conflict if another app owns a name.
+
+        What is refused is refused before anything is written. Up to `core.declaring.PAGE` changes are one transaction,
+        more are written page by page: none takes long, and what was cut off is completed when it is repeated."""
 
     async def edit_job(self, job: Job, expected_version: int) -> Job:
         """Replace a definition. Conflict if the version has moved on."""
 
     async def get_job(self, namespace: str, name: str) -> Job:
         """By name or id; NotFound otherwise."""
+
+    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
+        """Those of the names that exist, in any order. For at most `core.declaring.PAGE` names."""
 
     async def list_jobs(
         self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000

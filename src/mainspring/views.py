@@ -124,6 +124,7 @@ def job_view(job: Job) -> View:
         "paused_at": iso(job.paused_at),
         "paused_why": job.paused_why,
         "app": job.app,
+        "origin": job.origin,
         "namespace": job.namespace,
         "args": raw(job.args),
         "queue": job.queue,

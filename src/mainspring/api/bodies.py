@@ -240,6 +240,7 @@ class SyncBody(msgspec.Struct, forbid_unknown_fields=True):
 
     app: Name
     jobs: Annotated[list[JobBody], Meta(max_length=MOST_RUNS, description="up to 10000 jobs")]
+    source: Annotated[str, Meta(max_length=200, description="tells its code from that of others")] | UnsetType = UNSET
 
 
 class RerunBody(msgspec.Struct, forbid_unknown_fields=True):

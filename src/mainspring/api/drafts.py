@@ -59,7 +59,7 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
     execution = read_defaults(values, usual)
     need_command(call, work.task, execution.options, (stored or usual).options)
     need_secrets(call, args)
-    old = stored or Job("", named["name"], work.task, trigger, call.namespace, OWNER, created_at=now)
+    old = stored or Job("", named["name"], work.task, trigger, call.namespace, OWNER, created_at=now, origin="api")
     job = msgspec.structs.replace(
         old,
         task=work.task,

@@ -197,12 +197,12 @@ async def sync_jobs(call: Call) -> Answer:
                 Fault(f"jobs[{index}].{each.field}", each.fault, each.remedy) for each in error.faults
             )
     call.wrong.settle()
-    app = call.given["app"]
+    app, source = call.given["app"], call.given.get("source", "")
     headers = await call.spend(len(drafts)) if drafts else {}
     ids = call.stamp.ids(len(drafts), desk.app.new_ids)
     jobs = [msgspec.structs.replace(job, id=job_id, app=app) for job, job_id in zip(drafts, ids, strict=True)]
     trail = attested(call, "job.sync", f"app:{app}", None, msgspec.structs.asdict)
-    saved = msgspec.structs.asdict(await trail.sync_jobs(app, call.namespace, jobs))
+    saved = msgspec.structs.asdict(await trail.sync_jobs(app, call.namespace, jobs, source=source))
     return Answer(200, saved, headers)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome, UnderPressure
+from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome, Origin, UnderPressure
 from mainspring.core.states import State
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Trigger(msgspec.Struct):
     kind: Literal["cron", "every", "at", "after", "manual"]
 
 
-class Job(msgspec.Struct):
+class Job(msgspec.Struct, kw_only=True):
     """A job."""
 
     job_id: str
@@ -44,6 +44,7 @@ class Job(msgspec.Struct):
     paused_at: Moment | None
     paused_why: str
     app: str
+    origin: Origin = ""
     namespace: str
     args: Any
     queue: str
@@ -62,7 +63,7 @@ class Job(msgspec.Struct):
     updated_at: Moment
 
 
-class JobStory(Job):
+class JobStory(Job, kw_only=True):
     """A job, and what keeps it from firing."""
 
     why: list[str]
@@ -83,7 +84,7 @@ class Firing(msgspec.Struct):
     finished_at: Moment | None
 
 
-class ListedJob(Job):
+class ListedJob(Job, kw_only=True):
     """A job, and the newest row of its ledger where that was asked for; null if it has not fired yet."""
 
     last: Firing | msgspec.UnsetType | None = msgspec.UNSET
@@ -151,6 +152,11 @@ class Synced(msgspec.Struct):
     updated: list[str]
     unchanged: list[str]
     undeclared: list[str]
+    """Declared by this code before, and no longer."""
+    resumed: list[str] = []
+    paused: list[str] = []
+    removed: list[str] = []
+    """Those of the undeclared that were treated so."""
 
 
 class Backfilled(msgspec.Struct):

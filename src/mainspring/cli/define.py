@@ -198,7 +198,7 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
     defined = with_scheduler(session, change)
     screen = Screen(session)
     _show(screen, defined, "Changed")
-    if defined.job.app not in OWNERS:
+    if defined.job.origin == "code" or (not defined.job.origin and defined.job.app not in OWNERS):
         owner = defined.job.app
         screen.hint(f"App {owner} declares this job: if it still does, its next `up` or `job sync` sets it back.")
 

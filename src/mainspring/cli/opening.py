@@ -32,6 +32,7 @@ OWNERS = (OWNER, "api")
 def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:
     """The app that `ref` names, or one without tasks, under the settings of this command line."""
     app = Mainspring(name=OWNER) if ref is None else load_app(ref)
+    app.job_origin = "cli"
     app.configure(store=session.store, server=session.server, token=session.token, **flags)
     return app
 

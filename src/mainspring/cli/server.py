@@ -83,7 +83,7 @@ def server(
         screen.hint(f"mainspring {__version__}")
         screen.hint(f"store  {describe_store(app.settings)}")
         if saved is not None:
-            screen.hint(f"jobs   {describe_saved(saved, undeclared)}")
+            screen.hint(f"jobs   {describe_saved(saved)}")
 
     seconds = None if duration is None else parse_duration(duration, "for") / SECOND
     beside = serve_beside(app, screen, quiet=False, must=True)

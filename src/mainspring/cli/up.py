@@ -103,7 +103,7 @@ def up(
         if not words["quiet"]:
             _introduce(screen, app, ref)
             if saved is not None:
-                screen.hint(f"jobs   {describe_saved(saved, undeclared)}")
+                screen.hint(f"jobs   {describe_saved(saved)}")
             screen.hint(f"next   {await _next_firing(app)}")
 
     return serve(_service(app, screen, prepare, schedule=True, words=words)._replace(beside=beside))

@@ -161,7 +161,7 @@ class Jobs:
         for calendar in app.calendars.values():
             await self._calendars.save(calendar)
         declared = app.declared_jobs(self._line.now())
-        body: dict[str, Any] = {"app": app.name, "jobs": [body_of(job) for job in declared]}
+        body: dict[str, Any] = {"app": app.name, "source": app.source, "jobs": [body_of(job) for job in declared]}
         return await self._line.ask(Request("POST", path_of("jobs:sync"), body=body), shapes.Synced)
 
 

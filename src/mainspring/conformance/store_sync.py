@@ -6,6 +6,7 @@ import msgspec
 
 from mainspring.conformance.refusal import refused
 from mainspring.conformance.store_samples import a_job, fire
+from mainspring.core.declaring import PAGE, UNDECLARED
 from mainspring.core.instants import HOUR, MINUTE
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.triggers import AfterTrigger, EveryTrigger
@@ -110,3 +111,69 @@ class SyncSuite:
         edges = await store.list_edges((await store.get_job("default", "c")).id)
         assert [edge.upstream for edge in edges] == ["b"]
         await store.remove_job("default", "a")
+
+    async def test_only_what_the_same_code_declared_is_called_undeclared(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.sync_jobs("films", "default", [declared(clock, "ours")], source="one")
+        await store.sync_jobs("films", "default", [declared(clock, "theirs")], source="two")
+        for origin in ("", "call", "api", "cli"):
+            await store.create_job(declared(clock, f"by {origin}", origin=origin))
+        saved = await store.sync_jobs("films", "default", [], source="one")
+        assert saved.undeclared == ("ours",)
+
+    async def test_a_job_that_code_declares_becomes_that_codes(self, store: Store, clock: ManualClock) -> None:
+        """Without a new version: those stored by older programs, and those that were added and are now declared."""
+        before = await store.create_job(declared(clock, "a"))
+        saved = await store.sync_jobs("films", "default", [declared(clock, "a")], source="one")
+        assert (saved.unchanged, saved.updated) == (("a",), ())
+        after = await store.get_job("default", "a")
+        assert after == msgspec.structs.replace(before, origin="code", source="one")
+        edited = await store.edit_job(msgspec.structs.replace(after, priority=1), after.version)
+        assert (await store.get_job("default", "a")).origin == edited.origin == "code"
+
+    async def test_a_job_that_is_declared_again_goes_on(self, store: Store, clock: ManualClock) -> None:
+        await sync(store, declared(clock, "a"), declared(clock, "b"))
+        await store.pause_jobs("default", ["a"], paused=True, reason=UNDECLARED)
+        await store.pause_jobs("default", ["b"], paused=True, reason="audit")
+        clock.advance(90 * MINUTE)
+        saved = await sync(store, declared(clock, "a", priority=1), declared(clock, "b"))
+        assert (saved.resumed, saved.updated) == (("a",), ("a",))
+        again, other = await store.get_job("default", "a"), await store.get_job("default", "b")
+        assert (again.paused_at, again.priority, other.paused_why) == (None, 1, "audit")
+        assert again.next_fire_at == clock.now() + 30 * MINUTE
+
+    async def test_more_jobs_than_a_page_are_stored_in_the_order_of_their_needs(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """Each page is a transaction, so whoever fires after another comes after it."""
+        count = PAGE + 200
+        chain = [declared(clock, f"j{n:05}", trigger=AfterTrigger((f"j{n + 1:05}",))) for n in range(0, count, 300)]
+        rest = [declared(clock, f"j{n:05}") for n in range(count + 1) if n % 300]
+        saved = await sync(store, *chain, *rest)
+        assert len(saved.created) == len(chain) + len(rest)
+        saved = await sync(store, *chain, *rest[1:])
+        assert (len(saved.unchanged), saved.updated, saved.undeclared) == (len(chain) + len(rest) - 1, (), ("j00001",))
+
+    async def test_what_is_refused_is_refused_before_the_first_page_is_written(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        many = [declared(clock, f"j{n:05}") for n in range(PAGE + 1)]
+        theirs = await store.create_job(a_job(clock, "z", app="billing"))
+        circle = [declared(clock, each, trigger=AfterTrigger((other,))) for each, other in (("x", "y"), ("y", "x"))]
+        for wrong, error in (
+            ([declared(clock, "z")], Conflict),
+            ([declared(clock, "y", trigger=AfterTrigger(("nobody",)))], InvalidInput),
+            ([declared(clock, "y", policy=JobPolicy(calendars=("none",)))], InvalidInput),
+            (circle, InvalidInput),
+        ):
+            with refused(error):
+                await sync(store, *many, *wrong)
+            assert await store.list_jobs("default") == [theirs]
+
+    async def test_jobs_are_found_by_their_names(self, store: Store, clock: ManualClock) -> None:
+        await sync(store, declared(clock, "a"), declared(clock, "b"))
+        await store.create_job(a_job(clock, "c", namespace="tenant-a"))
+        found = await store.find_jobs("default", ["a", "c", "x"])
+        assert found == [await store.get_job("default", "a")]
+        assert await store.find_jobs("default", []) == []

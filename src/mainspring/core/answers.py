@@ -57,6 +57,9 @@ class Saved(msgspec.Struct, frozen=True):
     updated: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
+    """Stored by this code earlier, and not touched."""
+    resumed: tuple[str, ...] = ()
+    """Those of the declared ones that had been paused because they were not."""
 
 
 class Reply(msgspec.Struct, frozen=True):

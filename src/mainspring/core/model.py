@@ -28,6 +28,9 @@ OnKeyFailure = Literal["continue", "stop"]
 UnderPressure = Literal["wait", "run"]
 FiringKind = Literal["scheduled", "manual", "after", "backfill"]
 FiringOutcome = Literal["fired", "missed", "succeeded", "failed", "cancelled", "skipped"]
+Origin = Literal["", "code", "call", "api", "cli"]
+"""Where a job comes from: declared in code, or added by a call of the SDK, over HTTP, by a command. Empty: it is older
+than this distinction."""
 AttemptOutcome = Literal["succeeded", "failed", "timed_out", "cancelled", "lost", "skipped"]
 
 
@@ -111,6 +114,9 @@ class Job(msgspec.Struct, frozen=True):
     last_fire_at: Instant | None = None
     created_at: Instant = 0
     updated_at: Instant = 0
+    origin: Origin = ""
+    source: str = ""
+    """What tells the code of its origin from that of other programs: see `core.declaring.source_of`."""
 
 
 class NewRun(msgspec.Struct, frozen=True, gc=False):

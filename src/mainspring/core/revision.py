@@ -36,7 +36,7 @@ def revise(stored: Job, wanted: Job, now: Instant, calendars: Calendars) -> Revi
     """
     if all(getattr(stored, field) == getattr(wanted, field) for field in _DEFINITION):
         return None
-    definition = {field: getattr(wanted, field) for field in _DEFINITION}
+    definition = {field: getattr(wanted, field) for field in (*_DEFINITION, "origin", "source")}
     job = msgspec.structs.replace(stored, **definition, version=stored.version + 1, updated_at=now)
     return _retime(stored, job, now, calendars) if _is_retimed(stored, job) else Revision(job)
 

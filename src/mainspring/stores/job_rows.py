@@ -96,18 +96,30 @@ def upstream_names(job: Job) -> tuple[str, ...]:
     return job.trigger.jobs if isinstance(job.trigger, AfterTrigger) else ()
 
 
-def declare(app: str, namespace: str, jobs: Sequence[Job]) -> dict[str, Job]:
-    """The jobs that an app declares, by name: each once."""
+def declare(app: str, namespace: str, jobs: Sequence[Job], source: str) -> dict[str, Job]:
+    """The jobs that the code of an app declares, by name: each once."""
     declared: dict[str, Job] = {}
     for job in jobs:
         if job.name in declared:
             raise InvalidInput("jobs", job.name, f"is declared twice by app {app!r}", "give each job its own name")
-        declared[job.name] = msgspec.structs.replace(job, app=app, namespace=namespace)
+        declared[job.name] = msgspec.structs.replace(job, app=app, namespace=namespace, origin="code", source=source)
     return declared
 
 
-def check_owned(app: str, foreign: Iterable[Row]) -> None:
-    """None of the declared jobs may belong to another app: the rows are names and owners of those that do."""
+def read_of_code(rows: Iterable[Row]) -> tuple[list[str], str | None]:
+    """See `syncing.SyncingStore.of_code`: rows are names, and whether each is one of those."""
+    names, last = [], None
+    for name, is_one in rows:
+        if is_one:
+            names.append(name)
+        else:
+            last = name
+    return names, last
+
+
+def check_owned(app: str, stored: Iterable[Job]) -> None:
+    """None of the stored jobs that an app would replace may belong to another."""
+    foreign = sorted((job.name, job.app) for job in stored if job.app != app)
     owned = ", ".join(f"{name!r} (of app {owner!r})" for name, owner in foreign)
     if owned:
         raise Conflict(f"app {app!r} declares jobs that others own: {owned}. Choose other names, or another namespace")

@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.core import planning
 from mainspring.core.calendars import Calendar, check_calendar, settled
+from mainspring.core.declaring import compare, differs
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
 from mainspring.core.outcome import Next
@@ -21,6 +22,7 @@ from mainspring.stores.job_rows import (
     check_editable,
     check_no_downstream,
     check_owned,
+    check_upstreams_known,
     declare,
     job_event,
     job_values,
@@ -28,6 +30,7 @@ from mainspring.stores.job_rows import (
     obeying,
     read_firing,
     read_jobs,
+    read_of_code,
     to_json,
     unknown_jobs,
     upstream_names,
@@ -46,6 +49,7 @@ from mainspring.stores.postgres.job_rows import (
 )
 from mainspring.stores.postgres.upstreams import link
 from mainspring.stores.sql import load_queries
+from mainspring.stores.syncing import add_up, sync_in_pages
 
 _Q = load_queries("postgres", "jobs")
 _FIRINGS = load_queries("postgres", "firings")
@@ -63,14 +67,18 @@ class Jobs:
     async def create_job(self, job: Job) -> Job:
         return await self._schedule(lambda tx: _create(tx, job))
 
-    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
-        return await self._db.write(lambda tx: _sync(tx, app, namespace, jobs), patient=True)
+    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
+        return await sync_in_pages(_Sync(self._db, app, namespace, source), declare(app, namespace, jobs, source))
 
     async def edit_job(self, job: Job, expected_version: int) -> Job:
         return await self._schedule(lambda tx: _edit(tx, job, expected_version))
 
     async def get_job(self, namespace: str, name: str) -> Job:
         return await self._db.read(lambda tx: find_job(tx, namespace, name))
+
+    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
+        wanted = list(names)
+        return read_jobs(await self._db.read(lambda tx: tx.fetch(_Q["by_name"], namespace, wanted)))
 
     async def list_jobs(
         self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
@@ -123,25 +131,53 @@ async def _list(tx: Transaction, namespace: str, app: str | None, after: str, li
     return read_jobs(await tx.fetch(_Q["list"], namespace, app, after, limit))
 
 
-async def _sync(tx: Transaction, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
-    await lock_changes(tx)
-    declared = declare(app, namespace, jobs)
-    check_owned(app, await tx.fetch(_Q["foreign"], namespace, app, list(declared)))
-    stored = {job.name: job for job in await _list(tx, namespace, app, "", None)}
-    calendars = await calendars_for(tx, namespace, (*declared.values(), *stored.values()))
-    created = [begin(job, tx.now, calendars) for name, job in declared.items() if name not in stored]
-    known = [name for name in declared if name in stored]
-    changed = [name for name in known if revise(stored[name], declared[name], tx.now, calendars)]
-    # Only these are held, and only now: they may have fired since they were read.
-    held = {job.name: job for job in await hold_jobs(tx, [stored[name].id for name in changed])}
-    revisions = [(held[name], revise(held[name], declared[name], tx.now, calendars)) for name in changed]
-    await _write(tx, namespace, created, [(old, new) for old, new in revisions if new is not None])
-    return Saved(
-        created=tuple(job.name for job in created),
-        updated=tuple(changed),
-        unchanged=tuple(name for name in known if name not in held),
-        undeclared=tuple(name for name in stored if name not in declared),
-    )
+class _Sync:
+    """See `syncing.SyncingStore`."""
+
+    def __init__(self, db: Database, app: str, namespace: str, source: str) -> None:
+        self._db = db
+        self._app = app
+        self._namespace = namespace
+        self._source = source
+
+    async def look(self, page: Sequence[Job], declared: Collection[str]) -> Collection[str]:
+        async def work(tx: Transaction) -> Collection[str]:
+            stored = await self._stored(tx, page)
+            calendars = await calendars_for(tx, self._namespace, (*page, *stored.values()))
+            upstreams = {name for job in page for name in upstream_names(job)}
+            elsewhere = [name for name in upstreams if name not in declared]
+            known = dict(await tx.fetch(_Q["ids_by_name"], self._namespace, elsewhere))
+            check_upstreams_known(self._namespace, page, known.keys() | (upstreams - {*elsewhere}))
+            return [job.name for job in page if differs(job, stored.get(job.name), tx.now, calendars)]
+
+        return await self._db.read(work)
+
+    async def write(self, page: Sequence[Job], so_far: Saved) -> Saved:
+        async def work(tx: Transaction) -> Saved:
+            await lock_changes(tx)
+            stored = await self._stored(tx, page)
+            # Held only now: they may have fired since they were looked at.
+            stored = {job.name: job for job in await hold_jobs(tx, [job.id for job in stored.values()])}
+            calendars = await calendars_for(tx, self._namespace, (*page, *stored.values()))
+            found = compare(page, stored, tx.now, calendars)
+            await _write(tx, self._namespace, found.created, found.revisions)
+            await tx.many(_Q["adopt"], [(job.id, job.origin, job.source) for job in found.adopted])
+            if found.resumed:
+                await _resume(tx, self._namespace, found.resumed)
+            return add_up(so_far, found.saved())
+
+        return await self._db.write(work, patient=True)
+
+    async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
+        values = (self._namespace, self._app, self._source, after, limit)
+        return read_of_code(await self._db.read(lambda tx: tx.fetch(_Q["of_code"], *values)))
+
+    async def _stored(self, tx: Transaction, page: Sequence[Job]) -> dict[str, Job]:
+        """What is stored under the names of a page, none of it another app's."""
+        rows = await tx.fetch(_Q["by_name"], self._namespace, [job.name for job in page]) if page else []
+        stored = {job.name: job for job in read_jobs(rows)}
+        check_owned(self._app, stored.values())
+        return stored
 
 
 async def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:
@@ -179,7 +215,7 @@ async def _revise(tx: Transaction, jobs: Sequence[Job]) -> None:
     rows = []
     for job in jobs:
         values = job_values(job)
-        rows.append((job.id, job.version, *(values[name] for name in _REVISED), job.updated_at))
+        rows.append((job.id, job.version, *(values[name] for name in _REVISED), job.updated_at, job.origin, job.source))
     await tx.many(_Q["revise"], rows)
 
 

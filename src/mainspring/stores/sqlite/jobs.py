@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.core import planning
 from mainspring.core.calendars import Calendar, check_calendar, settled
+from mainspring.core.declaring import compare, differs
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
 from mainspring.core.outcome import Next
@@ -20,6 +21,7 @@ from mainspring.stores.job_rows import (
     check_editable,
     check_no_downstream,
     check_owned,
+    check_upstreams_known,
     declare,
     job_event,
     job_values,
@@ -27,6 +29,7 @@ from mainspring.stores.job_rows import (
     obeying,
     read_firing,
     read_jobs,
+    read_of_code,
     to_json,
     unknown_jobs,
     upstream_names,
@@ -39,6 +42,7 @@ from mainspring.stores.sqlite.firing import Recorder, free_instant
 from mainspring.stores.sqlite.job_rows import calendars_for, find_job, load_calendars
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.sqlite.upstreams import link
+from mainspring.stores.syncing import add_up, sync_in_pages
 
 _Q = load_queries("sqlite", "jobs")
 _FIRINGS = load_queries("sqlite", "firings")
@@ -52,14 +56,18 @@ class Jobs:
     async def create_job(self, job: Job) -> Job:
         return await self._db.write(lambda tx: _create(tx, job))
 
-    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
-        return await self._db.write(lambda tx: _sync(tx, app, namespace, jobs))
+    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
+        return await sync_in_pages(_Sync(self._db, app, namespace, source), declare(app, namespace, jobs, source))
 
     async def edit_job(self, job: Job, expected_version: int) -> Job:
         return await self._db.write(lambda tx: _edit(tx, job, expected_version))
 
     async def get_job(self, namespace: str, name: str) -> Job:
         return await self._db.read(lambda tx: find_job(tx, namespace, name))
+
+    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
+        wanted = to_json(list(names))
+        return await self._db.read(lambda tx: read_jobs(tx.execute(_Q["by_name"], (namespace, wanted))))
 
     async def list_jobs(
         self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
@@ -110,32 +118,49 @@ def _list(tx: Transaction, namespace: str, app: str | None, after: str, limit: i
     return read_jobs(tx.execute(_Q["list"], values))
 
 
-def _sync(tx: Transaction, app: str, namespace: str, jobs: Sequence[Job]) -> Saved:
-    declared = _declared(tx, app, namespace, jobs)
-    stored = {job.name: job for job in _list(tx, namespace, app, "", -1)}
-    calendars = calendars_for(tx, namespace, (*declared.values(), *stored.values()))
-    created, revisions, unchanged = [], [], []
-    for name, job in declared.items():
-        if name not in stored:
-            created.append(begin(job, tx.now, calendars))
-        elif revision := revise(stored[name], job, tx.now, calendars):
-            revisions.append((stored[name], revision))
-        else:
-            unchanged.append(name)
-    _write(tx, namespace, created, revisions)
-    return Saved(
-        created=tuple(job.name for job in created),
-        updated=tuple(old.name for old, _ in revisions),
-        unchanged=tuple(unchanged),
-        undeclared=tuple(name for name in stored if name not in declared),
-    )
+class _Sync:
+    """See `syncing.SyncingStore`."""
 
+    def __init__(self, db: Database, app: str, namespace: str, source: str) -> None:
+        self._db = db
+        self._app = app
+        self._namespace = namespace
+        self._source = source
 
-def _declared(tx: Transaction, app: str, namespace: str, jobs: Sequence[Job]) -> dict[str, Job]:
-    """The declared jobs by name: each once, and none that belongs to another app."""
-    declared = declare(app, namespace, jobs)
-    check_owned(app, tx.execute(_Q["foreign"], (namespace, app, to_json(list(declared)))))
-    return declared
+    async def look(self, page: Sequence[Job], declared: Collection[str]) -> Collection[str]:
+        def work(tx: Transaction) -> Collection[str]:
+            stored, calendars = self._stored(tx, page)
+            upstreams = {name for job in page for name in upstream_names(job)}
+            elsewhere = [name for name in upstreams if name not in declared]
+            known = dict(tx.execute(_Q["ids_by_name"], (self._namespace, to_json(elsewhere))).fetchall())
+            check_upstreams_known(self._namespace, page, known.keys() | (upstreams - {*elsewhere}))
+            return [job.name for job in page if differs(job, stored.get(job.name), tx.now, calendars)]
+
+        return await self._db.read(work)
+
+    async def write(self, page: Sequence[Job], so_far: Saved) -> Saved:
+        def work(tx: Transaction) -> Saved:
+            stored, calendars = self._stored(tx, page)
+            found = compare(page, stored, tx.now, calendars)
+            _write(tx, self._namespace, found.created, found.revisions)
+            tx.executemany(_Q["adopt"], [(job.origin, job.source, job.id) for job in found.adopted])
+            if found.resumed:
+                _resume(tx, self._namespace, found.resumed)
+            return add_up(so_far, found.saved())
+
+        return await self._db.write(work)
+
+    async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
+        values = (self._namespace, self._app, self._source, after, limit)
+        rows = await self._db.read(lambda tx: tx.execute(_Q["of_code"], values).fetchall())
+        return read_of_code(rows)
+
+    def _stored(self, tx: Transaction, page: Sequence[Job]) -> tuple[dict[str, Job], dict[str, Calendar]]:
+        """What is stored under the names of a page, none of it another app's; and the calendars that matter."""
+        names = to_json([job.name for job in page])
+        stored = {job.name: job for job in read_jobs(tx.execute(_Q["by_name"], (self._namespace, names)))}
+        check_owned(self._app, stored.values())
+        return stored, calendars_for(tx, self._namespace, (*page, *stored.values()))
 
 
 def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:

@@ -1,26 +1,26 @@
 -- find: the job of that name, or else of that id
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE namespace = $1 AND (name = $2 OR id = $2) ORDER BY name = $2 DESC LIMIT 1;
 
 -- by_id: these jobs
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE id = ANY ($1);
 
 -- hold: these jobs, so that nobody fires or changes them meanwhile
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE;
 
 -- list: jobs in order of name, of one app or of all
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE namespace = $1 AND name > $3 AND ($2::text IS NULL OR app = $2) ORDER BY name LIMIT $4;
 
 -- due: unpaused jobs whose next fire time has come, earliest first
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL ORDER BY next_fire_at LIMIT $2;
 
 -- due_in_shares: the same where not all fit: of each namespace the earliest, as many as its equal share of the limit
@@ -28,30 +28,42 @@ WITH ranked AS MATERIALIZED (
   SELECT id, row_number() OVER (PARTITION BY namespace ORDER BY next_fire_at) AS place
   FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL)
 SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
-       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at
+       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at, j.origin, j.source
 FROM ranked AS r JOIN mainspring.jobs AS j ON j.id = r.id
 WHERE r.place <= greatest($2 / (SELECT count(*) FROM ranked WHERE place = 1), 1) ORDER BY j.next_fire_at LIMIT $2;
 
 -- changed: jobs edited, paused, resumed or made due after a change number
 SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
-       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at
+       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at, j.origin, j.source
 FROM mainspring.changes AS c CROSS JOIN LATERAL (SELECT * FROM mainspring.jobs WHERE id = c.job_id OFFSET 0) AS j
 WHERE c.number > $1 ORDER BY c.number LIMIT $2;
+
+-- by_name: those of the names that exist
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
+FROM mainspring.jobs WHERE namespace = $1 AND name = ANY ($2);
+
+-- adopt: note where a job comes from
+UPDATE mainspring.jobs SET origin = $2, source = $3 WHERE id = $1;
+
+-- of_code: of the next names in a namespace, those of jobs that came from the code of an app; and the last one that was looked at
+WITH page AS MATERIALIZED (
+  SELECT name, app, origin, source FROM mainspring.jobs WHERE namespace = $1 AND name > $4 ORDER BY name LIMIT $5)
+SELECT name, true FROM page WHERE app = $2 AND origin = 'code' AND source = $3
+UNION ALL
+SELECT max(name), false FROM page HAVING count(*) > 0;
 
 -- ids_by_name: the ids of those of the names that exist
 SELECT name, id FROM mainspring.jobs WHERE namespace = $1 AND name = ANY ($2);
 
--- foreign: those of the names that another app owns
-SELECT name, app FROM mainspring.jobs WHERE namespace = $1 AND app <> $2 AND name = ANY ($3) ORDER BY name;
-
 -- insert: store a new job
 INSERT INTO mainspring.jobs (id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at,
-                             version, paused_at, paused_why, fired, last_fire_at, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
+                             version, paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23);
 
 -- revise: replace a definition, if it is still the one before
 UPDATE mainspring.jobs SET task = $3, "trigger" = $4, args = $5, queue = $6, priority = $7, key = $8, "limit" = $9, policy = $10,
-                           options = $11, next_fire_at = $12, version = $2, updated_at = $13
+                           options = $11, next_fire_at = $12, version = $2, updated_at = $13, origin = $14, source = $15
 WHERE id = $1 AND version = $2 - 1;
 
 -- pause: stop firing

@@ -1,52 +1,64 @@
 -- find: the job of that name, or else of that id
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE namespace = ?1 AND (name = ?2 OR id = ?2) ORDER BY name = ?2 DESC LIMIT 1;
 
 -- by_id: these jobs
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE id IN (SELECT value FROM json_each(?));
 
 -- list: jobs in order of name, of one app or of all; a negative limit is none
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE namespace = :namespace AND name > :after AND (:app IS NULL OR app = :app) ORDER BY name LIMIT :limit;
 
 -- due: unpaused jobs whose next fire time has come, earliest first
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE next_fire_at <= ? AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?;
 
 -- due_in_shares: the same where not all fit: of each namespace the earliest, as many as its equal share of the limit
 WITH ranked AS (SELECT id, namespace, row_number() OVER (PARTITION BY namespace ORDER BY next_fire_at) AS place
                 FROM jobs WHERE next_fire_at <= ?1 AND paused_at IS NULL)
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE id IN (SELECT id FROM ranked WHERE place <= max(?2 / (SELECT count(*) FROM ranked WHERE place = 1), 1))
 ORDER BY next_fire_at LIMIT ?2;
 
 -- changed: jobs edited, paused, resumed or made due after a change number
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE changed > ? ORDER BY changed LIMIT ?;
+
+-- by_name: those of the names that exist
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
+FROM jobs WHERE namespace = ? AND name IN (SELECT value FROM json_each(?));
+
+-- adopt: note where a job comes from
+UPDATE jobs SET origin = ?, source = ? WHERE id = ?;
+
+-- of_code: of the next names in a namespace, those of jobs that came from the code of an app; and the last one that was looked at
+WITH page AS MATERIALIZED (
+  SELECT name, app, origin, source FROM jobs WHERE namespace = ?1 AND name > ?4 ORDER BY name LIMIT ?5)
+SELECT name, 1 FROM page WHERE app = ?2 AND origin = 'code' AND source = ?3
+UNION ALL
+SELECT max(name), 0 FROM page HAVING count(*) > 0;
 
 -- ids_by_name: the ids of those of the names that exist
 SELECT name, id FROM jobs WHERE namespace = ? AND name IN (SELECT value FROM json_each(?));
 
--- foreign: those of the names that another app owns
-SELECT name, app FROM jobs WHERE namespace = ?1 AND app <> ?2 AND name IN (SELECT value FROM json_each(?3)) ORDER BY name;
-
 -- insert: store a new job
 INSERT INTO jobs (id, namespace, name, app, task, args, queue, priority, key, "limit", "trigger", policy, options, next_fire_at, version,
-                  changed, paused_at, paused_why, fired, last_fire_at, created_at, updated_at)
+                  changed, paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source)
 VALUES (:id, :namespace, :name, :app, :task, :args, :queue, :priority, :key, :limit, :trigger, :policy, :options, :next_fire_at, :version,
-        :changed, :paused_at, :paused_why, :fired, :last_fire_at, :created_at, :updated_at);
+        :changed, :paused_at, :paused_why, :fired, :last_fire_at, :created_at, :updated_at, :origin, :source);
 
 -- revise: replace a definition, if it is still the one before
 UPDATE jobs SET task = :task, args = :args, queue = :queue, priority = :priority, key = :key, "limit" = :limit, "trigger" = :trigger,
                 policy = :policy, options = :options, next_fire_at = :next_fire_at, version = :version, changed = :changed,
-                updated_at = :updated_at
+                updated_at = :updated_at, origin = :origin, source = :source
 WHERE id = :id AND version = :version - 1;
 
 -- pause: stop firing
