@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.core.instants import DAY, MILLISECOND, MINUTE, SECOND
 from mainspring.errors import InvalidInput
-from mainspring.settings import SettingRow, Settings, describe_settings, load_settings
+from mainspring.settings import SettingRow, Settings, describe_settings, load_settings, unknown_variables
 
 
 def toml(folder: Path, text: str) -> Path:
@@ -89,9 +89,46 @@ def test_the_file_has_its_own_types_for_every_kind(tmp_path: Path) -> None:
     assert (settings.drain_grace, settings.horizon) == (MINUTE, 30 * SECOND)
 
 
-def test_other_variables_of_that_prefix_are_nobodys_business() -> None:
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("MAINSPRING_SERVICE_HOST", "10.0.0.1"),
+        ("MAINSPRING_SERVER_SERVICE_PORT_HTTP", "8321"),
+        ("MAINSPRING_PORT", "tcp://10.0.0.1:8321"),
+        ("MAINSPRING_SERVER_PORT", "tcp://10.0.0.1:8321"),
+        ("MAINSPRING_PORT_8321_TCP_PORT", "8321"),
+        ("MAINSPRING_TEST_POSTGRES", "postgresql://localhost"),
+        ("MAINSPRING_SECRET_STORE", "x"),
+        ("MAINSPRING_RUN_ID", "x"),
+        ("MAINSPRING_SERVICES", "/tmp"),
+    ],
+)
+def test_variables_of_kubernetes_of_tests_and_of_runs_are_no_settings(variable: str, value: str) -> None:
     # Kubernetes sets such ones for a service that is called mainspring.
-    assert from_environment(MAINSPRING_SERVICE_HOST="10.0.0.1") == Settings()
+    assert from_environment(**{variable: value}) == Settings()
+    assert unknown_variables({variable: value}) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("MAINSPRING_STROE", "MAINSPRING_STORE"),
+        ("MAINSPRING_CONCURENCY", "MAINSPRING_CONCURRENCY"),
+        ("MAINSPRING_SECRT", "MAINSPRING_SECRET"),
+        ("MAINSPRING_QUEUE", "MAINSPRING_QUEUES"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_and_its_value_is_not_shown(variable: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        from_environment(**{variable: "hush"})
+    assert str(caught.value) == f"{variable}: '***' belongs to no setting; did you mean {meant}?"
+
+
+def test_a_variable_that_resembles_no_setting_is_told() -> None:
+    assert unknown_variables({"MAINSPRING_FAVOURITE_COLOUR": "red", "MAINSPRING_STORE": "x", "HOME": "/"}) == [
+        "MAINSPRING_FAVOURITE_COLOUR"
+    ]
+    assert from_environment(MAINSPRING_FAVOURITE_COLOUR="red") == Settings()
 
 
 @pytest.mark.parametrize(

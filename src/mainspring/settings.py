@@ -7,6 +7,7 @@ held in microseconds.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -310,6 +311,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return dict(self.firing_rates).get(namespace, self.firing_rate)
 
 
+_NEARLY = 0.75
+_FOREIGN = re.compile(
+    PREFIX
+    + "(?:TEST_.*|SERVICES(?:_.*)?|SIMULATE_.*|SECRET_.*|COMPLETE|RUN_ID|ATTEMPT|JOB|FIRE_AT|(?:SOFT_)?DEADLINE|RESULT)"
+)
+_LINK = re.compile(r"_SERVICE_(?:HOST|PORT)(?:_.*)?$|_PORT_[0-9]+_(?:TCP|UDP)(?:_.*)?$")
 _SHORTER = (("lease_renew", "lease_ttl"), ("claim_renew", "claim_ttl"), ("claim_renew", "worker_dead_after"))
 """Renewals, and what would run out before they come if they were not shorter."""
 
@@ -330,9 +337,10 @@ def load_settings(
     """
     values = _read_all(_load_file(file), f" in {file}")
     values |= _read_all(code, "")
+    unknown_variables(environ)
     for name, knob in knobs().items():
         variable = PREFIX + name.upper()
-        if written := environ.get(variable):
+        if (written := environ.get(variable)) and not _is_foreign(variable, written):
             values[name] = knob.read(variable, written)
     values |= _read_all(flags, "")
     settings = msgspec.structs.replace(Settings(), **values)
@@ -375,6 +383,30 @@ def _read_all(written: Mapping[str, object], where: str) -> dict[str, object]:
 def _nearest(name: str) -> str:
     near = get_close_matches(name, knobs(), n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(knobs())}"
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Variables of the environment that look like settings and are none.
+
+    InvalidInput for one that is nearly the name of a setting: a program that ignored `MAINSPRING_STROE` would work on
+    another store than it was told to.
+    """
+    unknown = []
+    for variable, value in environ.items():
+        name = variable.removeprefix(PREFIX).lower()
+        if name == variable.lower() or name in knobs() or _is_foreign(variable, value):
+            continue
+        if near := get_close_matches(name, knobs(), n=1, cutoff=_NEARLY):
+            remedy = f"did you mean {PREFIX}{near[0].upper()}?"
+            raise InvalidInput(variable, "***", "belongs to no setting", remedy)  # It may be a misspelt secret.
+        unknown.append(variable)
+    return sorted(unknown)
+
+
+def _is_foreign(variable: str, value: str) -> bool:
+    """Whether a variable has another purpose: for tests, for the commands of runs, for shells, or from Kubernetes,
+    which describes a service called `mainspring` to every container."""
+    return bool(_FOREIGN.fullmatch(variable) or _LINK.search(variable) or value.startswith(("tcp://", "udp://")))
 
 
 def _check_renewals(settings: Settings) -> None:

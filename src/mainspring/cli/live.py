@@ -26,6 +26,7 @@ from mainspring.errors import MainspringError, StoreFailed, StoreRefused, StoreU
 from mainspring.eventloop import new_loop
 from mainspring.runtime import Runtime
 from mainspring.services.supervisor import EXIT_FAILED
+from mainspring.settings import unknown_variables
 from mainspring.store import Store
 from mainspring.views import event_view
 from mainspring.wiring import build_runtime, open_sinks
@@ -158,6 +159,8 @@ def _end(code: int) -> None:
 def serve(service: Service) -> int:
     """Run until a signal comes or the time is up; the exit code."""
     _set_up_logging(service)
+    for variable in unknown_variables(os.environ):
+        service.screen.warn(f"{variable} belongs to no setting, and is ignored")
     with asyncio.Runner(loop_factory=new_loop) as runner:
         stopping = Stopping(runner.get_loop(), service.app.settings.drain_grace / SECOND)
         if service.stop_after_s is not None:
