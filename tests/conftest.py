@@ -1,5 +1,6 @@
 """What holds for all tests. Zones come from where the program takes them: the `tzdata` package, not the system."""
 
+import os
 import zoneinfo
 from collections.abc import Generator
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 zoneinfo.reset_tzpath(())
+# Tests are often root. Commands in them run as that, unless the test is about what a worker does then by itself.
+os.environ.setdefault("MAINSPRING_ISOLATION", "none")
 
 
 class Groups(LoadScopeScheduling):

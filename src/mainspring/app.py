@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
+import msgspec
+
 from mainspring.blocking import Blocking
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.calendars import Calendar, check_calendar, settled
@@ -46,6 +48,7 @@ from mainspring.settings import FILE, Settings, load_settings
 from mainspring.store import Saved, Store
 from mainspring.task import AsyncTask, JobDecorator, PlainTask, Task, TaskDecorator, make_task, place_of, repeat_run
 from mainspring.wiring import open_store
+from mainspring.withheld import environment
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,7 +105,7 @@ class Mainspring:
     def settings(self) -> Settings:
         """What holds for this app, read on first use: flags, environment, code, `mainspring.toml`, defaults."""
         if self._settings is None:
-            self._settings = load_settings(self._code, self._flags, os.environ, FILE)
+            self._settings = load_settings(self._code, self._flags, environment(), FILE)
         return self._settings
 
     def configure(self, **flags: object) -> None:
@@ -111,6 +114,13 @@ class Mainspring:
             raise Conflict("the store of this app is open already: configure the app before it is used")
         self._flags |= flags
         self._settings = None
+
+    def forget(self, *names: str) -> None:
+        """Go on without these settings, as if no source had named them: a program that does not need a secret had
+        better not hold it."""
+        defaults = Settings()
+        values = {name: getattr(defaults, name) for name in names}
+        self._settings = msgspec.structs.replace(self.settings, **values)
 
     @cached_property
     def sync(self) -> Blocking:

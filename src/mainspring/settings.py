@@ -136,6 +136,16 @@ def _read_alert(field: str, value: object) -> str:
     return check_alert(_read_text(field, value), field)
 
 
+def _read_users(field: str, value: object) -> tuple[int, int]:
+    pair: object = value.split("-") if isinstance(value, str) else value
+    if isinstance(pair, list | tuple) and len(pair) == 2:
+        ids = [int(each) if isinstance(each, str) and each.strip().isdecimal() else each for each in pair]
+        match ids:
+            case [int(first), int(last)] if 0 < first <= last < 2**32 - 1:
+                return first, last
+    raise InvalidInput(field, value, "is not a range of user ids above 0", 'write it like "60706-61183"')
+
+
 def _text(meaning: str) -> Knob:
     return Knob(_read_text, meaning)
 
@@ -280,9 +290,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = MINUTE
 
     isolation: Annotated[
-        CommandLevel, _choice(get_args(CommandLevel), "how commands that name none are isolated: none, limits, sandbox")
-    ] = "none"
-    run_as: Annotated[str, _text("the user of confined runs, where the worker is root")] = "nobody"
+        CommandLevel | None,
+        _choice(
+            get_args(CommandLevel),
+            "the least isolation of commands: none, limits, sandbox; unless given, limits where the worker is root",
+        ),
+    ] = None
+    run_as: Annotated[
+        str | None, _text("one user for all confined runs, where the worker is root; without one, each has its own")
+    ] = None
+    run_users: Annotated[
+        tuple[int, int], Knob(_read_users, "the user ids of which each confined run gets one, where the worker is root")
+    ] = (60_706, 61_183)
     cgroup: Annotated[str | None, _text("the folder for control groups; without one, the worker's own")] = None
     allow_shell: Annotated[bool, Knob(_read_switch, "whether commands may have a shell run them")] = False
     output_limit: Annotated[int, _count("how many bytes of a run's output are kept, first and last part")] = 1_048_576
@@ -426,4 +445,6 @@ def _show(value: object, knob: Knob) -> str:
         return format_duration(value)
     if isinstance(value, tuple) and knob.read is _read_pauses:
         return ",".join(format_duration(pause) for pause in value)
+    if isinstance(value, tuple) and knob.read is _read_users:
+        return "-".join(map(str, value))
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -25,10 +25,11 @@ from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput, NotFound, StoreError
 from mainspring.figures import figures_of, measured
 from mainspring.lease import Lease
-from mainspring.settings import Settings
+from mainspring.settings import FILE, Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
 from mainspring.urls import REDIS_SCHEMES, show_url
+from mainspring.withheld import SIGNING, find_exposed, withhold
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -269,7 +270,38 @@ def describe_host(settings: Settings) -> list[str]:
     """What this host can do to confine runs, and what it cannot, in words."""
     from mainspring.executors.host import look_around
 
-    return look_around(settings.run_as, settings.cgroup).describe()
+    return look_around(settings.run_as, settings.cgroup, settings.run_users).describe()
+
+
+def protect_process(app: Mainspring, *, signs: bool) -> None:
+    """Keep what this process was configured with from the programs that it, or another worker of the same user, runs:
+    take it out of the environment, and the memory of the process out of their sight. One that signs or checks no tokens
+    does not even keep the key."""
+    from mainspring.executors.launching.kernel import hide_memory
+
+    hide_memory()
+    if signs:
+        _ = app.settings  # Read before they are gone from the environment, in whatever order others ask for them.
+    else:
+        app.forget("secret", "token", "token_keys", "token_algorithm")
+    withhold(forget=() if signs else SIGNING)
+
+
+def describe_exposure(settings: Settings, *, work: bool) -> list[str]:
+    """What others, or commands, could find out about this process, in words."""
+    from mainspring.executors.command import least_level
+
+    return find_exposed(settings, FILE, to_commands=work and least_level(settings) == "none")
+
+
+def describe_commands(settings: Settings) -> str:
+    """How commands are isolated here, in words, where that is not what it was asked for; empty otherwise."""
+    from mainspring.executors.command import least_level
+
+    level = least_level(settings)
+    if settings.isolation is not None or level == "none":
+        return ""
+    return f"this worker is root, so commands run confined ({level}), as other users; see isolation in docs/settings.md"
 
 
 def name_process(random: Random) -> str:

@@ -246,3 +246,10 @@ def echo(value: object) -> object:
 def length(value: str) -> int:
     """How long it is."""
     return len(value)
+
+
+@app.task(isolation="limits")
+def start_eater(python: str) -> int:
+    """Start a process that uses more memory than there is, and go on whatever becomes of it."""
+    eat = "data = []\nwhile True: data.append(bytearray(4_000_000))"
+    return subprocess.run([python, "-S", "-c", eat], check=False).returncode

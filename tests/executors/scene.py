@@ -88,8 +88,9 @@ class Scene:
 
 @asynccontextmanager
 async def scene_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Scene]:
-    """Executors with these settings, gone at the end with all that they started."""
-    staff = Staff(tasks or {}, Settings(**settings))
+    """Executors with these settings, gone at the end with all that they started. Tests are often root, and most of them
+    are not about what that means for commands."""
+    staff = Staff(tasks or {}, Settings(**{"isolation": "none", **settings}))
     try:
         yield Scene(staff)
     finally:
@@ -121,7 +122,7 @@ class Crowd:
 @asynccontextmanager
 async def crowd_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Crowd]:
     """A crew with these settings, gone at the end with all that it started."""
-    staff = Staff(tasks or {}, Settings(**settings))
+    staff = Staff(tasks or {}, Settings(**{"isolation": "none", **settings}))
     try:
         yield Crowd(staff, settings.get("concurrency", 10))
     finally:

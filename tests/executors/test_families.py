@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -156,6 +158,11 @@ class TestStopping:
         await until(lambda: not is_alive(pids_in(tmp_path / "pid")[0]))
 
 
+def folders_of(keeper: int) -> list[Path]:
+    """The folders that a keeper has made for its program."""
+    return list(Path(tempfile.gettempdir()).glob(f"mainspring-{keeper}-*"))
+
+
 class TestDeaths:
     async def test_a_worker_that_goes_without_reading_all_is_gone_and_no_fault(self) -> None:
         """What it had not read makes its end a reset of the line."""
@@ -192,18 +199,21 @@ class TestDeaths:
         self, scene: Scene, tmp_path: Path, level: str
     ) -> None:
         note = tmp_path / "pid"
-        script = f'echo x >"$TMPDIR/x"; echo "$TMPDIR" >{tmp_path}/folder; echo $$ >{note}; sleep 60'
-        attempt = Attempt("command", {"argv": ["sh", "-c", script]}, isolation=f"{level},user=root")
-        task = scene.begin(attempt)
+        script = "cat /proc/self/cgroup >groups; echo x >$TMPDIR/x; echo $$ >pid; sleep 60"
+        words = {"argv": ["sh", "-c", script], "cwd": str(tmp_path)}
+        task = scene.begin(Attempt("command", words, isolation=f"{level},user=root"))
         await until(lambda: pids_in(note))
-        folder = Path((tmp_path / "folder").read_text().strip())
-        groups = [Path(each) / folder.name for each in look_around("nobody", None).cgroups.values()]
-        made = [folder, *(group for group in groups if group.exists())]
-        assert (folder / "x").exists()
-        assert len(made) == (2 if "processes" in level else 1)
-        os.kill(parents()[pids_in(note)[0]], signal.SIGKILL)
+        host = look_around("nobody", None)
+        name = re.search(r"mainspring-[-0-9a-f]+", (tmp_path / "groups").read_text())
+        groups = [Path(each) / name[0] for each in host.cgroups.values()] if name else []
+        made = [group for group in groups if group.exists()]
+        assert len(made) == ("processes" in level)
+        keeper = parents()[pids_in(note)[0]]
+        left = [*made, *folders_of(keeper)]
+        assert len(left) == len(made) + (not host.private)
+        os.kill(keeper, signal.SIGKILL)
         assert (await task).kind == "failed"
-        await until(lambda: not [path for path in made if path.exists()])
+        await until(lambda: not [path for path in left if path.exists()])
 
     async def test_keepers_that_wait_can_be_killed_and_go_with_the_executors(self, tmp_path: Path) -> None:
         async with asyncio.timeout(30), scene_of() as scene:

@@ -24,7 +24,7 @@ from mainspring.core.instants import SECOND, parse_duration
 from mainspring.errors import MainspringError
 from mainspring.runtime import Runtime
 from mainspring.settings import Settings
-from mainspring.wiring import describe_store
+from mainspring.wiring import describe_exposure, describe_store, protect_process
 
 if TYPE_CHECKING:
     from mainspring.api.server import Server
@@ -75,6 +75,7 @@ def server(
     app = open_app(session, ref, host=host, port=port, lease=lease, broker=broker, cache=cache)
     screen = Screen(session)
     check_exposure(app)
+    protect_process(app, signs=True)
     if not quiet:
         _log_access()
 
@@ -84,6 +85,8 @@ def server(
         screen.hint(f"store  {describe_store(app.settings)}")
         if saved is not None:
             screen.hint(f"jobs   {describe_saved(saved)}")
+        for exposure in describe_exposure(app.settings, work=False):
+            screen.warn(exposure)
 
     seconds = None if duration is None else parse_duration(duration, "for") / SECOND
     beside = serve_beside(app, screen, quiet=False, must=True)

@@ -23,7 +23,7 @@ from mainspring.core.instants import LATEST, SECOND, parse_duration
 from mainspring.core.triggers import CronTrigger
 from mainspring.settings import Coordination
 from mainspring.urls import show_url
-from mainspring.wiring import describe_host, describe_store
+from mainspring.wiring import describe_commands, describe_exposure, describe_host, describe_store, protect_process
 
 
 class WorkerWords(TypedDict):
@@ -96,6 +96,7 @@ def up(
     }
     app = open_app(session, ref, **flags, **_flags(words))
     screen = Screen(session)
+    protect_process(app, signs=not no_api)
     beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
 
     async def prepare() -> None:
@@ -120,6 +121,7 @@ def worker(session: Session, ref: str | None, **words: Unpack[WorkerWords]) -> i
     """
     app = open_app(session, ref, **_flags(words))
     screen = Screen(session)
+    protect_process(app, signs=False)
 
     async def prepare() -> None:
         if not words["quiet"]:
@@ -163,6 +165,10 @@ def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
     serves = f"queue {', '.join(settings.queues)} · region {', '.join(settings.regions)}"
     screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once{shares}")
     screen.hint(f"host   {'; '.join(describe_host(settings))}")
+    if confinement := describe_commands(settings):
+        screen.hint(f"       {confinement}")
+    for exposure in describe_exposure(settings, work=True):
+        screen.warn(exposure)
 
 
 async def _next_firing(app: Mainspring) -> str:

@@ -20,7 +20,9 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SHOWN = (("bytes", 1), ("kB", 10**3), ("MB", 10**6), ("GB", 10**9), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30))
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _LIMITS = ("cpu", "memory", "processes", "files", "file_size", "disk", "output")
-_SANDBOX_ONLY = ("read", "write", "network", "disk")
+_SWITCHES = ("network", "ignore_oom")
+_WORDS = ("user", "read", "write", *_SWITCHES)
+_SANDBOX_ONLY = ("read", "write", "network")
 
 
 # Not a Struct, for the same reason as Retry: what a user writes is not what is stored.
@@ -41,6 +43,7 @@ class Isolation:
     read: tuple[str, ...]
     write: tuple[str, ...]
     network: bool
+    ignore_oom: bool = False
 
     def __init__(
         self,
@@ -57,18 +60,20 @@ class Isolation:
         read: Iterable[str] = (),
         write: Iterable[str] = (),
         network: bool = False,
+        ignore_oom: bool = False,
     ) -> None:
         """`level` is one of
 
         - `"none"`: a command as the worker's own user, a function in the worker itself;
         - `"process"`: a function in a process of its own, which can be killed;
-        - `"limits"`: a fresh process with the limits given, another user if the worker is root, an empty environment
-          and a private temporary folder;
+        - `"limits"`: a fresh process with the limits given, a user of its own if the worker is root, an empty
+          environment and private temporary folders;
         - `"sandbox"`: as well, a read-only system, no other processes in sight, no network unless `network`, and of
           other folders only those to `read` and to `write`.
 
-        Limits: `cpu` (time), `memory`, `processes`, `files` (open at once), `file_size` (of each), `disk` (of the
-        private folder in a sandbox), `output` (more ends the run).
+        Limits: `cpu` (time), `memory`, `processes`, `files` (open at once), `file_size` (of each), `disk` (of each
+        private temporary folder), `output` (more ends the run). A run of which a process was killed because the run
+        used up its `memory` fails, however it ends; with `ignore_oom` its end decides.
         """
         if level not in get_args(Level):
             choices = ", ".join(get_args(Level))
@@ -86,6 +91,7 @@ class Isolation:
             "read": _read_paths(read, "read"),
             "write": _read_paths(write, "write"),
             "network": network,
+            "ignore_oom": ignore_oom,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -107,14 +113,18 @@ def parse_isolation(text: str) -> Isolation:
     words: dict[str, Any] = {}
     for part in rest:
         name, given, value = part.partition("=")
-        if name not in (*_LIMITS, "user", "read", "write", "network") or (not given and name != "network"):
+        if name not in (*_LIMITS, *_WORDS) or (not given and name not in _SWITCHES):
             raise InvalidInput("isolation", part, "is not known", "write it like sandbox,memory=512MB,network")
         if name in ("read", "write"):
             words[name] = [*words.get(name, ()), value]
+        elif name in _SWITCHES:
+            if given and value not in ("true", "false"):
+                raise InvalidInput("isolation", part, "is neither true nor false", f"write {name}, or leave it out")
+            words[name] = value != "false"
         elif name in ("processes", "files"):
             words[name] = int(value) if value.isdecimal() else value
         else:
-            words[name] = value if given else True
+            words[name] = value
     return Isolation(cast(Level, level), **words)
 
 
@@ -124,7 +134,7 @@ def format_isolation(isolation: Isolation) -> str:
     words = [f"{name}={_show(name, value).removesuffix(' bytes').replace(' ', '')}" for name, value in given.items()]
     words += [] if isolation.user is None else [f"user={isolation.user}"]
     paths = [f"{name}={path}" for name in ("read", "write") for path in getattr(isolation, name)]
-    return ",".join([isolation.level, *words, *paths, *(["network"] if isolation.network else [])])
+    return ",".join([isolation.level, *words, *paths, *(name for name in _SWITCHES if getattr(isolation, name))])
 
 
 def parse_size(value: Size, field: str) -> int:
@@ -175,7 +185,7 @@ def _read_paths(paths: Iterable[str], field: str) -> tuple[str, ...]:
 
 
 def _check_level(isolation: Isolation) -> None:
-    given = [name for name in (*_LIMITS, "user", "read", "write", "network") if getattr(isolation, name)]
+    given = [name for name in (*_LIMITS, *_WORDS) if getattr(isolation, name)]
     if given and not isolation.confined:
         problem = f"holds only from level limits on, not at {isolation.level}"
         raise InvalidInput(given[0], getattr(isolation, given[0]), problem, 'choose "limits" or "sandbox"')

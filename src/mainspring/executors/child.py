@@ -29,9 +29,10 @@ from mainspring.core.instants import Instant
 from mainspring.executor import Outcome, plain
 from mainspring.executors.failures import failed
 from mainspring.executors.function import call
-from mainspring.executors.launching.kernel import adopt_orphans
+from mainspring.executors.launching.kernel import adopt_orphans, hide_memory
 from mainspring.executors.messages import CHANNEL, Home, Message, Order, Setup
 from mainspring.task import PlainTask, Task
+from mainspring.withheld import take_over
 
 _encode = msgspec.json.Encoder().encode
 _read_order = msgspec.json.Decoder(Order).decode
@@ -65,6 +66,8 @@ class Service:
         # The function may put others in their place.
         streams = [os.dup(number) for number in (1, 2)]
         setup = msgspec.json.decode(self._hear(), type=Setup)
+        os.environ.update(setup.env)
+        take_over(setup.withheld)
         sys.path[:] = setup.path
         for home in setup.homes:
             self._load(home)
@@ -224,6 +227,7 @@ def find_task(module: ModuleType, name: str) -> Task[..., Any]:
 
 def main() -> None:
     """Serve on the channel that the worker gave."""
+    hide_memory()  # Before it is told anything: runs of other tasks, and commands, may have the same user.
     channel = socket.socket(fileno=CHANNEL)
     channel.set_inheritable(False)
     with suppress(BrokenPipeError, ConnectionResetError):

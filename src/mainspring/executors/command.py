@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import signal
+from collections.abc import Sequence
 
 import msgspec
 
 from mainspring.core.instants import format_instant
-from mainspring.core.isolation import Isolation, format_size
+from mainspring.core.isolation import Isolation, Level, format_size
 from mainspring.core.model import Failure
 from mainspring.core.specs import CommandSpec
 from mainspring.executor import AttemptContext, Outcome, plain
-from mainspring.executors.confinement import Refused, confine, describe_ending, environment
-from mainspring.executors.host import Lookout
+from mainspring.executors.confinement import Refused, confine, describe_ending, describe_oom, environment
+from mainspring.executors.host import Lookout, identify
 from mainspring.executors.launching.order import Order
 from mainspring.executors.output import Output
-from mainspring.executors.program import Ending, Launcher, NotStarted, run_program
-from mainspring.settings import Settings
+from mainspring.executors.program import Ending, Launcher, NotStarted, describe_end, run_program
+from mainspring.settings import CommandLevel, Settings
 
 COMMAND = "command"
 """The task name under which commands are stored."""
@@ -41,8 +43,10 @@ class CommandExecutor:
         self._settings = settings
 
     async def run(self, attempt: AttemptContext) -> Outcome:
-        isolation = attempt.options.isolation or Isolation(self._settings.isolation)
+        least = least_level(self._settings)
+        isolation = attempt.options.isolation or Isolation(least)
         try:
+            _check_level(isolation, least)
             spec = msgspec.json.decode(attempt.claim.args, type=CommandSpec)
             order = await self._order(spec, attempt, isolation)
             output = Output(attempt, self._settings.output_limit, isolation.output)
@@ -71,6 +75,10 @@ class CommandExecutor:
 
     def _judge(self, spec: CommandSpec, ending: Ending, isolation: Isolation, output: Output) -> Outcome:
         if ending.code in spec.success:
+            if ending.out_of_memory and not isolation.ignore_oom:
+                return _failed(
+                    "CommandFailed", f"the command {describe_end(ending.code)}, but {describe_oom(isolation)}"
+                )
             return self._result(spec, ending, output)
         final = ending.code in spec.final or (spec.retried is not None and ending.code not in spec.retried)
         end = describe_ending(ending, isolation)
@@ -92,6 +100,30 @@ class CommandExecutor:
         except ValueError as error:
             where = "result file" if spec.result == "file" else "last line of output"
             return _failed("ResultInvalid", f"the {where} is no JSON result: {error}", final=True)
+
+
+def least_level(settings: Settings) -> CommandLevel:
+    """How commands are isolated at least. Root could read all that makes others admin, so it runs none as itself unless
+    the settings say so."""
+    return settings.isolation or ("limits" if os.geteuid() == 0 else "none")
+
+
+_STRENGTHS: Sequence[Level] = ("none", "process", "limits", "sandbox")
+
+
+def _check_level(isolation: Isolation, least: CommandLevel) -> None:
+    """Whoever may submit commands must not thereby have the rights of the worker."""
+    if _STRENGTHS.index(isolation.level) < _STRENGTHS.index(least):
+        raise Refused(f"commands the isolation {isolation.level}: they have {least} at least, by its setting isolation")
+    if least != "none" and isolation.user is not None and _is_this_user(isolation.user):
+        raise Refused(f"user {isolation.user}: that is its own, and by its setting isolation no command has it")
+
+
+def _is_this_user(name: str) -> bool:
+    try:
+        return identify(name)["uid"] == os.geteuid()
+    except KeyError:
+        return False
 
 
 def _text(output: Output, stream: str) -> str:

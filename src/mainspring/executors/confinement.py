@@ -13,6 +13,7 @@ from mainspring.executors.host import Host, identify
 from mainspring.executors.launching.groups import CPU, UNIFIED
 from mainspring.executors.launching.keeper import FOLDER
 from mainspring.executors.launching.order import Caps, Identity, Order
+from mainspring.executors.launching.seclusion import TEMPORARY
 from mainspring.executors.program import Ending, describe_end
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
@@ -27,7 +28,7 @@ _NETWORK_FACTS = (
 )
 """Without nsswitch.conf users and groups are looked for in their files alone: other places need a network."""
 _DISK = 256 * 2**20
-"""The size of the private folder of a sandbox unless told otherwise. It is memory."""
+"""The size of each private temporary folder unless told otherwise. It is memory."""
 
 
 _CONTROLLERS = {"memory": "memory", "processes": "pids", "cpu": CPU}
@@ -44,6 +45,9 @@ def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Ord
     assert host is not None, "only what is not confined needs no host"
     user = _identity(isolation, host)
     confined: Order = {**order, "identity": user, "locked": True, "tmp": True, "rlimits": _rlimits(isolation, host)}
+    own = isolation.user is None and host.users is not None
+    if own and host.users is not None:
+        confined["users"] = list(host.users)
     caps: Caps = {}
     if isolation.memory is not None and host.memory:
         caps["memory"] = isolation.memory
@@ -52,13 +56,45 @@ def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Ord
     if isolation.processes is not None:
         if host.processes:
             caps["processes"] = isolation.processes
-        elif user is None or user["uid"] == os.geteuid():
+        elif not own and (user is None or user["uid"] == os.geteuid()):
             raise Refused(f"a limit of processes: {host.troubles['limit of processes']}")
         else:
             confined["rlimits"]["RLIMIT_NPROC"] = isolation.processes
     if caps:
         confined |= {"caps": caps, "cgroups": _groups(host, caps)}
-    return confined if isolation.level == "limits" else _sandboxed(isolation, host, confined)
+    return _sandboxed(isolation, host, confined) if isolation.level == "sandbox" else _apart(isolation, host, confined)
+
+
+def _apart(isolation: Isolation, host: Host, confined: Order) -> Order:
+    """The order with temporary folders of its own, as far as the host can."""
+    if host.private:
+        return {**confined, "tmp": False, "private": isolation.disk or _DISK, "shown": _needed(confined)}
+    if os.geteuid() != 0 and host.bubblewrap is not None:
+        return _withdrawn(isolation, host.bubblewrap, confined)
+    if isolation.disk is not None:
+        raise Refused(f"a limit of disk: {host.troubles['private /tmp for runs with limits']}")
+    return confined
+
+
+def _needed(order: Order) -> list[str]:
+    """Folders that a program has to see, though they may be within temporary folders."""
+    cwd = order.get("cwd")
+    return [*order.get("shown", ()), *([cwd] if cwd is not None else ())]
+
+
+def _withdrawn(isolation: Isolation, bubblewrap: str, order: Order) -> Order:
+    """The order with temporary folders of its own, and no other processes in sight, where the worker is not root: else
+    runs, and the worker, could read each other's memory. The rest of the host is as it is."""
+    size = str(isolation.disk or _DISK)
+    argv = [bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"]
+    argv += ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
+    for place in TEMPORARY:
+        if os.path.isdir(place) and not os.path.islink(place):
+            argv += ["--size", size, "--perms", "0700", "--tmpfs", place]
+    for path in _needed(order):
+        if os.path.isdir(path):
+            argv += ["--bind", path, path]
+    return _wrapped(order, argv)
 
 
 def _groups(host: Host, caps: Caps) -> dict[str, str]:
@@ -113,9 +149,14 @@ def _sandboxed(isolation: Isolation, host: Host, order: Order) -> Order:
         argv += ["--ro-bind", path, path]
     for path in isolation.write:
         argv += ["--bind", path, path]
+    return _wrapped(order, argv, "--remount-ro", "/")
+
+
+def _wrapped(order: Order, argv: list[str], *last: str) -> Order:
+    """The order to bubblewrap to run the program; `last` is what it does after everything else is in place."""
     if order.get("result_limit"):
         argv += ["--bind", FOLDER, FOLDER]
-    argv += ["--remount-ro", "/", "--chdir", order.get("cwd") or "/tmp", "--", *order["argv"]]
+    argv += [*last, "--chdir", order.get("cwd") or "/tmp", "--", *order["argv"]]
     env = {**order["env"], "TMPDIR": "/tmp", "HOME": "/tmp"}
     return {**order, "argv": argv, "env": env, "cwd": "/", "tmp": False, "sandboxed": True, "locked": False}
 
@@ -144,6 +185,8 @@ def environment(isolation: Isolation | None, host: Host | None, named: Mapping[s
         return {name: worker[name] for name in INHERITED if name in worker} | dict(named)
     neutral = {name: worker[name] for name in _NEUTRAL if name in worker}
     user = isolation.user or (pwd.getpwuid(host.identity["uid"]).pw_name if host and host.identity else None)
+    if user is None and host is not None and host.users is not None:
+        user = "mainspring-run"  # Its user id has no name; programs ask for one, and take this.
     known = {"USER": user, "LOGNAME": user} if user else {}
     return {"PATH": _PATH, **neutral, **known, **named}
 
@@ -151,10 +194,16 @@ def environment(isolation: Isolation | None, host: Host | None, named: Mapping[s
 def describe_ending(ending: Ending, isolation: Isolation | None, within: str = "") -> str:
     """How a program ended, in words, `within` what put after them; a limit that it met is named."""
     code = ending.code
-    if isolation is not None and isolation.level == "sandbox" and 128 < code <= 128 + max(signal.Signals):
+    if ending.wrapped and 128 < code <= 128 + max(signal.Signals):
         code = 128 - code  # What bubblewrap makes of a signal.
     limit = "" if isolation is None else _limit_met(code, ending, isolation)
     return f"{describe_end(code)}{within}{limit and f': {limit}'}"
+
+
+def describe_oom(isolation: Isolation) -> str:
+    """What befell a run whose group ran out of memory, and nevertheless ended well."""
+    limit = format_size(isolation.memory or 0)
+    return f"a process of it was killed because together they used more memory than the limit of {limit}"
 
 
 def _limit_met(code: int, ending: Ending, isolation: Isolation) -> str:

@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -18,17 +19,31 @@ import msgspec
 
 from mainspring.executors.launching.groups import CPU, GROUP_PREFIX, UNIFIED
 from mainspring.executors.launching.order import Identity
+from mainspring.executors.program import ROOT
 
 _WANTED = ("memory", "pids", CPU)
 _PROBE_S = 10.0
 _OLD_S = 3600.0
+_WITHDRAW = """
+import sys
+sys.path.append({root!r})
+from mainspring.executors.launching.seclusion import withdraw
+try:
+    withdraw(65536, [], None)
+except OSError as error:
+    print("the kernel does not permit mounts of its own:", error.strerror)
+"""
 
 
 class Host(msgspec.Struct, frozen=True):
     """Abilities. What is missing is said in words by `troubles`, by what it would be needed for."""
 
     identity: Identity | None
-    """Who a confined program runs as; None: as whoever the worker is."""
+    """Who a confined program runs as; None: as one of the `users`, or as whoever the worker is."""
+    users: tuple[int, int] | None
+    """The first and the last of the user ids of which each confined run gets one of its own."""
+    private: bool
+    """Whether a confined run can be given temporary folders of its own without bubblewrap."""
     cgroups: dict[str, str]
     """Folders, by controller of version 1, or the one of version 2, in which groups can be made."""
     memory: bool
@@ -40,16 +55,21 @@ class Host(msgspec.Struct, frozen=True):
 
     def describe(self) -> list[str]:
         """For people, at the start of a worker."""
-        user = pwd.getpwuid(self.identity["uid"]).pw_name if self.identity else "this user"
+        if self.users is not None:
+            user = f"users {self.users[0]} to {self.users[1]}, each as one of its own"
+        else:
+            user = pwd.getpwuid(self.identity["uid"]).pw_name if self.identity else "this user"
         lines = [f"confined runs are executed as {user}"]
         return lines + [f"no {what}: {trouble}" for what, trouble in self.troubles.items()]
 
 
-def look_around(user: str, cgroup: str | None) -> Host:
-    """Find out what can be done here, as `user` where this process may become one, and with control groups below
-    `cgroup` or, without, below its own."""
+def look_around(user: str | None, cgroup: str | None, users: tuple[int, int] = (0, 0)) -> Host:
+    """Find out what can be done here, as `user` or, without one, as one of `users` where this process may become one,
+    and with control groups below `cgroup` or, without, below its own."""
     troubles = {}
-    identity = identify(user) if os.geteuid() == 0 else None
+    is_root = os.geteuid() == 0
+    identity = identify(user) if is_root and user is not None else None
+    own = users if is_root and user is None else None
     groups = {UNIFIED: cgroup} if cgroup is not None else _own_groups()
     if cgroup is not None:
         _hand_down(cgroup)
@@ -63,10 +83,15 @@ def look_around(user: str, cgroup: str | None) -> Host:
     if not cpu:
         troubles["CPU limit for a whole run"] = "no control group can be made here; it holds for each process"
     bubblewrap = shutil.which("bwrap")
-    trouble = "bubblewrap is not installed" if bubblewrap is None else _try_sandbox(bubblewrap, identity)
+    somebody: Identity | None = {"uid": own[0], "gid": own[0], "groups": []} if own is not None else identity
+    trouble = "bubblewrap is not installed" if bubblewrap is None else _try_sandbox(bubblewrap, somebody)
     if trouble:
         bubblewrap, troubles["sandbox"] = None, trouble
-    return Host(identity, groups, memory, processes, cpu, bubblewrap, troubles)
+    private = is_root and not (trouble := _try_withdrawal())
+    if not private and (is_root or bubblewrap is None):
+        # Below root, bubblewrap can do the same.
+        troubles["private /tmp for runs with limits"] = trouble or troubles["sandbox"]
+    return Host(identity, own, private, groups, memory, processes, cpu, bubblewrap, troubles)
 
 
 def identify(user: str) -> Identity:
@@ -147,6 +172,17 @@ def _controllers(folder: str) -> list[str]:
     return []
 
 
+def _try_withdrawal() -> str:
+    """Why a run cannot be given temporary folders of its own here; empty if it can. In a process apart: there is no way
+    back from it."""
+    argv = [sys.executable, "-I", "-S", "-c", _WITHDRAW.format(root=ROOT)]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_PROBE_S, cwd="/", env={}, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it could not be tried: {error}"
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
 def _try_sandbox(bubblewrap: str, identity: Identity | None) -> str:
     """Why bubblewrap cannot work here; empty if it can."""
     argv = [bubblewrap, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]
@@ -166,14 +202,15 @@ def _try_sandbox(bubblewrap: str, identity: Identity | None) -> str:
 class Lookout:
     """Looks around once, when it is first asked, without holding up the loop."""
 
-    def __init__(self, user: str, cgroup: str | None) -> None:
+    def __init__(self, user: str | None, cgroup: str | None, users: tuple[int, int] = (0, 0)) -> None:
         self._user = user
         self._cgroup = cgroup
+        self._users = users
         self._looking: asyncio.Task[Host] | None = None
 
     async def host(self) -> Host:
         """What can be done here. Whoever asks meanwhile waits for the same answer; who gives up leaves it to others."""
         if self._looking is None:
-            looking = asyncio.to_thread(look_around, self._user, self._cgroup)
+            looking = asyncio.to_thread(look_around, self._user, self._cgroup, self._users)
             self._looking = asyncio.get_running_loop().create_task(looking)
         return await asyncio.shield(self._looking)

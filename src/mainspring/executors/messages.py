@@ -25,6 +25,10 @@ class Setup(msgspec.Struct):
     homes: list[Home]
     runs: int
     memory: int
+    env: dict[str, str] = {}
+    """The rest of its environment: given here, since what a process is started with can be read by others."""
+    withheld: dict[str, str] = {}
+    """The part of it that is kept from what functions start."""
 
 
 class Order(msgspec.Struct):

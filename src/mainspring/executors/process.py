@@ -17,7 +17,7 @@ import msgspec
 from mainspring.core.isolation import Isolation, format_size
 from mainspring.core.model import Failure
 from mainspring.executor import AttemptContext, Outcome, plain
-from mainspring.executors.confinement import Refused, confine, describe_ending, environment
+from mainspring.executors.confinement import INHERITED, Refused, confine, describe_ending, describe_oom, environment
 from mainspring.executors.host import Lookout
 from mainspring.executors.launching.order import Order as Launch
 from mainspring.executors.messages import Home, Order, Setup
@@ -26,6 +26,7 @@ from mainspring.executors.program import ROOT, Ending, Launcher, NotStarted
 from mainspring.executors.seat import Died, Seat, open_seat
 from mainspring.settings import Settings
 from mainspring.task import Task
+from mainspring.withheld import hand_on
 
 PATIENCE_S = 0.05
 """If none became free for so long while a run waits, another is started: on busy cores more of them do not help, but
@@ -35,6 +36,8 @@ IDLE_S = 30.0
 
 _ROOM = 2**20
 
+_EARLY = ("PYTHON", "LD_", "DYLD_", "LC_", "MALLOC_", "GLIBC_")
+"""How variables begin that are read when a process starts."""
 _ARGV = [sys.executable, "-m", "mainspring.executors.child"]
 
 
@@ -111,7 +114,7 @@ class Pool:
         self._starting.add(task)
 
     async def _open(self) -> None:
-        launch: Launch = {"argv": _ARGV, "env": dict(os.environ), "cwd": None}
+        launch: Launch = {"argv": _ARGV, "env": _first_environment(), "cwd": None}
         this = asyncio.current_task()
         try:
             seat = await open_seat(self._launcher, launch, self._setup, self._longest)
@@ -186,6 +189,7 @@ class ProcessExecutor:
         if self._pool is None:
             homes = list(dict.fromkeys(self._home(name) for name in self._tasks))
             setup = self._setup(homes, self._settings.process_runs)
+            setup.env, setup.withheld = dict(os.environ), hand_on()
             self._pool = Pool(self._launcher, setup, self._settings.concurrency, self._longest)
         return self._pool
 
@@ -224,10 +228,11 @@ class ProcessExecutor:
     ) -> Outcome:
         host = await self._lookout.host()
         setup = self._setup([order.home], runs=1)
+        shown = _python_folders(setup.path, order.home)
         if isolation.level == "sandbox":
-            isolation = _with_python(isolation, setup.path, order.home)
+            isolation = _with_python(isolation, shown)
         env = environment(isolation, host, {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"})
-        launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None})
+        launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None, "shown": shown})
         seat = await open_seat(self._launcher, launch, setup, self._longest, output)
         try:
             outcome = _checked(await seat.run(order, attempt, output), self._settings.payload_limit)
@@ -249,10 +254,20 @@ class ProcessExecutor:
         return home
 
 
-def _with_python(isolation: Isolation, path: list[str], home: Home) -> Isolation:
-    """What a sandbox must show for Python to start and to find the function."""
+def _first_environment() -> dict[str, str]:
+    """What a process of the pool is started with: what the system and the interpreter look at before any line of ours
+    is executed. Other processes of this user can read it; the rest is told once they cannot."""
+    return {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(_EARLY)}
+
+
+def _python_folders(path: list[str], home: Home) -> list[str]:
+    """What Python needs to see to start and to find the function."""
     needed = [sys.prefix, sys.base_prefix, *path, *([os.path.dirname(home.file)] if home.file else [])]
-    shown = [each for each in dict.fromkeys(needed) if os.path.exists(each) and not each.startswith("/usr/")]
+    return [each for each in dict.fromkeys(needed) if os.path.exists(each) and not each.startswith("/usr/")]
+
+
+def _with_python(isolation: Isolation, shown: list[str]) -> Isolation:
+    """The isolation of a sandbox that shows this as well."""
     outer = [each for each in shown if each != "/" and not any(each.startswith(f"{other}/") for other in shown)]
     fields = msgspec.to_builtins(isolation)
     return msgspec.convert({**fields, "read": [*outer, *isolation.read]}, Isolation)
@@ -275,6 +290,8 @@ def _checked(outcome: Outcome, limit: int) -> Outcome:
 def _with_limit(outcome: Outcome, ending: Ending | None, isolation: Isolation) -> Outcome:
     """The outcome, which names the limit that the function met if it failed because of one."""
     failure = outcome.failure
+    if ending is not None and ending.out_of_memory and outcome.kind == "succeeded" and not isolation.ignore_oom:
+        return _failed("ProcessDied", f"the function returned, but {describe_oom(isolation)}")
     if failure is None or ending is None or not ending.out_of_processes:
         return outcome
     message = f"{failure.message}; it met its limit of {isolation.processes} processes"

@@ -44,7 +44,9 @@ class Ending(msgspec.Struct):
     """How a program ended."""
 
     code: int
-    """Negative for a signal."""
+    """Negative for a signal, unless it is wrapped."""
+    wrapped: bool = False
+    """Whether the code is bubblewrap's, which makes 128 + N of a signal."""
     out_of_memory: bool = False
     out_of_processes: bool = False
     out_of_cpu: bool = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,10 @@ from mainspring.core.model import Failure
 from mainspring.core.specs import is_secret, secret_name
 from mainspring.errors import InvalidInput, MainspringError
 from mainspring.executor import AttemptContext, Executor, Outcome
+from mainspring.withheld import RUN_SECRETS, Mask, environment, masker
 
-PREFIX = "MAINSPRING_SECRET_"
-"""Only such variables of the environment are secrets for runs: others are the worker's own."""
-MASK = "***"
 _MARK = '"$secret"'
-_SHORTEST = 4
-"""Shorter values are not masked: they would turn up everywhere by chance."""
 _LARGEST = 1_000_000
-
-Mask = Callable[[str], str]
 
 
 class SecretMissing(MainspringError):
@@ -32,21 +25,21 @@ class SecretMissing(MainspringError):
 
 
 class Vault:
-    """Secrets by name, from files in a folder and from the environment."""
+    """Secrets by name, from files in a folder and from the environment. Of that, only variables that begin with
+    `MAINSPRING_SECRET_` are secrets for runs: others are the worker's own."""
 
-    def __init__(self, folder: str | None, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, folder: str | None) -> None:
         self._folder = folder
-        self._environ = environ
 
     def find(self, name: str) -> str:
         """The secret; SecretMissing otherwise. The end of the line in a file is not part of it."""
         if self._folder is not None:
             with suppress(FileNotFoundError), (Path(self._folder) / name).open(encoding="utf-8") as file:
                 return file.read(_LARGEST).rstrip("\r\n")
-        value = self._environ.get(PREFIX + name)
+        value = environment().get(RUN_SECRETS + name)
         if value is None:
             where = f"a file in {self._folder}, or the variable " if self._folder else "the variable "
-            raise SecretMissing(f"there is no secret {name} here: it should be {where}{PREFIX}{name}")
+            raise SecretMissing(f"there is no secret {name} here: it should be {where}{RUN_SECRETS}{name}")
         return value
 
     def reveal(self, args: str) -> tuple[str, Mask]:
@@ -62,22 +55,7 @@ class Vault:
             return [replace(each) for each in value] if isinstance(value, list) else value
 
         revealed = msgspec.json.encode(replace(msgspec.json.decode(args))).decode()
-        return revealed, _masker(values)
-
-
-def _masker(values: list[str]) -> Mask:
-    forms: set[str] = set()
-    for value in values:
-        # As it is, as JSON and `repr` show it, and line by line: output comes so.
-        forms |= {value, msgspec.json.encode(value).decode()[1:-1], repr(value)[1:-1], *value.splitlines()}
-    ordered = sorted((form for form in forms if len(form) >= _SHORTEST), key=len, reverse=True)
-
-    def mask(text: str) -> str:
-        for form in ordered:
-            text = text.replace(form, MASK)
-        return text
-
-    return mask
+        return revealed, masker(values)
 
 
 class Discreet:

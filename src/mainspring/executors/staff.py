@@ -24,7 +24,7 @@ class Staff:
     def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
         self._tasks = tasks
         self._launcher = Launcher()
-        lookout = Lookout(settings.run_as, settings.cgroup)
+        lookout = Lookout(settings.run_as, settings.cgroup, settings.run_users)
         vault = Vault(settings.secrets)
         self._process = ProcessExecutor(tasks, self._launcher, lookout, settings)
         threads = Threads(settings.concurrency)

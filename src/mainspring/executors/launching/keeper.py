@@ -19,6 +19,7 @@ from mainspring.executors.launching.begin import begin, rehearse
 from mainspring.executors.launching.groups import GROUP_PREFIX, Group, folders_of
 from mainspring.executors.launching.kernel import adopt_orphans
 from mainspring.executors.launching.order import LENGTH, Answer, Order, Request
+from mainspring.executors.launching.seclusion import UserTaken, sweep, withdraw
 
 _RESULT = "result"
 _SHORTEST_S = 0.005
@@ -56,6 +57,7 @@ class Keeper:
         self._say_made = tell
         self._name = f"{GROUP_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
         self._group: Group | None = None
+        self._user: UserTaken | None = None
         self._folder: str | None = None
         self._heard = b""
         adopt_orphans()
@@ -72,6 +74,8 @@ class Keeper:
         last_word = self._last_word(survivors) if self._pid else None
         # First, so that whoever hears of the end finds nothing left of it.
         late = self._clean()
+        if self._user is not None and not late:
+            self._user.give_back()
         if last_word is not None:
             self._tell(last_word)
         if late:
@@ -84,6 +88,7 @@ class Keeper:
             if needs_folder or parents:
                 # Before it is there: whoever is killed in between leaves nothing that nobody knows of.
                 self._say_made([self._path(), *folders_of(self._name, parents).values()])
+            self._seclude()
             if needs_folder:
                 self._make_folder()
             if parents:
@@ -98,6 +103,19 @@ class Keeper:
                 os.close(file)
         self._tell({"pid": self._pid})
         return True
+
+    def _seclude(self) -> None:
+        """Keep the program apart from other runs. Where its temporary folders are its own, whatever is made there, also
+        by this keeper, ceases to exist with the last of their processes."""
+        order = self._order
+        if users := order.get("users"):
+            self._user = UserTaken(*users)
+            order["identity"] = self._user.identity
+        if size := order.get("private"):
+            withdraw(size, order.get("shown", []), order.get("identity"))
+            folder = tempfile.gettempdir()
+            order["env"] = {**order["env"], "TMPDIR": folder, "HOME": folder}
+            order["cwd"] = order.get("cwd") or folder
 
     def _path(self) -> str:
         return os.path.join(tempfile.gettempdir(), self._name)
@@ -197,6 +215,8 @@ class Keeper:
         answer: Answer = {"code": -signal.SIGKILL if self._code is None else self._code}
         if survivors:
             answer["survivors"] = survivors
+        if self._order.get("sandboxed"):
+            answer["wrapped"] = True
         if self._group is not None:
             answer["out_of_memory"] = self._group.out_of_memory
             answer["out_of_processes"] = self._group.out_of_processes
@@ -215,6 +235,8 @@ class Keeper:
         """Remove what was made for the program; the pid of a process that is still at it, if there is so much."""
         if self._group is not None:
             self._group.remove()
+        if self._user is not None:
+            sweep(self._user.identity["uid"], withdrawn="private" in self._order or "sandboxed" in self._order)
         if self._folder is None:
             return 0
         with suppress(OSError):

@@ -9,16 +9,25 @@ import sys
 from contextlib import suppress
 
 _SET_DEATH_SIGNAL = 1
+_SET_DUMPABLE = 4
 _SET_CHILD_SUBREAPER = 36
 _SET_NO_NEW_PRIVILEGES = 38
+_NEW_MOUNTS, _NEW_IPC = 0x00020000, 0x08000000
+_MOUNT_NO_SUID, _MOUNT_NO_DEVICES, _MOUNT_NO_EXEC = 2, 4, 8
+_MOUNT_BIND, _MOUNT_ALL_BELOW, _MOUNT_FOLLOWER = 4096, 16384, 1 << 19
 _LINUX = sys.platform == "linux"
 _libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 
 
-def _prctl(option: int, value: int) -> None:
-    if _libc is not None and _libc.prctl(option, value, 0, 0, 0) != 0:
+def _check(answer: int, what: str = "") -> None:
+    if answer != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise OSError(number, os.strerror(number), what or None)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc is not None:
+        _check(_libc.prctl(option, value, 0, 0, 0))
 
 
 def adopt_orphans() -> None:
@@ -41,6 +50,44 @@ def outlive_parent() -> None:
 def gain_no_privileges() -> None:
     """From now on no program that is executed can gain any."""
     _prctl(_SET_NO_NEW_PRIVILEGES, 1)
+
+
+def hide_memory() -> None:
+    """Keep other processes of the same user from reading the memory and the environment of this process, and from
+    tracing it. What it forks is hidden, too; what it executes is not, and has to hide itself."""
+    _prctl(_SET_DUMPABLE, 0)
+
+
+def leave_mounts() -> None:
+    """Give this process, and what it starts from now on, mounts and System V IPC of its own: what is mounted here is
+    seen nowhere else, and goes with the last of these processes. What the host unmounts is unmounted here, too. Needs
+    CAP_SYS_ADMIN."""
+    if _libc is None:
+        raise OSError(38, "this system has no mount namespaces")
+    _check(_libc.unshare(_NEW_MOUNTS | _NEW_IPC))
+    _check(_libc.mount(None, b"/", None, _MOUNT_ALL_BELOW | _MOUNT_FOLLOWER, None), "/")
+
+
+def mount_memory(place: str, size: int, user: int, group: int) -> None:
+    """An empty folder in memory for this user alone, which takes at most `size` bytes."""
+    options = f"size={size},mode=700,uid={user},gid={group},nr_inodes={max(size // 4096, 1024)}"
+    _mount("tmpfs", place, "tmpfs", _MOUNT_NO_SUID | _MOUNT_NO_DEVICES, options)
+
+
+def mount_processes(place: str) -> None:
+    """A view of the processes in which those of other users are missing."""
+    _mount("proc", place, "proc", _MOUNT_NO_SUID | _MOUNT_NO_DEVICES | _MOUNT_NO_EXEC, "hidepid=2")
+
+
+def mount_again(file: int, place: str) -> None:
+    """Show the folder that a descriptor stands for at another place, too."""
+    _mount(f"/proc/self/fd/{file}", place, None, _MOUNT_BIND | _MOUNT_ALL_BELOW, None)
+
+
+def _mount(source: str, place: str, kind: str | None, flags: int, options: str | None) -> None:
+    assert _libc is not None, "who has left its mounts has a kernel that has them"
+    words = [None if word is None else word.encode() for word in (source, place, kind, options)]
+    _check(_libc.mount(*words[:3], flags, words[3]), place)
 
 
 def watch_process(pid: int) -> int | None:

@@ -21,7 +21,13 @@ from typing import NoReturn
 from mainspring.executors.launching import family
 from mainspring.executors.launching.groups import remove_groups
 from mainspring.executors.launching.keeper import Keeper, remove_folder
-from mainspring.executors.launching.kernel import adopt_orphans, die_with_parent, outlive_parent, watch_process
+from mainspring.executors.launching.kernel import (
+    adopt_orphans,
+    die_with_parent,
+    hide_memory,
+    outlive_parent,
+    watch_process,
+)
 
 _MOST_FILES = 16
 _SPARES = 2
@@ -35,6 +41,7 @@ _BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 def main(line: int, worker: int) -> None:
     """Have keepers ready for each message on the line, with the files that come with it, until the worker is gone."""
+    hide_memory()  # Orders hold secrets, and programs that are not confined have the user of their keepers.
     while (free := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
         pass  # The worker had it closed; a file that comes with a message is not to get its number.
     os.close(free)

@@ -33,6 +33,13 @@ class Order(TypedDict, total=False):
     env: dict[str, str]
     cwd: str | None
     identity: Identity | None
+    users: list[int]
+    """The first and the last of the user ids of which the program gets one that no other run has; instead of an
+    identity."""
+    private: int
+    """If above zero: its temporary folders are its own, in memory, have at most so many bytes, and go when it ends."""
+    shown: list[str]
+    """Folders that it sees as they are, though they are within temporary folders."""
     rlimits: dict[str, int]
     """By the name of the constant, as in `RLIMIT_CPU`."""
     caps: Caps
@@ -41,7 +48,7 @@ class Order(TypedDict, total=False):
     locked: bool
     """Whether the program may gain no privileges, as by programs that are set-user-id."""
     tmp: bool
-    """Whether it gets a private temporary folder, which is `$TMPDIR` and goes when it ends."""
+    """Whether it gets a temporary folder of its own, which is `$TMPDIR` and goes when it ends."""
     sandboxed: bool
     """Whether the program is bubblewrap, which must outlive a polite request, or its inmates die of that."""
     result_limit: int
@@ -65,6 +72,8 @@ class Answer(TypedDict, total=False):
     errno: int
     code: int
     """The exit code of the program, negative for a signal."""
+    wrapped: bool
+    """Whether that is the word of bubblewrap, which makes 128 + N of a signal."""
     out_of_memory: bool
     out_of_processes: bool
     out_of_cpu: bool
