@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.app import Mainspring
 from mainspring.core.ids import ALPHABET
+from mainspring.core.leadership import LEASE
 from mainspring.core.model import Event, Firing, Job, Run
 from mainspring.core.states import BLOCKED, FINAL
 from mainspring.core.why import Crowd, GateUse, why_not_firing, why_not_running
@@ -94,7 +95,8 @@ async def _gate_of(app: Mainspring, run: Run) -> GateUse | None:
 async def explain_job(app: Mainspring, job: Job) -> list[str]:
     """Why a job does not fire."""
     store = await app.open()
-    return why_not_firing(job, edges=await store.list_edges(job.id), crowd=await look_around(app, job.namespace))
+    edges, crowd = await store.list_edges(job.id), await look_around(app, job.namespace)
+    return why_not_firing(job, edges=edges, crowd=crowd, scheduled=bool(await store.holders(LEASE)))
 
 
 async def job_of(app: Mainspring, run: Run) -> Job | None:

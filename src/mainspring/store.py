@@ -327,6 +327,9 @@ class LeaseStore(Protocol):
     async def release(self, hold: Hold) -> None:
         """Free it, if it is still ours."""
 
+    async def holders(self, name: str) -> list[str]:
+        """Who holds a lease now whose name begins so: to know whether anybody does, not to decide by."""
+
     async def begin_term(self, name: str, owner: str) -> Term:
         """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that."""
 

@@ -351,7 +351,13 @@ def build_runtime(
         board = open_board(settings) if schedule else None
         if broker is None:
             worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
-            return Node(store, scheduler, worker, board=board, stall_after=settings.stall_after, on_failed=on_failed)
+            return Node(
+                *(store, scheduler, worker),
+                board=board,
+                stall_after=settings.stall_after,
+                on_failed=on_failed,
+                settings=settings,
+            )
         from mainspring.services.delivered import Delivered
 
         source = Delivered(store, broker, app.clock, name)
@@ -360,6 +366,7 @@ def build_runtime(
             *(store, scheduler, worker, broker, source.delivers, board),
             stall_after=settings.stall_after,
             on_failed=on_failed,
+            settings=settings,
         )
 
     return Runtime(build, stall_after=settings.stall_after, on_failed=on_failed)

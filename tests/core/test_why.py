@@ -250,3 +250,12 @@ def test_durations_for_people() -> None:
         "1d3h", "3h12m", "4m30s", "12s", "250ms", "0s",
     ]  # fmt: skip
     assert about(499) == format_duration(0)
+
+
+def test_workers_alone_fire_nothing() -> None:
+    job = a_job(next_fire_at=NOW + HOUR)
+    (sentence,) = why_not_firing(job, edges=(), crowd=crowd(a_worker()), scheduled=False)
+    assert sentence.startswith("No scheduler runs, so it will not fire.")
+    assert why_not_firing(job, edges=(), crowd=crowd(a_worker()), scheduled=True) == []
+    (sentence,) = why_not_firing(job, edges=(), crowd=crowd(), scheduled=False)
+    assert sentence.startswith("No worker is running."), "where nothing runs, that is enough"

@@ -37,6 +37,17 @@ class LeaseSuite:
         answers = await asyncio.gather(*(store.acquire("scheduler", f"node-{n}", TTL) for n in range(30)))
         assert sum(hold is not None for hold in answers) == 1
 
+    async def test_who_holds_leases_of_a_name_can_be_asked(self, store: Store, clock: ManualClock) -> None:
+        assert await store.holders("scheduler") == []
+        await held(store, "scheduler:2/3", "b")
+        await held(store, "scheduler:1/3", "a")
+        await held(store, "payroll", "c")
+        released = await held(store, "scheduler:3/3", "d")
+        await store.release(released)
+        assert await store.holders("scheduler") == ["a", "b"]
+        clock.advance(TTL + 1)
+        assert await store.holders("scheduler") == []
+
     async def test_leases_of_other_names_are_free(self, store: Store) -> None:
         await held(store, "scheduler", "a")
         await held(store, "payroll", "b")

@@ -84,8 +84,9 @@ def why_not_running(
     return reasons
 
 
-def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd) -> list[str]:
-    """What keeps a job from firing, or its runs from starting; nothing, if it simply waits for its next instant."""
+def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd, scheduled: bool = True) -> list[str]:
+    """What keeps a job from firing, or its runs from starting; nothing, if it simply waits for its next instant.
+    `scheduled`: whether a scheduler runs."""
     reasons = []
     if job.paused_at is not None:
         why = f" ({job.paused_why})" if job.paused_why else ""
@@ -96,6 +97,10 @@ def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd) -> list[str
     elif job.next_fire_at < crowd.now - OVERDUE:
         due = _when(job.next_fire_at, crowd.now)
         reasons.append(f"It was due at {due}, and no node has planned it. Start one with `mainspring up`.")
+    elif not scheduled and crowd.living():  # Where nothing runs at all, it is enough to say that.
+        reasons.append(
+            "No scheduler runs, so it will not fire. Start one with `mainspring server`, or `mainspring up`."
+        )
     troubles = (worker_trouble(job.queue, region, job.task, crowd) for region in job.policy.regions)
     return reasons + list(dict.fromkeys(trouble for trouble in troubles if trouble))
 

@@ -16,16 +16,13 @@ from mainspring.core.model import Term
 from mainspring.errors import StoreFailed
 from mainspring.figures import figures_of
 from mainspring.lease import Lease
-from mainspring.services.alerter import Alerter
-from mainspring.services.cleaner import Cleaner
+from mainspring.services.chores import Chores, Duty
 from mainspring.services.contender import Contender
 from mainspring.services.dispatcher import Dispatcher
 from mainspring.services.elector import Elector
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.planner import Planner
 from mainspring.services.poster import Poster
-from mainspring.services.reaper import Reaper
-from mainspring.services.relay import Relay
 from mainspring.services.standin import StandIn
 from mainspring.services.supervisor import Supervisor, end_process
 from mainspring.services.worker import Worker
@@ -85,15 +82,8 @@ class Scheduler:
             )
             for number, elector in enumerate(self.electors)
         ]
-        self.reaper = Reaper(store, settings, clock, random)
-        self.cleaner = Cleaner(store, self.leads, settings, clock, random)
-        self.relay = Relay(store, self.leads, sinks, clock, random)
-        self.alerter: Alerter | None = None
-        if alerts is not None:
-            self.alerter = Alerter(store, self.leads, settings.alert, clock, random, wanted=alerts)
-            self.electors[0].on_elected.append(self.alerter.wake)
-        self.electors[0].on_elected.append(self.relay.wake)
-        self.electors[0].on_elected.append(self.cleaner.wake)  # It also makes ready for the day.
+        self.chores = Chores(store, self.leads, sinks, settings, clock, random, alerts=alerts)
+        self.electors[0].on_elected.append(self.chores.begin)
         for elector, planner in zip(self.electors, self.planners, strict=True):
             elector.on_elected.append(planner.wake)
             planner.on_overtaken.append(elector.begin_anew)
@@ -113,8 +103,7 @@ class Scheduler:
     @property
     def loops(self) -> Sequence[Loop]:
         """What has to run."""
-        loops = (*self.electors, *self.planners, self.reaper, self.cleaner, self.relay)
-        return loops if self.alerter is None else (*loops, self.alerter)
+        return (*self.electors, *self.planners, *self.chores.loops)
 
 
 class Node:
@@ -131,9 +120,11 @@ class Node:
         *,
         stall_after: Duration = STALL_AFTER,
         on_failed: Callable[[str], None] = end_process,
+        settings: Settings | None = None,
     ) -> None:
         """`delivers`: whether the worker hears of new work by the broker, and need not look at each change. `on_failed`
-        is called when a loop cannot be kept alive."""
+        is called when a loop cannot be kept alive. With `settings`, a node that only works does the fleet's chores
+        while nobody schedules."""
         self._store = store
         self._broker = broker
         self._delivers = delivers
@@ -145,10 +136,14 @@ class Node:
             self._dispatcher = Dispatcher(store, broker, scheduler.leads, planner.clock, scheduler.random)
             self._extra.append(self._dispatcher)
         if scheduler is not None and board is not None:
-            clock = scheduler.relay.clock
+            clock = scheduler.chores.relay.clock
             self._extra.append(Poster(store, board, scheduler.leads, clock, scheduler.random))
         self.scheduler = scheduler
         self.worker = worker
+        self._chores = None if scheduler is None else scheduler.chores
+        self.duty: Duty | None = None
+        if scheduler is None and worker is not None and settings is not None:
+            self._take_on_chores(worker, settings)
         self._loop = asyncio.get_running_loop()
         self.supervisor = Supervisor(self.loops, self.loops[0].clock, stall_after, figures_of(store).count, on_failed)
         self.supervisor.on_store_failed = self._give_up
@@ -162,8 +157,15 @@ class Node:
         self._planner_waits = False
         self._worker_waits = False
         self._patience_s = PARTING_S
-        if scheduler is not None and scheduler.alerter is not None and worker is not None:
-            worker.reporter.on_alerts = scheduler.alerter.wake
+        if worker is not None and self._chores is not None and self._chores.alerter is not None:
+            worker.reporter.on_alerts = self._chores.alerter.wake
+
+    def _take_on_chores(self, worker: Worker, settings: Settings) -> None:
+        clock, random = worker.claimer.clock, worker.random
+        self.duty = Duty(self._store, worker.row.id, clock, random)
+        self._chores = Chores(self._store, self.duty.is_on_duty, (), settings, clock, random, alerts=False, aside=True)
+        self.duty.on_begun = self._chores.begin
+        self._extra += [self.duty, *self._chores.loops]
 
     @property
     def loops(self) -> list[Loop]:
@@ -197,6 +199,8 @@ class Node:
 
     def _wake(self) -> None:
         self._hinted = False
+        if self.duty is not None and self._chores is not None and self.duty.is_on_duty():
+            self._chores.relay.wake()
         if self.worker is not None:
             self.worker.wake(work=not self._delivers())
             if self._delivers() and not self._worker_waits:
@@ -229,8 +233,12 @@ class Node:
             await self._try(asyncio.gather(*(elector.hand_over() for elector in self.scheduler.electors)))
         if self.worker is not None:
             await self.worker.drain(grace_s)
-        if self.scheduler is not None:
-            await self._try(self.scheduler.relay.finish())
+        if self.duty is not None:
+            await self._try(self.duty.halt())
+        if self._chores is not None and (self.scheduler is not None or self._chores.on_duty()):
+            await self._try(self._chores.relay.finish())
+        if self.duty is not None:
+            await self._try(self.duty.let_go())
         self._unsubscribe()
         self._unsubscribe = _nothing  # It may be asked to end more than once.
         self.supervisor.release()

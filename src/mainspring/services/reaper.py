@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from mainspring.clock import Clock
@@ -14,17 +15,21 @@ LIMIT = 500
 
 
 class Reaper(Loop):
-    """Runs on every node: whoever died, somebody is left to notice."""
+    """Runs on every node that schedules, so that whoever died, somebody is left to notice; of workers alone, on one."""
 
     name = "reaper"
 
     def __init__(self, store: CareStore, settings: Settings, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
         self._store = store
+        self.on_duty: Callable[[], bool] = lambda: True
+        self.every_s = EVERY_S
         self._dead_after = settings.worker_dead_after
 
     async def turn(self) -> float:
+        if not self.on_duty():
+            return self.every_s
         found = await self._store.recover(self._dead_after, LIMIT)
         for worker in found.dead_workers:
             log.warning("worker %s has not been heard of for %.0f s: taken for dead", worker, self._dead_after / 1e6)
-        return 0.0 if max(found.lost, found.expired) >= LIMIT else EVERY_S
+        return 0.0 if max(found.lost, found.expired) >= LIMIT else self.every_s

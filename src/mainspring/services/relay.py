@@ -29,13 +29,14 @@ class Relay(Loop):
         self._leads = leads
         self._sinks = sinks
         self._position: int | None = None
+        self.idle_s = IDLE_S
 
     async def turn(self) -> float:
         """After a pass with news, wait a moment: what happens meanwhile is told together."""
         told = await self._pass()
         if told >= BATCH:
             return 0.0
-        return BUSY_S if told else IDLE_S
+        return BUSY_S if told else self.idle_s
 
     async def finish(self) -> None:
         """Stop, and tell everything that has happened so far, also where this node no longer leads: nobody else may be
@@ -45,10 +46,10 @@ class Relay(Loop):
             pass
 
     async def _pass(self, *, number: bool = False) -> int:
-        if self._position is None:
+        if self._sinks and self._position is None:
             self._position = await self._store.next_position()
         numbered = await self._store.number_events(BATCH) if number or self._leads() else 0
-        batches = await self._store.events_since(self._position, BATCH) if self._sinks else []
+        batches = [] if self._position is None else await self._store.events_since(self._position, BATCH)
         if batches:
             for sink in self._sinks:
                 await sink.deliver(batches)

@@ -59,6 +59,7 @@ class Worker:
         on_stopped: Callable[[], None] | None = None,
     ) -> None:
         self.row = row
+        self.random = random
         self._store = store
         self._clock = clock
         self._settings = settings

@@ -28,6 +28,10 @@ class Leases:
         await self._db.alone(_Q["release"], hold.name, hold.owner, hold.token)
         self._db.announce()  # A stand-by need not wait until it looks by itself.
 
+    async def holders(self, name: str) -> list[str]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["holders"], name, tx.given))
+        return sorted(row[0] for row in rows)
+
     async def begin_term(self, name: str, owner: str) -> Term:
         async def work(tx: Transaction) -> Term:
             newest = await tx.fetchrow(_Q["newest_term"], name)

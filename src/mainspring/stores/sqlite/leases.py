@@ -38,6 +38,10 @@ class Leases:
 
         await self._db.write(work, promised=False, quick=True)
 
+    async def holders(self, name: str) -> list[str]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["holders"], (name, tx.now)).fetchall(), quick=True)
+        return sorted(row[0] for row in rows)
+
     async def begin_term(self, name: str, owner: str) -> Term:
         def work(tx: Transaction) -> Term:
             newest = tx.execute(_Q["newest_term"], (name,)).fetchone()

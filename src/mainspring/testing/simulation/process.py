@@ -108,11 +108,12 @@ class Process:
     def _build_node(self) -> Node:
         around, store, scheduler = self._around, self.wire.as_store, self._build_scheduler()
         if around.post is None:
-            return Node(store, scheduler, self._build_worker(store))
+            return Node(store, scheduler, self._build_worker(store), settings=self._settings)
         random = Random(f"{around.seed}:courier:{self.actor}")
         courier = Courier(around.post, self.wire, self._host, around.clock, random)
         source = Delivered(store, courier, self.clock, self.actor)
-        return Node(store, scheduler, self._build_worker(cast(Store, source)), courier, source.delivers)
+        worker = self._build_worker(cast(Store, source))
+        return Node(store, scheduler, worker, courier, source.delivers, settings=self._settings)
 
     def _build_worker(self, source: Store) -> Worker | None:
         if not self._works:

@@ -13,6 +13,9 @@ WHERE name = $1 AND owner = $2 AND token = $3 AND expires_at > mainspring.store_
 -- release: free a lease that is still ours, and keep its token
 UPDATE mainspring.leases SET expires_at = 0 WHERE name = $1 AND owner = $2 AND token = $3;
 
+-- holders: who holds a lease whose name begins so; there are few leases, so all of them are looked at
+SELECT DISTINCT owner FROM mainspring.leases WHERE starts_with(name, $1) AND expires_at > mainspring.store_now($2);
+
 -- newest_term: the newest term of a name, held so that no other begins meanwhile
 SELECT number, owner FROM mainspring.terms WHERE name = $1 FOR UPDATE;
 

@@ -9,6 +9,9 @@ UPDATE leases SET expires_at = ?1 WHERE name = ?2 AND owner = ?3 AND token = ?4 
 -- release: free a lease that is still ours, and keep its token
 UPDATE leases SET expires_at = 0 WHERE name = ?1 AND owner = ?2 AND token = ?3;
 
+-- holders: who holds a lease whose name begins so
+SELECT DISTINCT owner FROM leases WHERE substr(name, 1, length(?1)) = ?1 AND expires_at > ?2;
+
 -- newest_term: the newest term of a name
 SELECT number, owner FROM terms WHERE name = ?;
 
