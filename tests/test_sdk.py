@@ -71,6 +71,10 @@ class TestSubmission:
         assert (await stored(app, await encode.submit("v1"))).priority == 2
 
     async def test_a_run_can_be_due_at_an_instant(self, app: Mainspring, encode: Task[..., str]) -> None:
+        with pytest.raises(InvalidInput, match=r"at: .* is not in the future"):
+            await encode.options(at="0002-01-01T00:00:00Z").submit("v1")
+        with pytest.raises(InvalidInput, match=r"at: .* is not in the future"):
+            await encode.options(at="2020-01-01T00:00:00Z").submit_many([{"video": "v1"}])
         run = await stored(app, await encode.options(at="2099-01-01T00:00:00Z").submit("v1"))
         assert to_datetime(run.due_at) == datetime(2099, 1, 1, tzinfo=UTC)
 

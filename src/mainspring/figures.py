@@ -176,14 +176,14 @@ class Measured:
             self.figures.count("workers_dead", "", len(reaped.dead_workers))
         return reaped
 
-    async def hurry(self, reason: str, limit: int) -> int:
-        hurried = await self._store.hurry(reason, limit)
+    async def hurry(self, namespace: str | None, reason: str, limit: int) -> int:
+        hurried = await self._store.hurry(namespace, reason, limit)
         if hurried:
             self.figures.count("hurried", "", hurried)
         return hurried
 
-    async def shed(self, reason: str, limit: int) -> int:
-        shed = await self._store.shed(reason, limit)
+    async def shed(self, namespace: str, reason: str, limit: int) -> int:
+        shed = await self._store.shed(namespace, reason, limit)
         if shed:
             self.figures.count("runs_shed", "", shed)
             self.figures.count("runs_finished", SKIPPED, shed)

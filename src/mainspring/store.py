@@ -304,12 +304,14 @@ class PressureStore(Protocol):
     async def backlog(self, limit: int) -> list[Backlog]:
         """What waits, of all namespaces; at most `limit` of each is counted."""
 
-    async def shed(self, reason: str, limit: int) -> int:
-        """End due runs that were never tried and matter least (`core.degradation`) as skipped; how many."""
+    async def shed(self, namespace: str, reason: str, limit: int) -> int:
+        """End due runs of a namespace that were never tried and matter least (`core.degradation`) as skipped; how
+        many."""
 
-    async def hurry(self, reason: str, limit: int) -> int:
-        """Let due runs, and `after` jobs of which an upstream has ended, that allow it (`under_pressure`) go on without
-        waiting for the rest of what they follow; how many. Keys, limits and overlap hold for them as before."""
+    async def hurry(self, namespace: str | None, reason: str, limit: int) -> int:
+        """Let due runs of a namespace (None: of all), and `after` jobs of which an upstream has ended, that allow it
+        (`under_pressure`) go on without waiting for the rest of what they follow; how many. Keys, limits and overlap
+        hold for them as before."""
 
     def strain(self) -> Strain:
         """How hard this process has it."""

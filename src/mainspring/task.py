@@ -14,6 +14,7 @@ import msgspec
 
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Gate, KeptOptions, NewRun, Run
+from mainspring.core.triggers import check_to_come
 from mainspring.errors import InvalidInput
 from mainspring.handle import RunHandle
 from mainspring.options import Defaults, RunWords, Values, read_defaults, read_words
@@ -39,8 +40,11 @@ class Recipe(msgspec.Struct, frozen=True):
     """The connection whose transaction submissions join."""
 
     def run(self, run_id: str, args: str, namespace: str, now: Instant) -> NewRun:
-        """A run with these arguments, submitted now."""
-        due_at = now + self.delay if self.at is None else self.at
+        """A run with these arguments, submitted now; InvalidInput if the instant at which it should run has passed."""
+        due_at = now + self.delay
+        if self.at is not None:
+            check_to_come(self.at, now, "at", "choose a later instant, or leave it out to run it now")
+            due_at = max(self.at, now)  # Waiting begins with the submission: no date makes a run older than that.
         expires_at = None if self.expires is None else due_at + self.expires
         return msgspec.structs.replace(
             self.model, id=run_id, args=args, namespace=namespace, due_at=due_at, created_at=now, expires_at=expires_at

@@ -20,7 +20,7 @@ from mainspring.core.calendar_rules import Other, Weekdays, holidays
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from mainspring.core.model import Event, Firing, Job, JobPolicy, RunOptions
-from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger
+from mainspring.core.triggers import PAST_TOLERANCE, AfterTrigger, AtTrigger, CronTrigger, EveryTrigger
 from mainspring.errors import Conflict, DependencyCycle, InvalidInput, NotFound
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
@@ -57,7 +57,7 @@ async def events(store: SqliteStore, *kinds: str) -> list[Event]:
 class TestCreating:
     async def test_a_time_that_has_passed_is_refused(self, store: SqliteStore, clock: ManualClock) -> None:
         with pytest.raises(InvalidInput, match="is not in the future"):
-            await create(store, clock, trigger=AtTrigger(START))
+            await create(store, clock, trigger=AtTrigger(START - PAST_TOLERANCE - 1))
         with pytest.raises(InvalidInput, match="never fires after"):
             await create(store, clock, trigger=CronTrigger("0 0 0 1 1 ? 2020"))
 

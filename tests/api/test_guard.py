@@ -11,16 +11,16 @@ import pytest
 from door import open_door, problem, until
 
 from mainspring.api import guard as guarding
-from mainspring.api.guard import Guard, GuardedStore, measure
+from mainspring.api.guard import Burden, Guard, GuardedStore, measure
 from mainspring.api.problems import Problem
 from mainspring.conformance.store_samples import a_run, options, seen, states, submit
 from mainspring.core import degradation
 from mainspring.core.degradation import SLOW_HISTORY, Level, Load
 from mainspring.core.instants import DAY, SECOND
-from mainspring.core.model import NewRun, Worker
+from mainspring.core.model import EventBatch, NewRun, Worker
 from mainspring.errors import NotFound, StoreUnavailable
 from mainspring.settings import Settings
-from mainspring.store import Backlog, Store
+from mainspring.store import Backlog, Store, Strain
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
 
@@ -132,12 +132,13 @@ async def test_each_level_is_entered_in_order_does_its_part_and_is_left_with_hys
     await wait(20)
     assert (await states(store, hasty), await after(4)) == (["blocked"], "no-waiting")
     assert await states(store, hasty) == ["pending"], "it does not wait for what is due tomorrow"
-    guard.check_room(grows=True)
+    guard.check_room("default", grows=True)
     await wait(29)
     assert await after(4) == "refusing", "with the one that did not wait, thirty are waiting"
     with pytest.raises(Problem, match="30 runs wait"):
-        guard.check_room(grows=True)
-    guard.check_room(grows=False)
+        guard.check_room("default", grows=True)
+    guard.check_room("default", grows=False)
+    guard.check_room("other", grows=True)
     # Each is left below 70 % of where it was entered, fifteen seconds later.
     for left, level, name in ((21, "refusing", "no-waiting"), (14, "no-waiting", "slow-history"),
                               (11, "slow-history", "shedding"), (7, "shedding", "normal")):  # fmt: skip
@@ -155,12 +156,12 @@ def test_under_pressure_history_is_served_to_few_at_once(tmp_path: Path, monkeyp
     monkeypatch.setattr(guarding, "LOOK_S", 1_000.0)
     with open_door(tmp_path) as door, ThreadPoolExecutor(6) as pool:
         clients = [door.client("viewer") for _ in range(6)]
-        door.server.desk.guard.level = Level(SLOW_HISTORY)
+        door.server.desk.guard.tenants["default"] = Burden(Load(), Level(SLOW_HISTORY))
         answers = list(pool.map(lambda client: client.get("/v1/runs"), clients))
         assert sorted({answer.status_code for answer in answers}) == [200, 503]
         assert sum(answer.status_code == 200 for answer in answers) == guarding.HISTORY_AT_ONCE
         assert clients[0].get("/v1/jobs").status_code == 200
-        door.server.desk.guard.level = Level()
+        door.server.desk.guard.tenants.clear()
         assert all(answer.status_code == 200 for answer in pool.map(lambda client: client.get("/v1/runs"), clients))
 
 
@@ -170,8 +171,68 @@ def test_what_counts_as_pressure() -> None:
 
     busy = Worker(id="w", concurrency=2, running=2)
     idle = Worker(id="v", concurrency=2, running=1)
-    assert measure([row(), row(priority=9)], [busy], 150, 3) == Load(3, 7, 50)
-    assert measure([row()], [busy, idle], 150, 0) == Load(0, 7, 0), (
-        "a worker has a hand free, so it is not for want of them"
-    )
-    assert measure([row(queue="nobody")], [busy], 150, 0) == Load(0, 7, 0), "nobody serves it"
+    assert measure([row(), row(priority=9)], [busy], 150) == Load(0, 7, 50)
+    assert measure([row()], [busy, idle], 150) == Load(0, 7, 0), "a worker has a hand free: it is not for want of them"
+    assert measure([row(queue="nobody")], [busy], 150) == Load(0, 7, 0), "nobody serves it"
+
+
+class Strained:
+    """A store whose connections are waited for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.waited = Strain()
+
+    def strain(self) -> Strain:
+        return self.waited
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def test_who_causes_the_pressure_bears_it_and_nobody_else(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = SqliteStore(str(tmp_path / "tenants.db"), clock)
+    guard = Guard(Settings(most_waiting=10), clock)
+    mine, theirs = a_run(clock, priority=9, namespace="loud"), a_run(clock, priority=9, namespace="quiet")
+    await submit(store, mine, theirs, *(a_run(clock, namespace="loud") for _ in range(30)))
+    for _ in range(30):
+        clock.advance(SECOND)
+        await guard.look(store)
+    assert guard.level.name == "refusing"
+    with pytest.raises(Problem, match="30 runs wait"):
+        guard.check_room("loud", grows=True)
+    guard.check_room("quiet", grows=True)
+    assert (await store.get_run("loud", mine.id)).reason == "shed: 30 runs wait"
+    assert (await store.get_run("quiet", theirs.id)).state == "pending"
+    assert guard.count_levels() == {"shedding": 0, "slow-history": 0, "no-waiting": 0, "refusing": 1}
+    await store.close()
+
+
+async def test_what_all_wait_for_is_everybodys_and_the_longest_queue_gives_up_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarding, "SHED_AT_ONCE", 3)
+    clock = ManualClock()
+    inner = SqliteStore(str(tmp_path / "shared.db"), clock)
+    store = Strained(cast(Store, inner))
+    guard = Guard(Settings(most_pool_wait=SECOND), clock)
+    loud = [a_run(clock, priority=9, namespace="loud") for _ in range(3)]
+    quiet = a_run(clock, priority=9, namespace="quiet")
+    await submit(inner, quiet, *loud)
+    for number in range(1, 6):
+        clock.advance(SECOND)
+        store.waited = Strain(waits=10 * number, waited_s=15.0 * number)
+        await guard.look(cast(Store, store))
+    assert guard.shared.level.name in ("shedding", "slow-history")
+    assert [(await inner.get_run("loud", run.id)).state for run in loud] == ["skipped"] * 3
+    assert (await inner.get_run("quiet", quiet.id)).state == "skipped", "it comes next"
+    shed = [event for batch in await _events(inner) for event in batch.events if event.kind == "run.skipped"]
+    assert [event.namespace for event in shed] == ["loud"] * 3 + ["quiet"]
+    await inner.close()
+
+
+async def _events(store: SqliteStore) -> list[EventBatch]:
+    while await store.number_events(100):
+        pass
+    return await store.events_since(0, 100)

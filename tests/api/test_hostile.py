@@ -114,6 +114,11 @@ ROWS = [
     # Times that are none.
     wrong("no offset", "/v1/runs", {**RUN, "run_at": "2100-01-01T00:00:00"}, "run_at"),
     wrong("year 10000", "/v1/runs", {**RUN, "run_at": "10000-01-01T00:00:00Z"}, "run_at"),
+    wrong("in the past", "/v1/runs", {**RUN, "run_at": "2001-01-01T00:00:00Z"}, "run_at"),
+    wrong("in the past, as at", "/v1/runs", {**RUN, "at": "2001-01-01T00:00:00Z"}, "at"),
+    wrong("year 2", "/v1/runs", {**RUN, "run_at": "0002-01-01T00:00:00Z"}, "run_at"),
+    wrong("a batch in the past", "/v1/runs:batch", {"runs": [RUN, {**RUN, "run_at": "0002-01-01T00:00:00Z"}]},
+          "runs[1].run_at"),
     wrong("year 1", "/v1/runs", {**RUN, "run_at": "0001-01-01T00:00:00Z"}, "run_at"),
     wrong("at and delay", "/v1/runs", {**RUN, "at": "2100-01-01T00:00:00Z", "delay": "1s"}, "delay"),
     wrong("30 February", "/v1/jobs", {**JOB, "schedule": "0 0 30 2 *"}, "schedule"),

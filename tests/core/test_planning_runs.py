@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from mainspring.core.instants import HOUR, MINUTE, parse_instant
 from mainspring.core.model import Gate, Job, JobPolicy, Overlap
-from mainspring.core.planning import Admit, Refuse, Replace, admit, jitter_of, make_runs
+from mainspring.core.planning import AGED, Admit, Refuse, Replace, admit, jitter_of, make_runs
 from mainspring.core.triggers import EveryTrigger
 
 START = parse_instant("2026-03-26T12:00:00Z")
@@ -31,6 +31,12 @@ class TestRuns:
         assert all(0 <= delay < MINUTE for delay in delays)
         assert len(set(delays)) > 90
         assert [make_runs(job, START, START)[0].due_at - START for job in jobs] == delays
+
+    def test_one_that_is_made_late_is_not_older_than_it_is(self) -> None:
+        job = a_job(JobPolicy())
+        assert make_runs(job, START, START + AGED)[0].due_at == START
+        assert make_runs(job, START, START + AGED + 1)[0].due_at == START + AGED + 1
+        assert make_runs(job, START, START - 1)[0].due_at == START
 
     def test_a_starting_deadline_goes_with_the_run(self) -> None:
         job = a_job(JobPolicy(start_deadline=5 * MINUTE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from mainspring.core.calendar_rules import Blackout, Weekdays
@@ -9,7 +10,15 @@ from mainspring.core.calendars import Calendar
 from mainspring.core.instants import DAY, HOUR, MINUTE, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.revision import Revision, begin, reconsider, revise
-from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger
+from mainspring.core.triggers import (
+    PAST_TOLERANCE,
+    AfterTrigger,
+    AtTrigger,
+    CronTrigger,
+    EveryTrigger,
+    ManualTrigger,
+    Trigger,
+)
 
 START = parse_instant("2026-03-27T12:00:00Z")  # A Friday.
 HOURLY = EveryTrigger(HOUR)
@@ -36,7 +45,13 @@ class TestANewJob:
         assert (job.created_at, job.updated_at, job.next_fire_at) == (START, START, START + HOUR)
 
     def test_whose_time_has_passed_is_never_due(self) -> None:
-        assert begin(Job("id", "report", "report", AtTrigger(START - 1)), START, {}).next_fire_at is None
+        job = Job("id", "report", "report", AtTrigger(START - PAST_TOLERANCE - 1))
+        assert begin(job, START, {}).next_fire_at is None
+
+    @pytest.mark.parametrize("ago", [0, 1, PAST_TOLERANCE])
+    def test_whose_time_was_a_moment_ago_is_due_at_once(self, ago: int) -> None:
+        assert begin(Job("id", "report", "report", AtTrigger(START - ago)), START, {}).next_fire_at == START - ago
+        assert revised(stored(), START, trigger=AtTrigger(START - ago)).job.next_fire_at == START - ago
 
 
 class TestAChangedDefinition:

@@ -142,7 +142,7 @@ class Desk:
         caller, namespace = await self._admit(endpoint, headers, notes)
         notes["route"] = endpoint.path
         notes["patient"] = endpoint.patient
-        self.guard.check_room(grows=endpoint.grows)
+        self.guard.check_room(namespace, grows=endpoint.grows)
         query = read_query(request.scope["query_string"], endpoint.query) if endpoint.query else _no_query(request)
         owner = None if caller is LOCAL else (namespace, caller.subject)
         body, given, wrong = await self._read(endpoint, request, owner, names)
@@ -154,7 +154,9 @@ class Desk:
                         notes["request_id"], stamp)  # fmt: skip
             if endpoint.patient and endpoint.method == "PUT":
                 return await _watched(endpoint, call, request.receive)
-            return await (self.guard.look_back(endpoint.act, call) if endpoint.history else endpoint.act(call))
+            if endpoint.history:
+                return await self.guard.look_back(namespace, endpoint.act, call)
+            return await endpoint.act(call)
 
         async def answer() -> Answer:
             key = headers.get("idempotency-key") if endpoint.method == "POST" else None

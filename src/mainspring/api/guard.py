@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from mainspring.api.problems import Problem, retry_after
 from mainspring.clock import Clock
 from mainspring.core import breaker, degradation
 from mainspring.core.breaker import Breaker
 from mainspring.core.degradation import NO_WAITING, REFUSING, SHED_FROM, SHEDDING, SLOW_HISTORY, Level, Limits, Load
-from mainspring.core.instants import SECOND, Duration
+from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Worker
 from mainspring.enduring import endure
 from mainspring.errors import MainspringError, StoreUnavailable
@@ -69,29 +69,61 @@ class GuardedStore:
         return guarded
 
 
+class Burden(NamedTuple):
+    """How hard one namespace has it, or all of them together, and what is given up because of it."""
+
+    load: Load = Load()
+    level: Level = Level()
+
+    def after(self, load: Load, limits: Limits, now: Instant) -> Burden:
+        """The same after another look."""
+        return Burden(load, degradation.judge(self.level, degradation.pressure(load, limits), now))
+
+
 class Guard:
-    """One for a server. Lives on the API's loop."""
+    """One for a server. Lives on the API's loop.
+
+    Who causes the pressure bears it: what waits in a namespace is that namespace's burden, and nobody else's runs are
+    shed or refused for it. Only how long requests wait for the database is everybody's.
+    """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.limits = Limits(settings.most_pool_wait, settings.most_waiting, settings.most_late)
-        self.level = Level()
-        self.load = Load()
+        self.shared = Burden()
+        self.tenants: dict[str, Burden] = {}
+        """Of namespaces that are, or may soon be, under pressure."""
         self.breaker = Breaker()
         self.worst_lag_s = 0.0
         self._clock = clock
         self._dead_after = settings.worker_dead_after
         self._untold = 0
         self._strain = Strain()
-        self._history = 0
         self._stall_s = settings.stall_after / SECOND
         self.looked_at = clock.monotonic()
         """When the last look ended, well or not."""
+        self._history: Counter[str] = Counter()
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def level(self) -> Level:
+        """The worst level of all."""
+        burdens = (self.shared, *self.tenants.values())
+        return max((each.level for each in burdens), key=lambda level: level.number)
+
+    @property
     def pressure(self) -> float:
-        """The worst of what is measured, beside its limit."""
-        return degradation.pressure(self.load, self.limits)
+        """The worst of what is measured anywhere, beside its limit."""
+        burdens = (self.shared, *self.tenants.values())
+        return max(degradation.pressure(each.load, self.limits) for each in burdens)
+
+    def count_levels(self) -> dict[str, int]:
+        """How many namespaces are at each level above the normal one."""
+        found = Counter(each.level.name for each in self.tenants.values())
+        return {name: found[name] for name in degradation.NAMES[SHEDDING:]}
+
+    def burden_of(self, namespace: str) -> Burden:
+        """What a namespace has to bear: its own burden, or everybody's if that is worse."""
+        return max(self.tenants.get(namespace, Burden()), self.shared, key=lambda each: each.level.number)
 
     def admit(self) -> None:
         """Before a call of the store; StoreUnavailable if it is not to be made."""
@@ -112,25 +144,28 @@ class Guard:
         if before.state != self.breaker.state:
             log.warning("breaker of the store: %s", self.breaker.state)
 
-    def check_room(self, *, grows: bool) -> None:
+    def check_room(self, namespace: str, *, grows: bool) -> None:
         """Refuse what would make more work, where there is far too much."""
-        if grows and self.level.number >= REFUSING:
-            detail = f"no new work is taken on: {degradation.describe(self.load, self.limits)}"
+        if grows and (burden := self.burden_of(namespace)).level.number >= REFUSING:
+            detail = f"no new work is taken on: {degradation.describe(burden.load, self.limits)}"
             raise Problem("overloaded", detail, remedy="try again later", headers=retry_after(10))
 
-    async def look_back(self, act: Callable[[T], Awaitable[U]], call: T) -> U:
+    async def look_back(self, namespace: str, act: Callable[[T], Awaitable[U]], call: T) -> U:
         """Serve a look at history: under pressure few at once, and slowly."""
-        if self.level.number < SLOW_HISTORY:
+        burden = self.burden_of(namespace)
+        if burden.level.number < SLOW_HISTORY:
             return await act(call)
-        if self._history >= HISTORY_AT_ONCE:
-            detail = f"history has to wait: {degradation.describe(self.load, self.limits)}"
+        if self._history[namespace] >= HISTORY_AT_ONCE:
+            detail = f"history has to wait: {degradation.describe(burden.load, self.limits)}"
             raise Problem("overloaded", detail, remedy="try again later", headers=retry_after(5))
-        self._history += 1
+        self._history[namespace] += 1
         try:
             await asyncio.sleep(HISTORY_PAUSE_S)
             return await act(call)
         finally:
-            self._history -= 1
+            self._history[namespace] -= 1
+            if not self._history[namespace]:
+                del self._history[namespace]
 
     def start(self, store: Store) -> None:
         """Begin to measure, on the running loop."""
@@ -167,23 +202,70 @@ class Guard:
     async def look(self, store: Store) -> None:
         """Measure, decide, and act."""
         rows = await store.backlog(3 * self.limits.depth)
-        workers = [worker for name in {row.namespace for row in rows} for worker in await store.list_workers(name)]
-        now = store.now()
-        living = [each for each in workers if each.state == "active" and each.heartbeat_at >= now - self._dead_after]
-        self.load = measure(rows, living, now, self._pool_wait(store.strain()))
-        before = self.level
-        self.level = degradation.judge(before, self.pressure, round(self._clock.monotonic() * SECOND))
-        why = degradation.describe(self.load, self.limits)
-        if before.number != self.level.number:
-            log.warning("degradation: %s, after %s: %s", self.level.name, before.name, why)
-        if self.level.number >= SHEDDING and self.pressure >= degradation.LEAVE:
-            shed = await store.shed(why, SHED_AT_ONCE)
-            if shed:
-                log.warning("degradation: %d runs of priorities %d to 10 were shed: %s", shed, SHED_FROM, why)
-        if self.level.number >= NO_WAITING:
-            hurried = await store.hurry(why, SHED_AT_ONCE)
-            if hurried:
-                log.warning("degradation: %d did not wait for what they follow: %s", hurried, why)
+        now, tick = store.now(), round(self._clock.monotonic() * SECOND)
+        self._judge_shared(Load(pool_wait=self._pool_wait(store.strain())), tick)
+        waiting: dict[str, list[Backlog]] = {name: [] for name in self.tenants}
+        for row in rows:
+            waiting.setdefault(row.namespace, []).append(row)
+        for namespace, own in waiting.items():
+            load = measure(own, await self._living(store, namespace, own, now), now)
+            self._judge(namespace, load, tick)
+        await self._give_up(store, rows)
+
+    async def _living(self, store: Store, namespace: str, rows: Sequence[Backlog], now: Instant) -> list[Worker]:
+        """The workers of a namespace, if it matters whether they have a hand free."""
+        if all(now - row.oldest_at < self.limits.lateness * degradation.LEAVE for row in rows):
+            return []
+        oldest = now - self._dead_after
+        workers = await store.list_workers(namespace)
+        return [each for each in workers if each.state == "active" and each.heartbeat_at >= oldest]
+
+    def _judge_shared(self, load: Load, tick: Instant) -> None:
+        before, self.shared = self.shared.level, self.shared.after(load, self.limits, tick)
+        if before.number != self.shared.level.number:
+            why = degradation.describe(load, self.limits)
+            log.warning("degradation of all: %s, after %s: %s", self.shared.level.name, before.name, why)
+
+    def _judge(self, namespace: str, load: Load, tick: Instant) -> None:
+        before = self.tenants.get(namespace, Burden())
+        after = before.after(load, self.limits, tick)
+        if before.level.number != after.level.number:
+            words = (namespace, after.level.name, before.level.name, degradation.describe(load, self.limits))
+            log.warning("degradation of namespace %s: %s, after %s: %s", *words)
+        if after.level == Level() and degradation.pressure(load, self.limits) < degradation.LEAVE:
+            self.tenants.pop(namespace, None)
+        else:
+            self.tenants[namespace] = after
+
+    async def _give_up(self, store: Store, rows: Sequence[Backlog]) -> None:
+        """What the levels ask for: of namespaces under pressure; or of all, those with the longest queues first."""
+        depths: Counter[str] = Counter()
+        for row in rows:
+            depths[row.namespace] += row.count
+        left = SHED_AT_ONCE
+        for namespace, _ in depths.most_common():
+            burden = self.burden_of(namespace)
+            hard = degradation.pressure(burden.load, self.limits) >= degradation.LEAVE
+            if left > 0 and hard and burden.level.number >= SHEDDING:
+                left -= await self._shed(store, namespace, degradation.describe(burden.load, self.limits), left)
+        if self.shared.level.number >= NO_WAITING:
+            await self._hurry(store, None, degradation.describe(self.shared.load, self.limits))
+            return
+        for namespace, burden in list(self.tenants.items()):
+            if burden.level.number >= NO_WAITING:
+                await self._hurry(store, namespace, degradation.describe(burden.load, self.limits))
+
+    async def _shed(self, store: Store, namespace: str, why: str, limit: int) -> int:
+        shed = await store.shed(namespace, why, limit)
+        if shed:
+            words = (shed, SHED_FROM, namespace, why)
+            log.warning("degradation: %d runs of priorities %d to 10 of namespace %s were shed: %s", *words)
+        return shed
+
+    async def _hurry(self, store: Store, namespace: str | None, why: str) -> None:
+        hurried = await store.hurry(namespace, why, SHED_AT_ONCE)
+        if hurried:
+            log.warning("degradation: %d did not wait for what they follow: %s", hurried, why)
 
     def _pool_wait(self, strain: Strain) -> Duration:
         """The mean of the waits since the last look."""
@@ -192,18 +274,15 @@ class Guard:
         return round((strain.waited_s - before.waited_s) / waits * SECOND) if waits > 0 else 0
 
 
-def measure(rows: Sequence[Backlog], workers: Sequence[Worker], now: int, pool_wait: Duration) -> Load:
-    """What waits although it should not. What is shed first is no reason to shed. And lateness counts only where the
-    workers that serve a queue have no hand free: one that nobody serves is late, but shedding would not change that."""
+def measure(rows: Sequence[Backlog], workers: Sequence[Worker], now: Instant) -> Load:
+    """What waits in a namespace although it should not. What is shed first is no reason to shed. And lateness counts
+    only where the workers that serve a queue have no hand free: one that nobody serves is late, but shedding would not
+    change that."""
     served = [row for row in rows if row.priority < SHED_FROM]
-    free: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
+    free: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for worker in workers:
         for queue in worker.queues:
             for region in worker.regions:
-                free[worker.namespace, queue, region].append(worker.running < worker.concurrency)
-    late = [
-        now - row.oldest_at
-        for row in served
-        if (hands := free[row.namespace, row.queue, row.region]) and not any(hands)
-    ]
-    return Load(pool_wait, sum(row.count for row in served), max(late, default=0))
+                free[queue, region].append(worker.running < worker.concurrency)
+    late = [now - row.oldest_at for row in served if (hands := free[row.queue, row.region]) and not any(hands)]
+    return Load(depth=sum(row.count for row in served), lateness=max(late, default=0))

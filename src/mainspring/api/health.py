@@ -172,6 +172,8 @@ def _measure(call: Call) -> None:
     guard = desk.guard
     measures.lag.set(guard.worst_lag_s)
     measures.level.set(guard.level.number)
+    for level, number in guard.count_levels().items():
+        measures.degraded.labels(level).set(number)
     measures.pressure.set(guard.pressure)
     measures.breaker.labels("store").set(guard.breaker.state != "closed")
     now, troubles = desk.app.clock.monotonic(), _troubles(call)

@@ -76,7 +76,10 @@ class Measures:
         self.stalled = self._gauge("loop_stalled", "Whether a loop has ended or stands still", "loop")
         self.threads = self._gauge("threads_failed", "Threads of this process that have ended or stand still")
         self.lag = self._gauge("loop_lag_seconds", "How late the API's event loop was lately, at worst")
-        self.level = self._gauge("degradation_level", "0 normal, 1 shedding, 2 slow history, 3 no waiting, 4 refusing")
+        self.level = self._gauge(
+            "degradation_level", "Worst: 0 normal, 1 shedding, 2 slow history, 3 no waiting, 4 refusing"
+        )
+        self.degraded = self._gauge("degraded_namespaces", "Namespaces under pressure of their own, by level", "level")
         self.pressure = self._gauge("pressure", "The worst of what is measured, beside its limit")
         self.breaker = self._gauge("breaker_open", "Whether calls are not made because too many failed", "breaker")
 

@@ -50,7 +50,9 @@ def _recipe(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work
     try:
         if "alert" in values or "isolation" in values:
             need_command(call, work.task, read_defaults(values, usual).options, usual.options)
-        return made_by(call.caller.subject, make_recipe(work.task, usual, values)), work
+        recipe = make_recipe(work.task, usual, values)
+        recipe.run("", "{}", call.namespace, call.desk.store.now())  # Refused here if its instant has passed.
+        return made_by(call.caller.subject, recipe), work
     except InvalidInput as error:
         wrong.take(error)
         return None, work

@@ -12,6 +12,7 @@ from mainspring.cli.lazy import stack
 from mainspring.clock import SystemClock
 from mainspring.core.instants import Instant, format_instant, from_wall, parse_instant
 from mainspring.core.triggers import (
+    PAST_TOLERANCE,
     AtTrigger,
     CronTrigger,
     OnFailure,
@@ -108,7 +109,7 @@ def _check_companions(words: TriggerWords, kind: str) -> None:
 def check_to_come(text: str, field: str, instant: Instant, remedy: str) -> None:
     """Refuse an instant that has passed."""
     now = SystemClock().now()
-    if instant <= now:
+    if instant < now - PAST_TOLERANCE:
         raise InvalidInput(field, text, f"is not in the future: it is {format_instant(now)}", remedy)
 
 

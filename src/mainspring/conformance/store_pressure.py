@@ -55,15 +55,40 @@ class PressureSuite:
         future = a_run(clock, priority=10, due_at=clock.now() + HOUR)
         follower = a_run(clock, after=(least[0].id,), on_failure="run")
         await submit(store, kept, *least, future, follower)
-        assert await store.shed("runs wait 400 s", 2) == 2
-        assert await store.shed("runs wait 400 s", 2) == 1
-        assert await store.shed("runs wait 400 s", 2) == 0
+        assert await store.shed("default", "runs wait 400 s", 2) == 2
+        assert await store.shed("default", "runs wait 400 s", 2) == 1
+        assert await store.shed("default", "runs wait 400 s", 2) == 0
         for run in least:
             ended = await seen(store, run)
             assert (ended.state, ended.reason) == ("skipped", "shed: runs wait 400 s")
         assert [(await seen(store, run)).state for run in (kept, future, follower)] == ["pending"] * 3
         skipped = [event.run_id for event in await told(store) if event.kind == "run.skipped"]
         assert sorted(str(run_id) for run_id in skipped) == sorted(run.id for run in least)
+
+    async def test_only_of_the_namespace_that_is_meant(self, store: Store, clock: ManualClock) -> None:
+        mine, theirs = a_run(clock, priority=9), a_run(clock, priority=9, namespace="other")
+        first = a_run(clock, namespace="other", due_at=clock.now() + HOUR)
+        waiting = a_run(clock, namespace="other", after=(first.id,), options=options(under_pressure="run"))
+        await submit(store, mine, theirs, first)
+        await submit(store, waiting)
+        assert await store.shed("default", "runs wait 400 s", 10) == 1
+        assert (await store.get_run("other", theirs.id)).state == "pending"
+        assert await store.hurry("default", "", 10) == 0
+        assert await store.hurry("other", "", 10) == 1
+        assert (await store.get_run("other", waiting.id)).state == "pending"
+
+    async def test_for_all_namespaces_at_once_if_none_is_named(self, store: Store, clock: ManualClock) -> None:
+        hasty = options(under_pressure="run")
+        for namespace in ("default", "other"):
+            first = a_run(clock, namespace=namespace, due_at=clock.now() + HOUR)
+            await submit(store, first)
+            await submit(store, a_run(clock, namespace=namespace, after=(first.id,), options=hasty))
+        assert await store.hurry(None, "", 10) == 2
+
+    async def test_no_run_has_waited_longer_than_it_exists(self, store: Store, clock: ManualClock) -> None:
+        began = clock.now()
+        await submit(store, a_run(clock, due_at=began - 1_000 * HOUR))
+        assert [row.oldest_at for row in await store.backlog(10)] == [began]
 
     async def test_what_has_begun_is_not_shed(self, store: Store, clock: ManualClock) -> None:
         running, tried = a_run(clock, priority=10), a_run(clock, priority=10, gates=(Gate("g", 1),))
@@ -72,7 +97,7 @@ class PressureSuite:
         await submit(store, running)
         while not await take(store, limit=2):
             clock.advance(SECOND)
-        assert await store.shed("", 10) == 0
+        assert await store.shed("default", "", 10) == 0
 
     async def test_a_process_knows_how_hard_it_has_it(self, store: Store) -> None:
         strain = store.strain()
@@ -89,8 +114,8 @@ class PressureSuite:
         behind = in_line(clock, "key:v1", after=(first.id,), options=hasty)
         await submit(store, both, patient, future, behind)
         assert await states(store, both, patient, future, behind) == ["blocked"] * 4
-        assert await store.hurry("400 runs wait", 10) == 2
-        assert await store.hurry("400 runs wait", 10) == 0
+        assert await store.hurry("default", "400 runs wait", 10) == 2
+        assert await store.hurry("default", "400 runs wait", 10) == 0
         assert await states(store, both, patient, future, behind) == ["pending", "blocked", "blocked", "blocked"], (
             "the last does not wait for a run any more, but its key is another's"
         )
@@ -105,7 +130,7 @@ class PressureSuite:
         first = a_run(clock)
         await submit(store, first)
         await submit(store, *(a_run(clock, after=(first.id,), options=options(under_pressure="run")) for _ in range(3)))
-        assert [await store.hurry("", 2) for _ in range(3)] == [2, 1, 0]
+        assert [await store.hurry("default", "", 2) for _ in range(3)] == [2, 1, 0]
 
     async def test_jobs_that_allow_it_do_not_wait_for_all_before_them(self, store: Store, clock: ManualClock) -> None:
         for name in ("extract", "load"):
@@ -113,12 +138,12 @@ class PressureSuite:
         after = AfterTrigger(("extract", "load"))
         patient = await store.create_job(a_job(clock, "patient", after))
         hasty = await store.create_job(a_job(clock, "hasty", after, options=RunOptions(under_pressure="run")))
-        assert await store.hurry("400 runs wait", 10) == 0, "nothing has ended yet that it could follow"
+        assert await store.hurry("default", "400 runs wait", 10) == 0, "nothing has ended yet that it could follow"
         await end(store, clock, "extract")
         assert (await outcomes(store, patient), await outcomes(store, hasty)) == ([], []), "without pressure it waits"
-        assert await store.hurry("400 runs wait", 10) == 1
+        assert await store.hurry("default", "400 runs wait", 10) == 1
         (event,) = [event for event in await told(store) if event.kind == "job.hurried"]
         assert (event.job, event.reason) == ("hasty", "does not wait for what it follows: 400 runs wait")
         await end(store, clock, "extract")
         assert (await outcomes(store, patient), len(await outcomes(store, hasty))) == ([], 1)
-        assert await store.hurry("400 runs wait", 10) == 0, "what it fired for is used up"
+        assert await store.hurry("default", "400 runs wait", 10) == 0, "what it fired for is used up"

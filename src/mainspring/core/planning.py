@@ -29,6 +29,9 @@ LISTED_MISSES = 100
 """So many missed instants of one plan are recorded one by one; older ones share one row."""
 _COUNTED = 1_000
 """So many instants are looked at one by one in one plan (more, if more may be caught up); older ones share one row."""
+AGED = 10 * SECOND
+"""A run that is made later than this after its instant is due when it is made: what was missed for hours has not waited
+for a worker so long, and must neither outrank what has nor count as a backlog of hours."""
 _MOST_MOVED_A_DAY = 24
 _LONGEST_STRETCH = 31 * DAY
 _LARGEST_SHIFT = 2 * HOUR
@@ -353,11 +356,14 @@ def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:
     gates = [Gate(limited, job.limit)] if job.limit else []
     if policy.parallelism:
         gates.append(Gate(f"firing:{job.id}:{fire_at}", policy.parallelism))
+    due_at = fire_at + jitter_of(job)
+    if due_at < now - AGED:
+        due_at = now
     return tuple(
         NewRun(
             id=run_id_of(job.id, fire_at, region, idx),
             task=job.task,
-            due_at=fire_at + jitter_of(job),
+            due_at=due_at,
             created_at=now,
             namespace=job.namespace,
             queue=job.queue,

@@ -9,7 +9,7 @@ import msgspec
 from mainspring.core.instants import Instant
 from mainspring.core.model import Job
 from mainspring.core.planning import Calendars, PlannedFiring, next_fire_at, pass_over
-from mainspring.core.triggers import AfterTrigger
+from mainspring.core.triggers import PAST_TOLERANCE, AfterTrigger, AtTrigger
 
 _DEFINITION: Final = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options")
 _TIMING: Final = ("start_at", "end_at", "calendars", "on_excluded")
@@ -25,7 +25,13 @@ class Revision(msgspec.Struct, frozen=True):
 def begin(job: Job, now: Instant, calendars: Calendars) -> Job:
     """A new job as it should be stored: due for the first time after now."""
     fresh = msgspec.structs.replace(job, version=1, fired=0, last_fire_at=None, created_at=now, updated_at=now)
-    return msgspec.structs.replace(fresh, next_fire_at=next_fire_at(fresh, now, calendars))
+    return msgspec.structs.replace(fresh, next_fire_at=_first_fire_at(fresh, now, calendars))
+
+
+def _first_fire_at(job: Job, now: Instant, calendars: Calendars) -> Instant | None:
+    """When a job with a new trigger is due: after now; or at once, where it was due a moment ago."""
+    recent = isinstance(job.trigger, AtTrigger) and now - PAST_TOLERANCE <= job.trigger.at <= now
+    return next_fire_at(job, now - PAST_TOLERANCE - 1 if recent else now, calendars)
 
 
 def revise(stored: Job, wanted: Job, now: Instant, calendars: Calendars) -> Revision | None:
@@ -53,7 +59,8 @@ def _is_retimed(stored: Job, job: Job) -> bool:
 def _retime(stored: Job, job: Job, now: Instant, calendars: Calendars) -> Revision:
     given_up = pass_over(stored, now, calendars, "the schedule was changed before it fired").firings
     # An `after` job is looked at once more: what its upstreams did so far may be all that the new trigger asks for.
-    due = now if isinstance(job.trigger, AfterTrigger) else next_fire_at(job, now, calendars)
+    first = _first_fire_at if stored.trigger != job.trigger else next_fire_at
+    due = now if isinstance(job.trigger, AfterTrigger) else first(job, now, calendars)
     return Revision(msgspec.structs.replace(job, next_fire_at=due), given_up)
 
 

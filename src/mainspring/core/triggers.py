@@ -13,6 +13,7 @@ from mainspring.core.instants import (
     EARLIEST,
     LATEST,
     MILLISECOND,
+    SECOND,
     Duration,
     Instant,
     format_duration,
@@ -32,6 +33,9 @@ OnFailure = Literal["skip", "fail", "run"]
 
 # Every due instant is a row in the ledger: a hundred a second is the most that one job may ask of it.
 SHORTEST_PERIOD: Final[Duration] = 10 * MILLISECOND
+PAST_TOLERANCE: Final[Duration] = 5 * SECOND
+"""An instant that has passed by no more than this counts as now: requests take a while to arrive, and the clock of
+their sender may be behind the store's."""
 
 
 class CronTrigger(msgspec.Struct, frozen=True, tag_field="kind", tag="cron"):
@@ -185,11 +189,17 @@ def _check_after(trigger: AfterTrigger) -> None:
         raise InvalidInput("on_failure", trigger.on_failure, "is not known", remedy)
 
 
+def check_to_come(instant: Instant, now: Instant, field: str, remedy: str) -> None:
+    """Refuse an instant that has passed. What was now a moment ago still is: see `PAST_TOLERANCE`."""
+    if instant < now - PAST_TOLERANCE:
+        problem = f"is not in the future: it is {format_instant(now)}"
+        raise InvalidInput(field, format_instant(instant), problem, remedy)
+
+
 def check_not_past(trigger: Trigger, now: Instant) -> None:
     """Refuse a trigger that is never due after `now`. For new jobs: one declared again may have had its time."""
-    if isinstance(trigger, AtTrigger) and trigger.at <= now:
-        problem = f"is not in the future: it is {format_instant(now)}"
-        raise InvalidInput("at", format_instant(trigger.at), problem, "choose a later instant, or submit the task now")
+    if isinstance(trigger, AtTrigger):
+        check_to_come(trigger.at, now, "at", "choose a later instant, or submit the task now")
     if isinstance(trigger, CronTrigger) and next_fire(trigger, now, now) is None:
         problem = f"never fires after {format_instant(now)}"
         raise InvalidCron("cron", trigger.expression, problem, "choose a year that is still to come")

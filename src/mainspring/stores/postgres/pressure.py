@@ -27,17 +27,17 @@ class Pressure:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["backlog"], tx.now, limit))
         return [Backlog(*row) for row in rows if row[4]]
 
-    async def shed(self, reason: str, limit: int) -> int:
+    async def shed(self, namespace: str, reason: str, limit: int) -> int:
         async def work(tx: Transaction) -> int:
-            least = await tx.fetch(_Q["least"], SHED_FROM, tx.now, limit)
+            least = await tx.fetch(_Q["least"], SHED_FROM, tx.now, limit, namespace)
             return await end_unstarted(tx, [(row[0], shed_end(reason)) for row in least])
 
         return await self._db.write(work)
 
-    async def hurry(self, reason: str, limit: int) -> int:
+    async def hurry(self, namespace: str | None, reason: str, limit: int) -> int:
         why = hurried_why(reason)
-        runs = await self._db.write(lambda tx: _hurry_runs(tx, why, limit))
-        return runs + await self._db.write(lambda tx: _hurry_jobs(tx, why, limit))
+        runs = await self._db.write(lambda tx: _hurry_runs(tx, namespace, why, limit))
+        return runs + await self._db.write(lambda tx: _hurry_jobs(tx, namespace, why, limit))
 
     def strain(self) -> Strain:
         waiting = self._db.waiting
@@ -50,8 +50,8 @@ class Pressure:
         )
 
 
-async def _hurry_runs(tx: Transaction, reason: str, limit: int) -> int:
-    hasty = [row[0] for row in await tx.fetch(_Q["hasty_runs"], tx.now, limit)]
+async def _hurry_runs(tx: Transaction, namespace: str | None, reason: str, limit: int) -> int:
+    hasty = [row[0] for row in await tx.fetch(_Q["hasty_runs"], tx.now, limit, namespace)]
     # Locked before their edges, as by those whose end frees them: see `endings`.
     waiting = {row[0]: row for row in await tx.fetch(_ENDINGS["lock_unstarted"], hasty)} if hasty else {}
     edges = Counter(row[0] for row in await tx.fetch(_ENDINGS["drop_edges"], list(waiting))) if waiting else Counter()
@@ -59,22 +59,20 @@ async def _hurry_runs(tx: Transaction, reason: str, limit: int) -> int:
         return 0
     await tx.run(_Q["hurry_runs"], list(edges), reason)
     await wait_less(tx, edges)
-    for run_id, namespace, task, _, job_id, job, fire_at, *_ in (waiting[run_id] for run_id in edges):
-        tx.events.append(
-            Event("run.hurried", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason)
-        )
+    for run_id, owner, task, _, job_id, job, fire_at, *_ in (waiting[run_id] for run_id in edges):
+        tx.events.append(Event("run.hurried", tx.now, owner, run_id, job_id, job, task, None, fire_at, reason=reason))
     tx.changed = True
     return len(edges)
 
 
-async def _hurry_jobs(tx: Transaction, reason: str, limit: int) -> int:
-    if not await tx.fetch(_Q["hasty_jobs"], limit):
+async def _hurry_jobs(tx: Transaction, namespace: str | None, reason: str, limit: int) -> int:
+    if not await tx.fetch(_Q["hasty_jobs"], limit, namespace):
         return 0
     await lock_changes(tx)
-    hasty = await tx.fetch(_Q["hasty_jobs"], limit)
-    for job_id, namespace, name, task in hasty:
+    hasty = await tx.fetch(_Q["hasty_jobs"], limit, namespace)
+    for job_id, owner, name, task in hasty:
         await tx.run(_ENDINGS["make_due"], tx.now, job_id)
-        tx.events.append(Event("job.hurried", tx.now, namespace, None, job_id, name, task, reason=reason))
+        tx.events.append(Event("job.hurried", tx.now, owner, None, job_id, name, task, reason=reason))
     if hasty:
         await mark_changed(tx, [row[0] for row in hasty])
     return len(hasty)

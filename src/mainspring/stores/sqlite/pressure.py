@@ -23,16 +23,18 @@ class Pressure:
         rows = await self._db.read(lambda tx: tx.execute(_Q["backlog"], (tx.now, limit)).fetchall())
         return [Backlog(*row) for row in rows if row[4]]
 
-    async def shed(self, reason: str, limit: int) -> int:
+    async def shed(self, namespace: str, reason: str, limit: int) -> int:
         def work(tx: Transaction) -> int:
-            least = tx.execute(_Q["least"], (SHED_FROM, tx.now, limit)).fetchall()
+            least = tx.execute(_Q["least"], (SHED_FROM, tx.now, limit, namespace)).fetchall()
             return end_unstarted(tx, [(run_id, shed_end(reason)) for (run_id,) in least])
 
         return await self._db.write(work)
 
-    async def hurry(self, reason: str, limit: int) -> int:
+    async def hurry(self, namespace: str | None, reason: str, limit: int) -> int:
+        why = hurried_why(reason)
+
         def work(tx: Transaction) -> int:
-            return _hurry_runs(tx, hurried_why(reason), limit) + _hurry_jobs(tx, hurried_why(reason), limit)
+            return _hurry_runs(tx, namespace, why, limit) + _hurry_jobs(tx, namespace, why, limit)
 
         return await self._db.write(work)
 
@@ -40,22 +42,20 @@ class Pressure:
         return Strain(troubles=self._db.troubles())
 
 
-def _hurry_runs(tx: Transaction, reason: str, limit: int) -> int:
-    hasty = tx.execute(_Q["hasty_runs"], (tx.now, limit)).fetchall()
-    for run_id, namespace, task, job_id, job, fire_at in hasty:
+def _hurry_runs(tx: Transaction, namespace: str | None, reason: str, limit: int) -> int:
+    hasty = tx.execute(_Q["hasty_runs"], (tx.now, limit, namespace)).fetchall()
+    for run_id, owner, task, job_id, job, fire_at in hasty:
         tx.execute(_Q["hurry_run"], (reason, run_id))
         edges = tx.execute(_ENDINGS["drop_edges"], (run_id,)).rowcount
         tx.execute(_ENDINGS["wait_less"], (edges, run_id))
-        tx.events.append(
-            Event("run.hurried", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason)
-        )
+        tx.events.append(Event("run.hurried", tx.now, owner, run_id, job_id, job, task, None, fire_at, reason=reason))
         tx.changed = True
     return len(hasty)
 
 
-def _hurry_jobs(tx: Transaction, reason: str, limit: int) -> int:
-    hasty = tx.execute(_Q["hasty_jobs"], (limit,)).fetchall()
-    for job_id, namespace, name, task in hasty:
+def _hurry_jobs(tx: Transaction, namespace: str | None, reason: str, limit: int) -> int:
+    hasty = tx.execute(_Q["hasty_jobs"], (limit, namespace)).fetchall()
+    for job_id, owner, name, task in hasty:
         make_due(tx, job_id)
-        tx.events.append(Event("job.hurried", tx.now, namespace, None, job_id, name, task, reason=reason))
+        tx.events.append(Event("job.hurried", tx.now, owner, None, job_id, name, task, reason=reason))
     return len(hasty)

@@ -13,14 +13,15 @@ SELECT h.namespace, h.queue, h.region, h.priority,
        (SELECT count(*) FROM (SELECT FROM mainspring.runs AS d
                               WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region
                                 AND d.priority = h.priority AND d.due_at <= $1 LIMIT $2) AS due),
-       (SELECT d.due_at FROM mainspring.runs AS d
+       (SELECT greatest(d.due_at, d.created_at) FROM mainspring.runs AS d
         WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region AND d.priority = h.priority
         ORDER BY d.due_at LIMIT 1)
 FROM heads AS h;
 
 -- hasty_runs: due runs that wait for others, but not under pressure
 SELECT r.id FROM (SELECT DISTINCT run_id FROM mainspring.edges) AS e JOIN mainspring.runs AS r ON r.id = e.run_id
-WHERE r.state = 'blocked' AND r.due_at <= $1 AND strpos(r.options, '"under_pressure":"run"') > 0 LIMIT $2;
+WHERE r.state = 'blocked' AND r.due_at <= $1 AND strpos(r.options, '"under_pressure":"run"') > 0
+  AND ($3::text IS NULL OR r.namespace = $3) LIMIT $2;
 
 -- hurry_runs: why runs do not wait
 UPDATE mainspring.runs SET reason = $2 WHERE id = ANY ($1::text[]);
@@ -28,7 +29,9 @@ UPDATE mainspring.runs SET reason = $2 WHERE id = ANY ($1::text[]);
 -- hasty_jobs: `after` jobs that wait for the rest of their upstreams, but not under pressure
 SELECT j.id, j.namespace, j.name, j.task
 FROM (SELECT DISTINCT job_id FROM mainspring.upstreams WHERE latest_at > consumed_at) AS u JOIN mainspring.jobs AS j ON j.id = u.job_id
-WHERE j.next_fire_at IS NULL AND j.paused_at IS NULL AND strpos(j.options, '"under_pressure":"run"') > 0 ORDER BY j.id LIMIT $1;
+WHERE j.next_fire_at IS NULL AND j.paused_at IS NULL AND strpos(j.options, '"under_pressure":"run"') > 0
+  AND ($2::text IS NULL OR j.namespace = $2) ORDER BY j.id LIMIT $1;
 
--- least: due runs of low priority that were never tried, least important first
-SELECT id FROM mainspring.runs WHERE state = 'pending' AND priority >= $1 AND due_at <= $2 AND attempt = 0 ORDER BY priority DESC LIMIT $3;
+-- least: due runs of a namespace, of low priority, that were never tried, least important first
+SELECT id FROM mainspring.runs WHERE state = 'pending' AND namespace = $4 AND priority >= $1 AND due_at <= $2 AND attempt = 0
+ORDER BY priority DESC LIMIT $3;
