@@ -508,3 +508,65 @@ class TestWorkers:
         states = {each["worker"]: each["state"] for each in cli.json("workers", "--all")}
         assert states == {"busy": "active", "gone": "stopped", "old": "dead"}
         assert "h:3" in cli("workers").out
+
+
+class TestOperations:
+    """What an operator asks of a scheduler besides jobs and runs."""
+
+    def test_events_are_printed_from_a_position_on(self, cli: Terminal) -> None:
+        run_id = submit(cli)
+        cli.execute(failure)
+
+        async def number(store: Store) -> None:
+            await store.number_events(1000)
+
+        cli.store(number)
+        told = cli("events", "--after", "0", "--limit", "3", "--run", run_id)
+        assert [f"[{run_id[-8:]}]" in line for line in told.out.splitlines()] == [True, True, True]
+        events = [json.loads(line) for line in cli("events", "--after", "0", "-n", "3", "--json").out.splitlines()]
+        assert [event["kind"] for event in events] == ["run.submitted", "run.running", "run.failed"]
+        (failed,) = cli("events", "--after", "0", "-n", "1", "--kind", "run.failed", "--json").out.splitlines()
+        assert json.loads(failed)["run_id"] == run_id
+        assert "Say --follow" in cli("events").err
+
+    def test_what_failed_for_good_is_listed(self, cli: Terminal) -> None:
+        run_id = submit(cli)
+        submit(cli)
+        assert cli.json("run", "dead-letters") == []
+        cli.execute(failure)
+        assert run_id in [run["run_id"] for run in cli.json("run", "dead-letters")]
+        assert len(cli.json("run", "dead-letters", "--task", "encode")) == 2
+        assert cli.json("run", "dead-letters", "--task", "other") == []
+
+    def test_a_namespace_has_its_own_runs(self, cli: Terminal) -> None:
+        if cli.owner == "api":
+            pytest.skip("a token is for a namespace")
+        cli("run", "submit", "encode", "--arg", "video=v", "--namespace", "staging")
+        assert cli.json("run", "list") == []
+        (run,) = cli.json("run", "list", "--namespace", "staging")
+        assert run["namespace"] == "staging"
+
+    def test_a_worker_on_the_store_is_drained_by_a_signal_to_its_process(self, cli: Terminal) -> None:
+        cli("db", "migrate")
+        worker = cli.announce(host="here", pid=4711, heartbeat_at=SystemClock().now())
+        for name in (worker.id, "here:4711"):
+            answer = cli("drain", name)
+            assert answer.code == 1
+            assert "SIGTERM" in answer.err
+
+    def test_who_names_an_app_means_one_of_its_tasks(self, cli: Terminal) -> None:
+        cli.write("films.py", FILMS)
+        cli("db", "migrate")
+        answer = cli("run", "submit", "encod", "--app", "films.py", "--arg", "video=v")
+        assert answer.code == 2
+        assert "task: 'encod' is not a task of app films" in answer.err
+        assert "did you mean encode?" in answer.err
+        assert cli.json("run", "list") == []
+
+    def test_a_task_that_no_worker_knows_is_accepted_with_a_warning(self, cli: Terminal) -> None:
+        cli("db", "migrate")
+        cli.announce(tasks=("encode",), heartbeat_at=SystemClock().now())
+        answer = cli("run", "submit", "encoed")
+        assert answer.code == 0
+        assert "Warning: No worker" in answer.err
+        assert "Warning" not in cli("run", "submit", "encode").err

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
+from mainspring.core.answers import Change
+from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Instant, format_duration, format_instant
 from mainspring.core.isolation import format_isolation
 from mainspring.core.model import Attempt, Event, Firing, Job, KeptOptions, LogLine, Run, RunOptions, Worker
@@ -218,4 +220,24 @@ def event_view(position: int, event: Event) -> View:
         "reason": event.reason,
         "duration": None if event.duration is None else format_duration(event.duration),
         "count": event.count,
+    }
+
+
+def calendar_view(calendar: Calendar) -> View:
+    """A calendar."""
+    return {"name": calendar.name, "timezone": calendar.tz, "rules": msgspec.to_builtins(calendar.rules)}
+
+
+def change_view(number: int, change: Change) -> View:
+    """One change."""
+    return {
+        "number": number,
+        "at": iso(change.at),
+        "subject": change.subject,
+        "action": change.action,
+        "target": change.target,
+        "before": raw(change.before),
+        "after": raw(change.after),
+        "request_id": change.request_id,
+        "namespace": change.namespace,
     }

@@ -253,6 +253,13 @@ def open_sinks(url: str | None, show: Callable[[str, str], None] | None, store: 
     return [] if show is None else [LogSink(show, look)]
 
 
+def describe_event(event: Event) -> str:
+    """An event as the line that `up` prints of it."""
+    from mainspring.sinks.log import describe
+
+    return describe(event)
+
+
 def names_alerts(app: Mainspring) -> bool:
     """Whether the app's own tasks or jobs say who is to be told if they fail."""
     named = [each.options.alert for each in app.declared_jobs(0)]

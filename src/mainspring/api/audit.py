@@ -15,7 +15,7 @@ from mainspring.api.paging import limit_of, page, read_number
 from mainspring.api.queries import AuditQuery
 from mainspring.api.tokens import LONGEST_LIFE
 from mainspring.store import Change, Store
-from mainspring.views import View, iso, raw
+from mainspring.views import change_view
 
 
 def attested(
@@ -51,21 +51,6 @@ async def list_audit(call: Call) -> Answer:
     found = await call.desk.store.list_changes(call.namespace, before=read_number(call.query), limit=limit + 1, **words)
     following = str(found[limit - 1][0]) if len(found) > limit else None
     return page([change_view(number, change) for number, change in found[:limit]], following)
-
-
-def change_view(number: int, change: Change) -> View:
-    """One change."""
-    return {
-        "number": number,
-        "at": iso(change.at),
-        "subject": change.subject,
-        "action": change.action,
-        "target": change.target,
-        "before": raw(change.before),
-        "after": raw(change.after),
-        "request_id": change.request_id,
-        "namespace": change.namespace,
-    }
 
 
 async def revoke_tokens(call: Call) -> Answer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.api import shapes
 from mainspring.api.audit import attested
 from mainspring.api.bodies import CalendarBody
@@ -12,12 +10,7 @@ from mainspring.core.calendars import Calendar, check_calendar
 from mainspring.core.instants import load_zone
 from mainspring.errors import InvalidInput, NotFound
 from mainspring.options import check_name
-from mainspring.views import View
-
-
-def calendar_view(calendar: Calendar) -> View:
-    """A calendar."""
-    return {"name": calendar.name, "timezone": calendar.tz, "rules": msgspec.to_builtins(calendar.rules)}
+from mainspring.views import calendar_view
 
 
 async def list_calendars(call: Call) -> Answer:

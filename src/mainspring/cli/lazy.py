@@ -79,7 +79,9 @@ class Verb(click.Command):
 
     def __init__(self, name: str | None, **words: Any) -> None:
         words.setdefault("context_settings", dict(CONTEXT))
-        words["params"] = [*(words.get("params") or ()), *_shared()]
+        own = list(words.get("params") or ())
+        taken = {name for param in own for name in param.opts}
+        words["params"] = [*own, *(param for param in _shared() if not taken & set(param.opts))]
         super().__init__(name, **words)
 
 
@@ -110,6 +112,7 @@ def _reaching() -> list[click.Parameter]:
 def _shared() -> list[click.Parameter]:
     return [
         click.Option(["--store"], metavar="URL", help="The database, e.g. sqlite:///mainspring.db.", **_KEPT),
+        click.Option(["--namespace"], help="The tenant; `default` unless given (MAINSPRING_NAMESPACE).", **_KEPT),
         click.Option(["--json", "as_json"], is_flag=True, help="Answer in JSON.", **_KEPT),
         click.Option(["--color"], type=click.Choice(["auto", "always", "never"]), help="When to use colours.", **_KEPT),
         click.Option(["--debug"], is_flag=True, help="Show tracebacks.", **_KEPT),

@@ -29,10 +29,16 @@ _RUNS = {
     "submit": Entry("mainspring.cli.submit:submit", "Submit one run of a task or a command."),
     "list": Entry("mainspring.cli.run:list_runs", "List runs, newest first."),
     "show": Entry("mainspring.cli.run:show", "Tell the story of a run, and why it is not running."),
+    "dead-letters": Entry("mainspring.cli.run:dead_letters", "List runs that failed for good."),
     "logs": Entry("mainspring.cli.run_follow:logs", "Print what a run wrote."),
     "wait": Entry("mainspring.cli.run_follow:wait", "Wait for a run to end; exits 3 unless it succeeded."),
     "cancel": Entry("mainspring.cli.run_actions:cancel", "Cancel runs."),
     "retry": Entry("mainspring.cli.run_actions:retry", "Run finished runs again."),
+}
+_CALENDARS = {
+    "list": Entry("mainspring.cli.calendar:list_calendars", "List calendars, and what each excludes."),
+    "show": Entry("mainspring.cli.calendar:show", "Show what a calendar excludes."),
+    "save": Entry("mainspring.cli.calendar:save", "Save a calendar, or replace it."),
 }
 _TOKENS = {
     "create": Entry("mainspring.cli.token:create", "Make a token."),
@@ -52,7 +58,11 @@ cli = LazyGroup(
         "worker": Entry("mainspring.cli.up:worker", "Run a worker."),
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
+        "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
         "workers": Entry("mainspring.cli.workers:workers", "List workers."),
+        "drain": Entry("mainspring.cli.workers:drain", "Ask a worker to stop."),
+        "events": Entry("mainspring.cli.trail:events", "Print what happens as it happens."),
+        "audit": Entry("mainspring.cli.trail:audit", "List who changed what over the API."),
         "token": LazyGroup("token", "Make tokens for the API, and make them worthless.", _TOKENS),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
         "simulate": Entry("mainspring.cli.simulate:simulate", "Run the scheduler where everything fails."),

@@ -33,7 +33,8 @@ def open_app(session: Session, ref: str | None = None, **flags: object) -> Mains
     """The app that `ref` names, or one without tasks, under the settings of this command line."""
     app = Mainspring(name=OWNER) if ref is None else load_app(ref)
     app.job_origin = "cli"
-    app.configure(store=session.store, server=session.server, token=session.token, **flags)
+    where = {"store": session.store, "server": session.server, "token": session.token, "namespace": session.namespace}
+    app.configure(**where, **flags)
     return app
 
 

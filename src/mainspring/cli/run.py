@@ -9,13 +9,14 @@ import click
 from mainspring.api import shapes
 from mainspring.cli.filters import RunWords, run_filters
 from mainspring.cli.lazy import Errand
-from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.naming import complete_job, complete_run, find_run
 from mainspring.cli.opening import with_scheduler
 from mainspring.cli.run_tables import Story, draw_runs, draw_story
 from mainspring.cli.scheduler import Scheduler
 from mainspring.cli.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant
+from mainspring.core.states import FAILED
 from mainspring.views import View
 
 
@@ -28,6 +29,28 @@ def list_runs(session: Session, limit: int, **words: Unpack[RunWords]) -> None:
 
     async def look(scheduler: Scheduler) -> tuple[list[shapes.Run], Instant]:
         return [run async for run in scheduler.runs.list(limit=limit, **words)], scheduler.now()
+
+    runs, now = with_scheduler(session, look)
+    screen = Screen(session)
+    screen.answer(runs, lambda: _draw(screen, runs, now, limit))
+
+
+@click.command("dead-letters", cls=Errand)
+@click.option("--job", metavar="NAME", shell_complete=complete_job, help="Of this job.")
+@click.option("--task", metavar="TASK", help="Of this task.")
+@click.option("--tag", metavar="TAG", help="With this tag.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
+@click.pass_obj
+def dead_letters(session: Session, limit: int, job: str | None, task: str | None, tag: str | None) -> None:
+    """List runs that failed for good, newest first: their retries are used up, and nobody will touch them again.
+
+    \b
+    mainspring run retry --state failed --task encode     # run them again
+    """
+
+    async def look(scheduler: Scheduler) -> tuple[list[shapes.Run], Instant]:
+        found = scheduler.runs.list(states=(FAILED,), job=job, task=task, tag=tag, limit=limit)
+        return [run async for run in found], scheduler.now()
 
     runs, now = with_scheduler(session, look)
     screen = Screen(session)

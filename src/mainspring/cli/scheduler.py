@@ -9,6 +9,7 @@ from typing import Protocol, Unpack
 
 from mainspring.api import shapes
 from mainspring.app import Mainspring
+from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Instant
 from mainspring.core.retry import Length, RetryPolicy
 from mainspring.core.states import State
@@ -127,6 +128,46 @@ class Workers(Protocol):
     async def list(self) -> list[shapes.Worker]:
         """All that were heard of lately."""
 
+    async def drain(self, worker_id: str, reason: str = "") -> shapes.Worker:
+        """Ask one that works over HTTP to stop. Conflict for one that works on the store: its process is to be told."""
+
+
+class Calendars(Protocol):
+    """Calendars, by name."""
+
+    async def list(self) -> list[shapes.Calendar]:
+        """All, in order of name."""
+
+    async def get(self, name: str) -> shapes.Calendar:
+        """One of them; NotFound if there is none."""
+
+    async def save(self, calendar: Calendar) -> shapes.Calendar:
+        """Create it, or replace it."""
+
+
+class Events(Protocol):
+    """What happens."""
+
+    def follow(
+        self,
+        *,
+        after: int | None = None,
+        kinds: Sequence[str] = (),
+        job: str | None = None,
+        task: str | None = None,
+        run: str | None = None,
+    ) -> AsyncGenerator[shapes.Event, None]:
+        """From now on, or beyond a position, without end."""
+
+
+class Audit(Protocol):
+    """Who changed what over the API."""
+
+    def list(
+        self, *, subject: str | None = None, target: str | None = None, limit: int | None = None
+    ) -> AsyncGenerator[shapes.Change, None]:
+        """Newest first."""
+
 
 class Scheduler(Protocol):
     """All of it."""
@@ -142,6 +183,18 @@ class Scheduler(Protocol):
     @property
     def workers(self) -> Workers:
         """Its workers."""
+
+    @property
+    def calendars(self) -> Calendars:
+        """Its calendars."""
+
+    @property
+    def events(self) -> Events:
+        """Its events."""
+
+    @property
+    def audit(self) -> Audit:
+        """Its audit trail."""
 
     def now(self) -> Instant:
         """Its clock."""

@@ -15,6 +15,7 @@ class Session:
     store: str | None = None
     server: str | None = None
     token: str | None = None
+    namespace: str | None = None
     as_json: bool = False
     color: Literal["auto", "always", "never"] = "auto"
     debug: bool = False

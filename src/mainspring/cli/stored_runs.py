@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Unpack
 
+import msgspec
+
 from mainspring.api import shapes
 from mainspring.app import Mainspring
+from mainspring.cli.stored_care import StoredAudit, StoredCalendars, StoredEvents
 from mainspring.cli.stored_jobs import StoredJobs, shown
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.model import LogLine, Run
 from mainspring.core.retry import Length
 from mainspring.core.states import FINAL, State
+from mainspring.errors import Conflict, NotFound
 from mainspring.lookup import explain_run, find_ids, look_around, note_run, select_runs
 from mainspring.options import RunWords
 from mainspring.store import RunFilter
@@ -128,6 +132,20 @@ class StoredWorkers:
         crowd = await look_around(self._app)
         return [shown(worker_view(each, crowd.state_of(each)), shapes.Worker) for each in crowd.workers]
 
+    async def drain(self, worker_id: str, reason: str = "") -> shapes.Worker:
+        """See `scheduler.Workers`."""
+        worker = next((each for each in (await look_around(self._app)).workers if each.id == worker_id), None)
+        if worker is None:
+            raise NotFound(f"there is no worker {worker_id!r}")
+        if worker.app != "http" or "~" not in worker.id:
+            raise Conflict(
+                f"worker {worker.id} works on the store itself: stop process {worker.pid} of {worker.host} with "
+                f"SIGTERM (kill {worker.pid}), and it drains"
+            )
+        draining = msgspec.structs.replace(worker, state="draining")
+        await (await self._app.open()).register(draining)
+        return shown(worker_view(draining, draining.state), shapes.Worker)
+
 
 class Stored:
     """Fulfils `scheduler.Scheduler` with the store of an app."""
@@ -137,6 +155,9 @@ class Stored:
         self.jobs = StoredJobs(app)
         self.runs = StoredRuns(app)
         self.workers = StoredWorkers(app)
+        self.calendars = StoredCalendars(app)
+        self.events = StoredEvents(app)
+        self.audit = StoredAudit(app)
         self._now = app.clock.now
 
     async def open(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, get_args
 
 import click
 import msgspec
 
 from mainspring.api import shapes
+from mainspring.app import Mainspring
 from mainspring.cli.arguments import read_work
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
@@ -23,7 +25,7 @@ from mainspring.core.model import PROVIDED_TASKS, UnderPressure, Worker
 from mainspring.core.retry import Retry, RetryPolicy
 from mainspring.core.triggers import OnFailure, When
 from mainspring.core.why import Crowd, worker_trouble
-from mainspring.errors import NotAllowed
+from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.lookup import short_id
 from mainspring.options import Defaults
 
@@ -78,6 +80,8 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     options = _read(words)
 
     app = open_app(session, ref)
+    if ref is not None:
+        _check_known(app, named)
     if is_served(session, app) and (task_here := app.tasks.get(named)) is not None:
         task_here.encode_args(work.args or {})
         options = {**_defaults(task_here.defaults), **options}
@@ -94,9 +98,21 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     run, trouble = with_scheduler(session, send, app=app, create=True)
     screen = Screen(session)
     screen.answer(run, lambda: click.echo(run.run_id))
-    screen.hint(f"Submitted {describe_run(run)}. {trouble or f'Watch it: mainspring run wait {short_id(run.run_id)}'}")
+    screen.hint(f"Submitted {describe_run(run)}. Watch it: mainspring run wait {short_id(run.run_id)}")
+    if trouble and not session.as_json:
+        screen.warn(trouble)
     if not (trouble or named in PROVIDED_TASKS or named in app.tasks or is_served(session, app)):
         screen.hint(f"What {named} declares (priority, timeout, retries, limit ...) holds only with --app APP.")
+
+
+def _check_known(app: Mainspring, task: str) -> None:
+    """Who names an app means one of its tasks: a misspelt one would wait for a worker for ever."""
+    if task in app.tasks or task in PROVIDED_TASKS:
+        return
+    near = get_close_matches(task, app.tasks, n=1)
+    known = f"its tasks are {', '.join(sorted(app.tasks))}" if app.tasks else "it has no tasks"
+    remedy = f"did you mean {near[0]}?" if near else f"{known}; for a task of another program leave out --app"
+    raise InvalidInput("task", task, f"is not a task of app {app.name}", remedy)
 
 
 async def _trouble(scheduler: Scheduler, run: shapes.Run) -> str | None:

@@ -11,6 +11,7 @@ import msgspec
 
 from mainspring.api.shapes import Job, Synced
 from mainspring.app import Mainspring
+from mainspring.cli.filters import count_of
 from mainspring.cli.job_actions import remove_jobs
 from mainspring.cli.lazy import Errand
 from mainspring.cli.opening import open_app, with_scheduler
@@ -24,6 +25,8 @@ from mainspring.core.revision import revise
 from mainspring.errors import InvalidInput
 
 MICROSECOND: Final = timedelta(microseconds=1)
+_FEW = 5
+"""So many jobs that nothing happened to are told by name."""
 Undeclared = Literal["report", "pause", "remove"]
 MOST = 1_000
 """So many undeclared jobs are treated at once; the rest the next time."""
@@ -111,7 +114,7 @@ def _treated(saved: Synced) -> list[tuple[str, list[str]]]:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return ", ".join(names[:_FEW]) + (", …" if len(names) > _FEW else "")
 
 
 @click.command(cls=Errand)
@@ -149,7 +152,7 @@ def _draw(screen: Screen, saved: Synced) -> None:
         for word, names in (
             ("created", saved.created),
             ("updated", saved.updated),
-            ("unchanged", saved.unchanged),
+            ("unchanged", saved.unchanged if len(saved.unchanged) <= _FEW else [count_of(saved.unchanged, "job")]),
             ("resumed", saved.resumed),
             *(("undeclared" if word.startswith("left") else word, names) for word, names in _treated(saved)),
         )

@@ -12,6 +12,7 @@ from mainspring.cli.screen import Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.cli.times import relative
 from mainspring.core.instants import Instant
+from mainspring.errors import NotFound
 
 _LIVING = ("active", "draining")
 
@@ -55,3 +56,25 @@ def _row(worker: shapes.Worker, now: Instant) -> list[Value]:
         relative(worker.heartbeat_at, now),
         relative(worker.started_at, now).removesuffix(" ago"),
     ]
+
+
+@click.command(cls=Errand)
+@click.argument("worker", metavar="WORKER")
+@click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done.")
+@click.pass_obj
+def drain(session: Session, worker: str, reason: str) -> None:
+    """Ask WORKER to finish what it holds and to take no more. WORKER is an id, or HOST:PID as `workers` shows it.
+
+    A worker that works on the database itself is drained by SIGTERM to its process: the answer says which.
+    """
+
+    async def ask(scheduler: Scheduler) -> shapes.Worker:
+        known = [each for each in await scheduler.workers.list() if worker in (each.worker, f"{each.host}:{each.pid}")]
+        if not known:
+            raise NotFound(f"there is no worker {worker!r}: `mainspring workers` lists them")
+        living = [each for each in known if each.state in _LIVING] or known
+        return await scheduler.workers.drain(living[0].worker, reason)
+
+    drained = with_scheduler(session, ask)
+    screen = Screen(session)
+    screen.answer(drained, lambda: screen.line(f"Worker {drained.worker} is {drained.state}."))
