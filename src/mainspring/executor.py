@@ -55,7 +55,9 @@ class AttemptContext:
         "behind",
         "claim",
         "context",
+        "ends_by",
         "grace_s",
+        "here",
         "now",
         "on_overdue",
         "options",
@@ -83,8 +85,13 @@ class AttemptContext:
         self.stop_reason = ""
         self.grace_s = 2.0
         """How long work that is asked to end may take before it is killed."""
+        self.here = False
+        """Set if the work is done by this process itself, on its event loop or in a thread: then nothing can end it for
+        sure but the end of this process."""
         self.unstoppable = False
-        """Set while the work is where nothing can end it but the end of this process."""
+        """Set while the work is in a thread, where it cannot even be asked to end."""
+        self.ends_by: float | None = None
+        """When, on the monotonic clock, its deadline is."""
 
     @property
     def deadline(self) -> Instant | None:

@@ -31,6 +31,8 @@ PREFIX = "MAINSPRING_"
 
 Coordination = Literal["leader", "cluster", "lock"]
 CommandLevel = Literal["none", "limits", "sandbox"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
 Algorithm = Literal["HS256", "RS256", "EdDSA"]
 Reader = Callable[[str, object], object]
 """Takes what to call the setting in an error, and what was written; gives what `Settings` holds."""
@@ -273,8 +275,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     health_port: Annotated[
         int | None,
-        Knob(_read_port, "where a worker tells whether it is well, on this machine only; without one, nowhere"),
+        Knob(_read_port, "the port where a worker serves its health and metrics; without one, nowhere"),
     ] = None
+    health_host: Annotated[
+        str, _text("the address where a worker serves its health and metrics, without tokens; 0.0.0.0 for all")
+    ] = "127.0.0.1"
     most_pool_wait: Annotated[
         Duration, _duration("how long requests may wait for the database before the least important is given up")
     ] = SECOND
@@ -319,6 +324,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     process_memory: Annotated[
         int, _count("the peak of memory, in bytes, after which a process for functions is replaced")
     ] = 512 * 2**20
+
+    blocked_after: Annotated[
+        Duration, _duration("how long an async task may block the worker's event loop before its stack is logged")
+    ] = SECOND
+    deaf_after: Annotated[
+        Duration,
+        _duration("how long work in the worker itself may go on after its deadline before the worker replaces itself"),
+    ] = 10 * SECOND
+    log_level: Annotated[
+        LogLevel, _choice(get_args(LogLevel), "the least level of what a process logs: debug, info, warning, error")
+    ] = "warning"
+    log_format: Annotated[LogFormat, _choice(get_args(LogFormat), "how a process logs: text, json")] = "text"
 
     payload_limit: Annotated[int, _count("how many bytes of JSON arguments or a result may take")] = 1_048_576
     keep_runs: Annotated[Duration, _duration("how long finished runs are kept")] = 30 * DAY

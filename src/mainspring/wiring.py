@@ -29,14 +29,14 @@ from mainspring.settings import FILE, Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
 from mainspring.urls import REDIS_SCHEMES, show_url
-from mainspring.withheld import SIGNING, find_exposed, withhold
+from mainspring.withheld import SIGNING, find_exposed, masker, secrets_of, withhold
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
     from mainspring.executors.staff import Staff
     from mainspring.runtime import Runtime
     from mainspring.services.node import Node, Scheduler
-    from mainspring.services.worker import Worker
+    from mainspring.services.worker import Legacy, Worker
     from mainspring.stores.postgres.database import Limits
 
 _POSTGRES = ("postgresql", "postgres")
@@ -339,9 +339,10 @@ def build_runtime(
     work: bool,
     show: Callable[[str, str], None] | None = None,
     on_failed: Callable[[str], None] | None = None,
+    on_replaced: Callable[[Legacy], None] | None = None,
 ) -> Runtime:
     """A runtime that schedules, works, or both, on the app's store. `on_failed` is told, from any thread, why it cannot
-    go on; unless given, the process ends."""
+    go on, `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends."""
     from mainspring.runtime import Runtime
     from mainspring.services.supervisor import end_process
 
@@ -357,7 +358,7 @@ def build_runtime(
         row, broker = describe_worker(app, settings, name), open_broker(settings)
         board = open_board(settings) if schedule else None
         if broker is None:
-            worker = build_worker(app, store, row, crew_loop, settings, random) if work else None
+            worker = build_worker(app, store, row, crew_loop, settings, random, on_replaced) if work else None
             return Node(
                 *(store, scheduler, worker),
                 board=board,
@@ -368,7 +369,7 @@ def build_runtime(
         from mainspring.services.delivered import Delivered
 
         source = Delivered(store, broker, app.clock, name)
-        worker = build_worker(app, cast(Store, source), row, crew_loop, settings, random) if work else None
+        worker = build_worker(app, cast(Store, source), row, crew_loop, settings, random, on_replaced) if work else None
         return Node(
             *(store, scheduler, worker, broker, source.delivers, board),
             stall_after=settings.stall_after,
@@ -395,10 +396,16 @@ def build_worker(
     crew_loop: asyncio.AbstractEventLoop,
     settings: Settings,
     random: Random,
+    on_replaced: Callable[[Legacy], None] | None = None,
 ) -> Worker:
     """The loops that work, with this process's executors."""
     from mainspring.services.worker import Worker
 
     executor_of = find_executors(app, settings.concurrency, settings)
     crew_loop.call_soon_threadsafe(executor_of.prepare)
-    return Worker(store, row, executor_of, crew_loop, settings, app.clock, random, on_stopped=executor_of.close)
+    return Worker(
+        *(store, row, executor_of, crew_loop, settings, app.clock, random),
+        on_stopped=executor_of.close,
+        on_replaced=on_replaced,
+        mask=masker(secrets_of(settings)),
+    )

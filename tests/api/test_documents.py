@@ -161,6 +161,23 @@ def test_a_worker_tells_how_it_is_on_a_port_of_its_own(tmp_path: Path) -> None:
         asyncio.run(app.close())
 
 
+def test_a_worker_may_tell_it_to_other_machines_and_nothing_else(tmp_path: Path) -> None:
+    import asyncio
+
+    app = make_app(tmp_path, health_port=0, health_host="0.0.0.0")
+    server = Server(app, health_only=True)
+    asyncio.run(server.start())
+    try:
+        elsewhere = {"Host": "worker-7.cluster.local:8322"}
+        for path in ("/health/live", "/health/ready", "/metrics"):
+            assert httpx.get(f"{server.url}{path}", headers=elsewhere).status_code == 200, path
+        for path in ("/v1/jobs", "/v1/runs", "/docs", "/openapi.json"):
+            assert httpx.get(f"{server.url}{path}", headers=elsewhere).status_code in (403, 404), path
+    finally:
+        asyncio.run(server.stop())
+        asyncio.run(app.close())
+
+
 def test_every_type_of_problem_is_documented() -> None:
     documented = (ROOT / "docs" / "api.md").read_text()
     for kind, (status, _) in TITLES.items():

@@ -57,6 +57,7 @@ async def ready(call: Call) -> Answer:
         | {"breaker.store": "ok" if breaker == "closed" else breaker}
         | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
         | {f"alive.{name}": trouble for name, trouble in troubles.items()}
+        | _tasks(call)
     )
     reasons = [f"{name}: {word}" for name, word in checks.items() if word != "ok"]
     body = {
@@ -67,6 +68,15 @@ async def ready(call: Call) -> Answer:
         "pressure": round(call.desk.guard.pressure, 3),
     }
     return Answer(503 if reasons else 200, body)
+
+
+def _tasks(call: Call) -> dict[str, str]:
+    """Whether a task blocks the event loop of all others, in a process that executes tasks."""
+    node = call.desk.node()
+    minder = None if node is None or node.worker is None else node.worker.minder
+    if minder is None:
+        return {}
+    return {"tasks": f"one blocks the others for {minder.blocked_s:.0f} s" if minder.is_blocked else "ok"}
 
 
 async def _check_store(call: Call) -> dict[str, str]:

@@ -14,13 +14,15 @@ import uvicorn
 
 from mainspring.api.application import ENDPOINTS, build_application
 from mainspring.api.desk import Desk
+from mainspring.api.endpoint import PUBLIC
 from mainspring.api.health import ENDPOINTS as HEALTH
 from mainspring.api.protocol import BoundedProtocol
-from mainspring.api.tokens import check_exposure, load_keys
+from mainspring.api.tokens import check_exposure, is_loopback, load_keys
 from mainspring.app import Mainspring
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.eventloop import new_loop
 from mainspring.services.node import Node
+from mainspring.settings import Settings
 from mainspring.watchdog import Watchdog
 
 log = logging.getLogger("mainspring")
@@ -57,19 +59,22 @@ class Server:
     ) -> None:
         """Reads the settings of the app, and refuses those that would leave it open to strangers.
 
-        `health_only`: whether it lives, is ready, and its figures, on a port of this machine alone; for workers.
+        `health_only`: whether it lives, is ready, and its figures, without tokens, where the settings `health_host` and
+        `health_port` say; for workers.
         """
-        settings = app.settings
+        settings, endpoints = app.settings, ENDPOINTS
         if health_only:
-            settings = msgspec.structs.replace(settings, host="127.0.0.1", port=settings.health_port or 0, secret=None,
-                                               token_algorithm="HS256", token_keys=None)  # fmt: skip
+            settings, endpoints = _health_settings(settings), HEALTH
+            if not is_loopback(settings.host):  # Who is to scrape it from elsewhere has no token for it.
+                endpoints = tuple(each._replace(permission=PUBLIC) for each in HEALTH)
         keys = load_keys(settings)
-        check_exposure(settings, keys)
+        if not health_only:
+            check_exposure(settings, keys)
         self.is_open = keys is None
         """Whether it serves whoever is on this machine, without a token."""
         self._host, self._port = settings.host, settings.port
         self.desk = Desk(app, settings, keys, node)
-        self.application = build_application(self.desk, HEALTH if health_only else ENDPOINTS)
+        self.application = build_application(self.desk, endpoints)
         self._server: uvicorn.Server | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -148,6 +153,17 @@ class Server:
         self.desk.waking.end()
         self._server.should_exit = True
         await asyncio.to_thread(self._thread.join, STOP_S + 5.0)
+
+
+def _health_settings(settings: Settings) -> Settings:
+    return msgspec.structs.replace(
+        settings,
+        host=settings.health_host,
+        port=settings.health_port or 0,
+        secret=None,
+        token_algorithm="HS256",
+        token_keys=None,
+    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

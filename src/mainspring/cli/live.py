@@ -18,6 +18,7 @@ from mainspring.app import Mainspring
 from mainspring.cli.lines import Lines
 from mainspring.cli.opening import check_made
 from mainspring.cli.screen import Screen
+from mainspring.cli.succession import Succession
 from mainspring.cli.trouble import INTERRUPTED
 from mainspring.core.instants import SECOND
 from mainspring.core.model import EventBatch
@@ -107,6 +108,11 @@ class Stopping:
         if self._count == 0:
             self.request()
 
+    @property
+    def is_requested(self) -> bool:
+        """Whether there was a request."""
+        return self._count > 0
+
     def fail(self, why: str) -> None:
         """Stop, because something has failed that this process cannot mend: let work finish if that still can be done,
         then end with a code that says so. From any thread."""
@@ -161,14 +167,15 @@ def serve(service: Service) -> int:
     _set_up_logging(service)
     for variable in unknown_variables(os.environ):
         service.screen.warn(f"{variable} belongs to no setting, and is ignored")
+    succession = Succession(service.stop_after_s)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         stopping = Stopping(runner.get_loop(), service.app.settings.drain_grace / SECOND)
-        if service.stop_after_s is not None:
-            stopping.request_first_after(service.stop_after_s)
+        if succession.stop_after_s is not None:
+            stopping.request_first_after(succession.stop_after_s)
         if service.app.settings.notice is not None:
             stopping.request_first_once(service.app.settings.notice)
         try:
-            code = runner.run(_serve(service, stopping))
+            code = runner.run(_serve(service, stopping, succession))
             # All work is reported or handed back. What a task may still do on this loop is not waited for.
             stopping.end_after(LEFTOVERS_S, EXIT_FAILED if stopping.failed else code)
             runner.close()
@@ -183,11 +190,11 @@ def _set_up_logging(service: Service) -> None:
     logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(message)s")
 
 
-async def _serve(service: Service, stopping: Stopping) -> int:
+async def _serve(service: Service, stopping: Stopping, succession: Succession) -> int:
     app, session = service.app, service.screen.session
     lines = Lines(colored=session.colored() and not session.as_json, on_closed=stopping.request_first)
     try:
-        runtime = await _begin(service, stopping, lines.put if service.tells_by_relay else None)
+        runtime = await _begin(service, stopping, succession, lines.put if service.tells_by_relay else None)
         if runtime is None:
             service.screen.hint("Stopped.")
             return 0
@@ -212,11 +219,11 @@ async def _serve(service: Service, stopping: Stopping) -> int:
         lines.close()
 
 
-async def _begin(service: Service, stopping: Stopping, show: Show | None) -> Runtime | None:
+async def _begin(service: Service, stopping: Stopping, succession: Succession, show: Show | None) -> Runtime | None:
     """The node, at work. While the database is away, try again and again; None if a signal ends that."""
     pause_s, random = FIRST_PAUSE_S, Random()
     while True:
-        starting = asyncio.create_task(_start(service, show, stopping))
+        starting = asyncio.create_task(_start(service, show, stopping, succession))
         stop = asyncio.create_task(stopping.signalled.wait())
         await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -238,14 +245,19 @@ async def _begin(service: Service, stopping: Stopping, show: Show | None) -> Run
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-async def _start(service: Service, show: Show | None, stopping: Stopping) -> Runtime:
+async def _start(service: Service, show: Show | None, stopping: Stopping, succession: Succession) -> Runtime:
     app = service.app
     if not service.create:
         check_made(app)
-    await app.open()
+    await succession.settle(await app.open())
     await service.prepare()
     runtime = build_runtime(
-        app, app.settings, schedule=service.schedule, work=service.work, show=show, on_failed=stopping.fail
+        *(app, app.settings),
+        schedule=service.schedule,
+        work=service.work,
+        show=show,
+        on_failed=stopping.fail,
+        on_replaced=lambda legacy: succession.pass_on(legacy, stopping=stopping.is_requested),
     )
     await runtime.start()
     return runtime

@@ -113,13 +113,17 @@ def up(
 @click.command(cls=Verb)
 @click.argument("ref", metavar="[APP]", required=False)
 @worker_options
+@click.option("--health-host", help="Where to serve health and metrics, without tokens; 127.0.0.1 unless given.")
+@click.option("--health-port", type=int, help="The port for that; without one, they are not served.")
 @click.pass_obj
-def worker(session: Session, ref: str | None, **words: Unpack[WorkerWords]) -> int:
+def worker(
+    session: Session, ref: str | None, health_host: str | None, health_port: int | None, **words: Unpack[WorkerWords]
+) -> int:
     """Run a worker: it executes runs of the tasks of APP (`module:app` or `file.py`), and commands.
 
     It schedules nothing, and stores no jobs: where those that APP declares differ from the stored ones, it warns.
     """
-    app = open_app(session, ref, **_flags(words))
+    app = open_app(session, ref, health_host=health_host, health_port=health_port, **_flags(words))
     screen = Screen(session)
     protect_process(app, signs=False)
 

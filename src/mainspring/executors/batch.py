@@ -45,6 +45,7 @@ class BatchExecutor:
                 raise TypeError(f"a batch is made of lists, not of {type(items).__name__}")
         except BaseException as error:
             return failed(error, final=True)
+        attempt.here = True
         member = _Member(attempt, items, asyncio.get_running_loop().create_future())
         self._waiting.append(member)
         if len(self._waiting) >= self._most:

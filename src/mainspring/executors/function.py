@@ -37,14 +37,14 @@ class FunctionExecutor:
         return _await(attempt, task) if task.is_async else self._run_in_thread(attempt, task)
 
     async def _run_in_thread(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-        """Stopped, it lets the attempt go at once, but the thread runs to its end."""
+        """A thread cannot be stopped. Cancelled, it lets the attempt go at once, but the thread runs to its end."""
 
         def work() -> Outcome:
             outcome = call(task, attempt.claim.args, _context(attempt))
             attempt.unstoppable = False
             return outcome
 
-        attempt.unstoppable = True
+        attempt.here = attempt.unstoppable = True
         return await self._threads.run(work)
 
 
@@ -104,6 +104,7 @@ class Threads:
 async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
     """The same as `call` for an async function; its cancellation by the crew is let through."""
     token, hopeless = CURRENT.set(_context(attempt)), True
+    attempt.here = True
     try:
         arguments = task.decode_args(attempt.claim.args)
         hopeless = False

@@ -4,9 +4,11 @@ ended."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from typing import Any
 
 import msgspec
 
@@ -21,7 +23,7 @@ from mainspring.services.loop import log
 
 INSIST_S = 1.0
 INSIST_TIMES = 5
-"""An async function that swallows its cancellation is cancelled again so often, then left to itself."""
+"""An async function that swallows its cancellation is cancelled again so often."""
 STUCK_S = 1.0
 """Attempts that wait for room here go back to the queue if none could be started for so long."""
 EARLY_TICK_S = 0.0005
@@ -50,10 +52,12 @@ class _Said:
 
     def line(self, stream: str, text: str, at: Instant | None = None, /) -> None:
         now = self._crew.now() if at is None else at
-        self._crew.lines.append(LogLine(self._claim.run_id, self._claim.attempt + 1, now, stream, text))
+        self._crew.lines.append(
+            LogLine(self._claim.run_id, self._claim.attempt + 1, now, stream, self._crew.mask(text))
+        )
 
     def mark(self, fraction: float, note: str) -> None:
-        self._crew.marks.append(Progress(self._claim.run_id, self._claim.token, fraction, note))
+        self._crew.marks.append(Progress(self._claim.run_id, self._claim.token, fraction, self._crew.mask(note)))
 
 
 class Crew:
@@ -67,8 +71,17 @@ class Crew:
         now: Callable[[], Instant],
         surely_now: Callable[[], Instant],
         on_done: Callable[[], None],
+        on_deaf: Callable[[AttemptContext], None] | None = None,
+        deaf_after_s: float = math.inf,
+        mask: Callable[[str], str] | None = None,
     ) -> None:
+        """`on_deaf` is told of work in this process that goes on for `deaf_after_s` after it was stopped. Its attempt
+        stays under way: it must not be tried again before this process has ended. All texts of attempts go through
+        `mask`, which takes out of them what nobody should see."""
+        self.mask = mask or _unchanged
         self._executor_of = executor_of
+        self._on_deaf = on_deaf
+        self._deaf_after_s = deaf_after_s
         self._concurrency = concurrency
         self._clock = clock
         self.now = now
@@ -179,7 +192,7 @@ class Crew:
             if attempt.stop_kind is None:
                 self._abandon(attempt)
                 raise
-            outcome = _stopped(attempt)
+            outcome = stopped(attempt)
         except Exception as error:
             log.exception("run %s: its executor failed", attempt.claim.run_id)
             outcome = Outcome("failed", failure=Failure(type(error).__name__, plain(f"the executor failed: {error}")))
@@ -194,6 +207,7 @@ class Crew:
         call_later = asyncio.get_running_loop().call_later
         timers = []
         if options.timeout is not None:
+            attempt.ends_by = self._clock.monotonic() + options.timeout / SECOND
             timers.append(call_later(options.timeout / SECOND, self._stop, attempt, "timed_out", ""))
         if options.soft_timeout is not None:
             timers.append(call_later(options.soft_timeout / SECOND, _warn, attempt))
@@ -213,14 +227,21 @@ class Crew:
         if self.under_way(attempt.claim.run_id) is not attempt:
             return  # it was given up before it ended
         del self._tasks[attempt.claim.run_id]
+        if attempt.stop_kind is None and self._is_late(attempt):
+            attempt.stop_kind = "timed_out"  # It kept the loop busy, so that its deadline could not ring.
         if attempt.stop_kind == "timed_out":
-            outcome = _stopped(attempt)
+            outcome = stopped(attempt)
         if attempt.stop_kind == "handed_back" and outcome.kind != "succeeded":
             self._return(attempt)
         elif attempt.stop_kind != "fenced":
-            self.done.append(conclude(attempt, outcome, self.now()))
+            self.done.append(conclude(attempt, _masked(outcome, self.mask), self.now()))
             self._on_done()
         self._fill()
+
+    def _is_late(self, attempt: AttemptContext) -> bool:
+        """Whether work in this process is past its deadline. Of processes it is not known when they were done, for
+        their word may have waited; they are killed in time."""
+        return attempt.here and attempt.ends_by is not None and self._clock.monotonic() > attempt.ends_by
 
     def stop(self, run_id: str, kind: StopKind, reason: str = "") -> None:
         """End an attempt, if it has not ended yet; one that has not started never will."""
@@ -253,15 +274,24 @@ class Crew:
         attempt.stop_kind, attempt.stop_reason = kind, reason
         if kind == "fenced":
             attempt.grace_s = 0.0
+        if attempt.here and self._on_deaf is not None and kind in ("timed_out", "cancelled"):
+            asyncio.get_running_loop().call_later(self._deaf_after_s, self._notice_deaf, attempt, self._on_deaf)
+            if attempt.unstoppable:
+                return  # To let go of the attempt would let a retry begin beside the thread.
         held[1].cancel()
         self._insist(attempt, held[1], INSIST_TIMES)
+
+    def _notice_deaf(self, attempt: AttemptContext, on_deaf: Callable[[AttemptContext], None]) -> None:
+        if self.under_way(attempt.claim.run_id) is attempt:
+            on_deaf(attempt)
 
     def _insist(self, attempt: AttemptContext, task: asyncio.Task[None], times: int) -> None:
         if task.done():
             return
         if times == 0:
-            log.error("run %s ignores its cancellation: it goes on without being watched", attempt.claim.run_id)
-            self._finish(attempt, _stopped(attempt))
+            log.error("run %s ignores its cancellation", attempt.claim.run_id)
+            if self._on_deaf is None or attempt.stop_kind == "handed_back":
+                self._finish(attempt, stopped(attempt))
             return
         pause = attempt.grace_s + INSIST_S
         asyncio.get_running_loop().call_later(pause, self._cancel_again, attempt, task, times - 1)
@@ -292,6 +322,19 @@ class Crew:
             burst = [] if self._bursting is None else [self._bursting]
             await asyncio.wait([task for _, task in self._tasks.values()] + burst)
 
+    def overrunning(self, by_s: float) -> list[AttemptContext]:
+        """Work in this process that is so long past its deadline and has not ended. From any thread."""
+        now = self._clock.monotonic()
+        return [
+            attempt
+            for attempt, _ in tuple(self._tasks.values())
+            if attempt.here and attempt.ends_by is not None and now > attempt.ends_by + by_s
+        ]
+
+    def attempt_of(self, task: asyncio.Task[Any] | None) -> AttemptContext | None:
+        """The attempt that a task of the event loop executes. From any thread."""
+        return next((attempt for attempt, each in tuple(self._tasks.values()) if each is task), None)
+
     def under_way(self, run_id: str) -> AttemptContext | None:
         """The attempt of a run that has started here and has not ended. From any thread."""
         held = self._tasks.get(run_id)
@@ -312,6 +355,21 @@ _DEFAULTS = RunOptions()
 _SUCCESS = Next(SUCCEEDED, "")
 
 
+def _unchanged(text: str) -> str:
+    return text
+
+
+def _masked(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
+    """The outcome without what nobody should see; itself, if there is nothing of that."""
+    if outcome.result is not None and (result := mask(outcome.result)) != outcome.result:
+        outcome = msgspec.structs.replace(outcome, result=result)
+    failure = outcome.failure
+    if failure is not None:
+        shown = Failure(failure.type, mask(failure.message), mask(failure.traceback))
+        outcome = msgspec.structs.replace(outcome, failure=shown)
+    return outcome
+
+
 def _warn(attempt: AttemptContext) -> None:
     options = attempt.options
     text = f"past its soft deadline of {format_duration(options.soft_timeout or 0)}"
@@ -321,7 +379,8 @@ def _warn(attempt: AttemptContext) -> None:
     attempt.on_overdue()
 
 
-def _stopped(attempt: AttemptContext) -> Outcome:
+def stopped(attempt: AttemptContext) -> Outcome:
+    """The outcome of an attempt that was stopped."""
     if attempt.stop_kind == "timed_out":
         limit = format_duration(attempt.options.timeout or 0)
         failure = Failure("TimeoutError", f"not done within its timeout of {limit}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Literal
@@ -15,15 +15,17 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.leadership import MARGIN
+from mainspring.core.model import Report
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError
 from mainspring.executor import AttemptContext, Executor, StopKind
 from mainspring.services.claimer import Claimer
-from mainspring.services.crew import Crew
+from mainspring.services.crew import Crew, conclude, stopped
 from mainspring.services.fence import Fence
 from mainspring.services.heart import Heart
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log, within
+from mainspring.services.minder import Minder
 from mainspring.services.pooled import PooledClaimer
 from mainspring.services.reporter import Reporter
 from mainspring.settings import Settings
@@ -42,6 +44,23 @@ def end_process() -> None:
     os._exit(EXIT_UNSTOPPABLE)
 
 
+class Legacy(msgspec.Struct):
+    """What a worker that has to end leaves to its successor: to be told to the store once it has ended, and not before,
+    so that no retry begins beside what it could not stop."""
+
+    worker: WorkerRow
+    reports: list[Report]
+    returned: list[tuple[str, int]]
+
+    async def settle(self, store: Store) -> None:
+        """Tell the store."""
+        if self.reports:
+            await store.report(self.reports)
+        if self.returned:
+            await store.hand_back(self.returned)
+        await store.register(msgspec.structs.replace(self.worker, state="stopped", running=0))
+
+
 class Worker:
     """Assembles the loops. `crew_loop` is the loop on which tasks run; it may be the same as the worker's own. After a
     drain `on_stopped` is called there."""
@@ -57,9 +76,16 @@ class Worker:
         random: Random,
         on_unstoppable: Callable[[], None] = end_process,
         on_stopped: Callable[[], None] | None = None,
+        on_replaced: Callable[[Legacy], None] | None = None,
+        mask: Callable[[str], str] | None = None,
     ) -> None:
+        """`on_replaced` has to end this process because of work that goes on past its deadline, after all other work is
+        done; unless given, it is ended as if it were unstoppable. `mask` takes out of texts what must not be shown."""
         self.row = row
         self.random = random
+        self._on_replaced = on_replaced or (lambda _: on_unstoppable())
+        self._deaf: dict[str, AttemptContext] = {}
+        self._replacing: asyncio.Task[None] | None = None
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -71,27 +97,29 @@ class Worker:
         self._patience_s = PARTING_S
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
-        self.crew = Crew(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done)
+        deaf_after_s = settings.deaf_after / SECOND
+        self.crew = Crew(
+            *(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done),
+            on_deaf=self._on_deaf,
+            deaf_after_s=deaf_after_s,
+            mask=mask,
+        )
         self.claimer = (PooledClaimer if settings.pools else Claimer)(
-            store,
-            row,
-            self.held,
-            self._hand_over,
-            self._start_here,
-            self._give_back,
-            self._on_full,
-            settings,
-            clock,
-            random,
+            *(store, row, self.held, self._hand_over, self._start_here, self._give_back, self._on_full),
+            *(settings, clock, random),
         )
         self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
         self.fence = Fence(self.held, self._stop_run, clock, random)
         self.heart = Heart(store, row, self.held, self._stop_run, self.fence.lower, settings, clock, random)
+        self.minder: Minder | None = None
+        if crew_loop is not self._own_loop:
+            self.minder = Minder(self.crew, crew_loop, self._on_deaf, settings, clock, random)
 
     @property
     def loops(self) -> Iterable[Loop]:
         """What has to run."""
-        return (self.claimer, self.reporter, self.heart, self.fence)
+        loops = (self.claimer, self.reporter, self.heart, self.fence)
+        return loops if self.minder is None else (*loops, self.minder)
 
     def wake(self, *, work: bool = True) -> None:
         """Something changed: there may be work, unless that is told otherwise, or a cancel."""
@@ -184,6 +212,50 @@ class Worker:
         log.critical("run %s has lost its claim and cannot be stopped: ending the process", attempt.claim.run_id)
         self._on_unstoppable()
 
+    def _on_deaf(self, attempt: AttemptContext) -> None:
+        """Work of this process goes on past its deadline. On the loop of the tasks, or on the worker's own."""
+        if self._crew_loop is self._own_loop:
+            self._replace(attempt)
+        else:
+            self._own_loop.call_soon_threadsafe(self._replace, attempt)
+
+    def _replace(self, attempt: AttemptContext) -> None:
+        if attempt.claim.run_id in self._deaf or (self.claimer.stopping and self._replacing is None):
+            return  # It is known; or the worker ends anyway.
+        self._deaf[attempt.claim.run_id] = attempt
+        stack = "".join(self.minder.stack()) if self.minder is not None and not attempt.unstoppable else ""
+        log.critical(
+            "run %s of task %s does not end though its time is up. Nothing can stop it but the end of this process: "
+            "the worker lets other runs finish, and replaces itself%s",
+            *(attempt.claim.run_id, attempt.claim.task, stack and f". It may be here:\n{stack}"),
+        )
+        attempt.write("log", "it does not end though its time is up: its worker replaces itself")
+        if self._replacing is None:
+            self._replacing = self._own_loop.create_task(self._be_replaced())
+
+    async def _be_replaced(self) -> None:
+        """Finish what can be, and end. Claims stay renewed until then."""
+        self.claimer.stop()
+        await self._part(self.register("draining"))
+        self._on_crew(self.crew.return_waiting)
+        await self._until_free(self._settings.drain_grace / SECOND, but_for=self._deaf)
+        for run_id, _ in self.held.claims():
+            if run_id not in self._deaf:
+                self._on_crew(self.crew.stop, run_id, "handed_back", "")
+        await self._until_free(ENDING_S, but_for=self._deaf)
+        self._on_replaced(self._legacy())
+
+    def _legacy(self) -> Legacy:
+        reports, returned = [], []
+        for run_id, token in self.held.claims():
+            attempt = self._deaf.get(run_id)
+            if attempt is None or attempt.claim.token != token:
+                returned.append((run_id, token))
+                continue
+            attempt.stop_kind = attempt.stop_kind or "timed_out"
+            reports.append(conclude(attempt, stopped(attempt), self._store.now()))
+        return Legacy(self.row, reports, returned)
+
     async def register(self, state: Literal["active", "draining", "stopped"] = "active") -> None:
         """Let the store know of this worker."""
         self.row = msgspec.structs.replace(self.row, state=state, running=len(self.held))
@@ -192,6 +264,8 @@ class Worker:
     async def drain(self, grace_s: float | None = None) -> None:
         """Claim no more, give back what has not started, let the rest finish within the grace, give back what did
         not. Takes no longer than the grace and a few seconds, whatever the store does."""
+        if self._replacing is not None:
+            self._replacing.cancel()  # It is to end, not to be replaced.
         self.claimer.stop()
         await self._part(self.register("draining"))
         self._on_crew(self.crew.return_waiting)
@@ -206,10 +280,17 @@ class Worker:
         if self._on_stopped is not None:
             self._on_crew(self._on_stopped)
 
-    async def _until_free(self, seconds: float) -> None:
+    async def _until_free(self, seconds: float, but_for: Collection[str] = ()) -> None:
+        """Wait until nothing is held, `but_for` these runs; not longer than so many seconds, nor while tasks cannot go
+        on because one of them blocks their loop."""
         deadline = self._clock.monotonic() + seconds
-        while (len(self.held) or not self.reporter.idle) and self._clock.monotonic() < deadline:
+        while self._clock.monotonic() < deadline and not self._is_blocked():
+            if self.reporter.idle and all(run_id in but_for for run_id, _ in self.held.claims()):
+                return
             await self._clock.sleep(DRAIN_LOOK_S)
+
+    def _is_blocked(self) -> bool:
+        return self.minder is not None and self.minder.blocked_s > self._settings.deaf_after / SECOND
 
     async def _part(self, word: Awaitable[object]) -> None:
         """Say a last word to the store, if it can be reached."""
