@@ -3,7 +3,10 @@
 import asyncio
 import inspect
 import re
+import runpy
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -39,3 +42,17 @@ def test_the_page_of_settings_is_the_table_of_settings() -> None:
     rows = [f"| `{row.name}` | `{row.default}` | `{row.variable}` | {row.meaning} |" for row in describe_settings()]
     page = (ROOT / "docs" / "settings.md").read_text()
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+def test_the_page_on_an_index_has_no_link_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = ModuleType("interface")  # What builds the package is not installed here.
+    builder.MetadataHookInterface = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", builder)
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))
+    text = (ROOT / "README.md").read_text()
+    bare = hook["index_page"](text, None)
+    assert not re.findall(r"\]\((?!https?:)", bare)
+    assert PROMISE in bare
+    linked = hook["index_page"](text, "https://example.org/source/")
+    assert "](https://example.org/source/docs/api.md)" in linked
+    assert not re.findall(r"\]\((?!https?:)", linked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import httpx
 import jwt
@@ -11,8 +12,10 @@ import pytest
 from door import SECRET, Door, make_app, open_door, problem, until
 
 from mainspring.api.server import Server
+from mainspring.api.tokens import load_keys
 from mainspring.core.instants import DAY
 from mainspring.errors import InvalidInput
+from mainspring.settings import Settings
 
 OTHER = "YW5vdGhlciBzZWNyZXQgZm9yIHRlc3RzIG9mIHJvdGF0aW9u"
 
@@ -115,3 +118,11 @@ def test_a_subject_that_cannot_be_shown_is_nobody(private_door: Door, subject: s
     claims = {**words, "sub": subject, "iat": now, "exp": now + 60}
     assert status(private_door, jwt.encode({**claims, "sub": "ann"}, SECRET, "HS256", {"typ": "at+jwt"})) == 200
     assert status(private_door, jwt.encode(claims, SECRET, "HS256", {"typ": "at+jwt"})) == 401
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "EdDSA"])
+def test_keys_need_a_package_that_secrets_do_not(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.api.tokens.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match=r"needs the package cryptography.*pip install 'mainspring\[keys\]'"):
+        load_keys(Settings(token_algorithm=algorithm, token_keys="keys.pem"))
+    assert load_keys(Settings(secret=SECRET)) is not None

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -79,6 +80,9 @@ def load_keys(settings: Settings) -> Keys | None:
     if settings.token_keys is None:
         problem = f"has no keys for {settings.token_algorithm}"
         raise InvalidInput("token_keys", None, problem, "name a file with a PEM key or a JWKS")
+    if settings.token_algorithm != "HS256" and find_spec("cryptography") is None:
+        problem = "needs the package cryptography, which is not installed"
+        raise InvalidInput("token_algorithm", settings.token_algorithm, problem, "pip install 'mainspring[keys]'")
     return _load_file(Path(settings.token_keys), settings.token_algorithm)
 
 
