@@ -132,6 +132,11 @@ class TestUp:
         assert "2 no longer declared, paused" in cli("up", "empty.py", "--for", "100ms").err
         assert all(job["paused_at"] for job in cli.json("job", "list"))
 
+    def test_the_queues_that_the_app_names_are_served_unless_others_are_asked_for(self, cli: Terminal) -> None:
+        cli.write("slow.py", FILMS + '\n@app.task(queue="slow")\ndef trim(): ...\n')
+        assert "queue default, slow ·" in cli("up", "slow.py", "--for", "100ms").err
+        assert "queue mail ·" in cli("up", "slow.py", "--for", "100ms", "--queue", "mail").err
+
     def test_bad_options_are_refused_before_anything_is_made(self, cli: Terminal) -> None:
         for options, words in (
             (("--for", "long"), "for: 'long' is not a duration"),

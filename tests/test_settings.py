@@ -40,7 +40,7 @@ def test_without_any_source_the_defaults_hold() -> None:
     assert (settings.drain_grace, settings.payload_limit) == (30 * SECOND, 1 << 20)
     assert (settings.keep_runs, settings.keep_firings, settings.keep_events) == (30 * DAY, 400 * DAY, 7 * DAY)
     assert (settings.durable, settings.ordering, settings.coordination) == (True, "strict", "leader")
-    assert (settings.concurrency, settings.queues, settings.regions) == (10, ("default",), ("default",))
+    assert (settings.concurrency, settings.queues, settings.regions) == (10, (), ("default",))
 
 
 def test_a_flag_beats_the_environment_which_beats_code_which_beats_the_file(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import cached_property
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -23,7 +22,7 @@ from mainspring.core.calendars import Calendar, check_calendar, settled
 from mainspring.core.declaring import source_of
 from mainspring.core.firing_limits import check_firings
 from mainspring.core.instants import Instant
-from mainspring.core.model import PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Origin, Run
+from mainspring.core.model import DEFAULT, PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Origin, Run
 from mainspring.core.planning import make_runs
 from mainspring.core.retry import Length
 from mainspring.core.specs import check_spec
@@ -32,6 +31,7 @@ from mainspring.core.triggers import Trigger, check_trigger
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.handle import RunHandle, Waiting
 from mainspring.ids import IdSource
+from mainspring.known_tasks import KnownTasks
 from mainspring.lock import Lock, Locks
 from mainspring.options import (
     Defaults,
@@ -46,7 +46,17 @@ from mainspring.options import (
 )
 from mainspring.settings import FILE, Settings, load_settings
 from mainspring.store import Saved, Store
-from mainspring.task import AsyncTask, JobDecorator, PlainTask, Task, TaskDecorator, make_task, place_of, repeat_run
+from mainspring.task import (
+    AsyncTask,
+    JobDecorator,
+    PlainTask,
+    Task,
+    TaskDecorator,
+    make_task,
+    module_name,
+    place_of,
+    repeat_run,
+)
 from mainspring.wiring import open_store
 from mainspring.withheld import environment
 
@@ -95,6 +105,7 @@ class Mainspring:
         self._settings: Settings | None = None
         self._declarations: dict[str, _Declaration] = {}
         self.calendars: dict[str, Calendar] = {}
+        self.known_tasks = KnownTasks()
         self._ids = IdSource(self.clock)
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -202,8 +213,9 @@ class Mainspring:
         _check_trigger(trigger)
         values = read_words(words, JobWords, "a job")
         policy = read_policy(values)
-        new = _Declaration(check_name("name", name), self._find_task(task), trigger, args or {}, values, policy)
         store = await self.open()
+        found = await self._learn_task(task, values)
+        new = _Declaration(check_name("name", name), found, trigger, args or {}, values, policy)
         return await store.create_job(self._make_job(new, store.now(), self.job_origin))
 
     @overload
@@ -221,7 +233,8 @@ class Mainspring:
 
         A name that this app does not know is accepted, since another program's workers may; its arguments go unchecked.
         """
-        found, arguments = self._find_task(task), {} if args is None else args
+        said = [word for word, value in options.items() if value is not None]
+        found, arguments = await self._learn_task(task, said), {} if args is None else args
         check_spec(found.name, arguments)
         return await found.options(**options).submit_args(arguments)
 
@@ -244,7 +257,7 @@ class Mainspring:
             raise Conflict(f"run {old.id} is {old.state}: wait for its end, or cancel it, before you retry it")
         if old.state == SUCCEEDED:
             raise Conflict(f"run {old.id} has succeeded: to do its work again, submit the task again")
-        task = self._find_task(old.task)
+        task = await self._learn_task(old.task, ())
         again = repeat_run(old, self.new_id(), store.now(), await _find_twin(old, store), task.defaults.limit)
         (run_id,) = await store.submit([again])
         return RunHandle(self, run_id, task.decode_result)
@@ -351,6 +364,20 @@ class Mainspring:
                 raise InvalidInput(word, values[word], "belongs to the task", "put it into @app.task")
         return self._find_task(function)
 
+    async def _learn_task(self, task: Task[..., Any] | str, said: Collection[str]) -> Task[..., Any]:
+        """A task, by itself or by name. Of one that another program registers, what its workers announced holds."""
+        if isinstance(task, Task) or task in self.tasks or task in PROVIDED_TASKS:
+            return self._find_task(task)
+        store, namespace = await self.open(), self.settings.namespace
+        await self.known_tasks.learn(store, namespace, check_name("task", task), self.clock.monotonic())
+        return make_task(self, task, _elsewhere, self.known_tasks.defaults(namespace, task, said))
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that its tasks and jobs name, and the default one."""
+        named = [task.defaults.queue for task in self.tasks.values()]
+        named += [str(each.values["queue"]) for each in self._declarations.values() if "queue" in each.values]
+        return tuple(dict.fromkeys((DEFAULT, *sorted(named))))
+
     def _find_task(self, task: Task[..., Any] | str) -> Task[..., Any]:
         if isinstance(task, Task):
             if task.app is not self:
@@ -397,8 +424,7 @@ class Mainspring:
 def _calling_module() -> str:
     """The module that makes an app. A file that is run as a program has its own name, as when it is imported."""
     frame = sys._getframe(2)
-    name = str(frame.f_globals.get("__name__", ""))
-    return Path(frame.f_code.co_filename).stem if name == "__main__" else name.removeprefix("mainspring_app_")
+    return module_name(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
 
 
 def _elsewhere(**arguments: Any) -> Any:

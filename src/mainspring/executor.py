@@ -31,6 +31,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """A delay that the failure itself asked for."""
     final: bool = False
     """Whether the same would happen again, so that a retry is pointless."""
+    unfit: bool = False
+    """Whether the function was not even called: the arguments are not those that this code takes."""
 
 
 def plain(text: str) -> str:

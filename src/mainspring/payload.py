@@ -69,6 +69,16 @@ class Signature:
         """The names of its parameters."""
         return tuple(self._named)
 
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Those of them that have no default."""
+        return tuple(self._required)
+
+    @property
+    def takes_rest(self) -> bool:
+        """Whether it takes arguments of any name."""
+        return self._rest is not None
+
     def __str__(self) -> str:
         shape = self._shape
         parameters = [each.replace(annotation=_bare(each.annotation)) for each in shape.parameters.values()]

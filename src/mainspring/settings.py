@@ -30,6 +30,7 @@ FILE = Path("mainspring.toml")
 PREFIX = "MAINSPRING_"
 
 Coordination = Literal["leader", "cluster", "lock"]
+SameTasks = Literal["refuse", "warn"]
 CommandLevel = Literal["none", "limits", "sandbox"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
@@ -245,11 +246,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[tuple[int, int], ...],
         Knob(_read_pools, "places of a worker for runs of a priority: 1=100,2=50,3=20"),
     ] = ()
-    queues: Annotated[tuple[str, ...], Knob(_read_names, "the queues that a worker serves")] = ("default",)
+    queues: Annotated[
+        tuple[str, ...],
+        Knob(_read_names, "the queues that a worker serves; without any, default and those its app names"),
+    ] = ()
     regions: Annotated[tuple[str, ...], Knob(_read_names, "the regions that a worker serves")] = ("default",)
     claim_ttl: Annotated[Duration, _duration("how long a worker holds a run without renewing")] = 10 * SECOND
     claim_renew: Annotated[Duration, _duration("how often a worker renews; its heartbeat too")] = 3 * SECOND
     worker_dead_after: Annotated[Duration, _duration("how long a silent worker counts as alive")] = 10 * SECOND
+    unfit_wait: Annotated[
+        Duration, _duration("how long a run waits for a worker whose code takes its arguments, before it fails")
+    ] = 10 * MINUTE
+    same_tasks: Annotated[
+        SameTasks,
+        _choice(get_args(SameTasks), "what a worker does if another app's live workers have a task of its name"),
+    ] = "refuse"
     flush: Annotated[Duration, _duration("how long a worker gathers results before it reports")] = 5 * MILLISECOND
     flush_limit: Annotated[int, _count("how many results a worker gathers before it reports")] = 500
     drain_grace: Annotated[Duration, _duration("how long a stopping worker lets runs finish")] = 30 * SECOND

@@ -25,6 +25,7 @@ from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.limits import Allowance, Pace
 from mainspring.core.model import (
+    Amendment,
     Attempt,
     Claim,
     Edge,
@@ -282,6 +283,13 @@ class WorkStore(DispatchStore, Protocol):
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
         """Give claims back unstarted: no attempt is counted, and they are due at once, or when they were."""
+
+    async def amend(self, amendments: Sequence[Amendment]) -> int:
+        """As `hand_back`, with what is to be different about each run from then on; how many still held."""
+
+    async def announced(self, namespace: str, task: str) -> list[Worker]:
+        """Workers that announced what they know of a task, live or not, heard of last first; each with that notice
+        alone. At most 200."""
 
     async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
         """Output and progress of running attempts."""

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Gate, KeptOptions, NewRun, Run
+from mainspring.core.model import Gate, KeptOptions, NewRun, Run, TaskNotice
 from mainspring.core.triggers import check_to_come
 from mainspring.errors import InvalidInput
 from mainspring.handle import RunHandle
@@ -209,6 +211,22 @@ class Task(BoundTask[P, R]):
             raise InvalidInput("jobs", self.name, problem, "give the name of the job that is meant")
         return self.job_names[0]
 
+    def notice(self) -> TaskNotice:
+        """What a worker announces of it."""
+        return TaskNotice(
+            name=self.name,
+            module=module_of(self.function),
+            code=_digest_of(self.function),
+            signature=str(self.signature),
+            names=self.signature.names,
+            required=self.signature.required,
+            rest=self.signature.takes_rest,
+            priority=self.defaults.priority,
+            queue=self.defaults.queue,
+            limit=self.defaults.limit,
+            options=self.defaults.options,
+        )
+
     def options(self, **words: Unpack[RunWords]) -> BoundTask[P, R]:
         """The task with other options than its own, for one or more submissions: see `RunWords`."""
         values = read_words(words, RunWords, "a submission")
@@ -302,3 +320,26 @@ def place_of(function: Callable[..., object]) -> str:
     """Where a function is defined, for people."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
+
+
+def module_of(function: Callable[..., object]) -> str:
+    """The module of a function, by the same name however its file was loaded."""
+    target = inspect.unwrap(function)
+    name = str(getattr(target, "__module__", ""))
+    code = getattr(target, "__code__", None)
+    return module_name(name, code.co_filename if code else "")
+
+
+def _digest_of(function: Callable[..., object]) -> str:
+    """What tells two functions apart, wherever their files are."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return ""
+    values = [each for each in code.co_consts if isinstance(each, str | bytes | int | float | tuple | None)]
+    parts = (code.co_code, code.co_names, code.co_varnames, values)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def module_name(name: str, file: str) -> str:
+    """A module's name; that of its file, where it is run as a program or was loaded under another name."""
+    return Path(file).stem if name == "__main__" else name.removeprefix("mainspring_app_")

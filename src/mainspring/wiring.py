@@ -324,10 +324,11 @@ def describe_worker(app: Mainspring, settings: Settings, name: str) -> WorkerRow
         app=app.name,
         host=socket.gethostname(),
         pid=os.getpid(),
-        queues=settings.queues,
+        queues=settings.queues or app.queues(),
         regions=settings.regions,
         tasks=("command", "http", *sorted(app.tasks)),
         concurrency=settings.concurrency,
+        notices=tuple(app.tasks[name].notice() for name in sorted(app.tasks)),
     )
 
 

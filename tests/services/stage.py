@@ -36,6 +36,7 @@ FAST = Settings(
     claim_ttl=500 * MILLISECOND,
     claim_renew=100 * MILLISECOND,
     worker_dead_after=600 * MILLISECOND,
+    unfit_wait=100 * MILLISECOND,
 )
 """Settings for tests in real time."""
 STEADY = msgspec.structs.replace(FAST, claim_ttl=USUAL.claim_ttl, worker_dead_after=USUAL.worker_dead_after)

@@ -160,7 +160,7 @@ class TestRetries:
         assert run.reason.endswith("not retried, for the same would happen again")
 
     @pytest.mark.parametrize("kind", KINDS)
-    async def test_arguments_that_no_longer_fit_the_function_are_final(self, live: SqliteStore, kind: str) -> None:
+    async def test_arguments_that_no_code_fits_in_time_are_final(self, live: SqliteStore, kind: str) -> None:
         run = await ended(await Elsewhere(chores.misbehaving[kind].name).submit(live))
         assert (run.state, run.attempt) == ("failed", 1)
         assert "InvalidInput: args" in run.reason

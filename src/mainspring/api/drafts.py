@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.specs import SECRET, SPECS, check_spec, without_secrets
 from mainspring.core.triggers import check_not_past
 from mainspring.errors import InvalidInput, PayloadTooLarge
-from mainspring.options import Defaults, JobWords, check_name, read_defaults, read_policy
+from mainspring.options import Defaults, JobWords, Values, check_name, read_defaults, read_policy
 
 OWNER = "api"
 """The app that jobs made over HTTP belong to: not one of code, whose sync would call them undeclared."""
@@ -55,7 +55,7 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
     task = desk.app.tasks.get(work.task)
     args = encode_work(desk.app, work, wrong)
     wrong.settle()
-    usual = task.defaults if task else Defaults()
+    usual = task.defaults if task else _usual(call, work.task, values, stored, declared=past)
     execution = read_defaults(values, usual)
     need_command(call, work.task, execution.options, (stored or usual).options)
     need_secrets(call, args)
@@ -76,6 +76,24 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
     _note(wrong, check_firings, job, desk.settings.firing_rate_of(job.namespace))
     wrong.settle()
     return job
+
+
+async def learn_tasks(call: Call, bodies: Iterable[Given]) -> None:
+    """Look up what workers announced of the tasks that bodies name, before those are read."""
+    app = call.desk.app
+    for body in bodies:
+        task = body.get("task")
+        if isinstance(task, str) and task not in app.tasks:
+            await app.known_tasks.learn(call.desk.store, call.namespace, task, app.clock.monotonic())
+
+
+def _usual(call: Call, task: str, values: Values, stored: Job | None, *, declared: bool) -> Defaults:
+    """How runs of a task that is not known here are executed: as its workers announced. What code declares is
+    complete, and so is a stored job that was."""
+    if declared or (stored is not None and stored.options.said is None):
+        return Defaults()
+    said = {*values, *((stored.options.said or ()) if stored is not None else ())}
+    return call.desk.app.known_tasks.defaults(call.namespace, task, said)
 
 
 def need_command(call: Call, task: str, wanted: RunOptions, had: RunOptions) -> None:

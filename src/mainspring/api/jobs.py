@@ -11,7 +11,7 @@ from mainspring.api import shapes
 from mainspring.api.audit import attested
 from mainspring.api.bodies import JobBody, JobChange, SyncBody
 from mainspring.api.decoding import Given, convert, decode_any, given_of
-from mainspring.api.drafts import merge_change, read_job
+from mainspring.api.drafts import learn_tasks, merge_change, read_job
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.paging import limit_of, page, read_cursor
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
@@ -38,6 +38,7 @@ def job_answer(status: int, job: Job, **more: object) -> Answer:
 async def create_job(call: Call) -> Answer:
     """Store a new job. `name`, one of `schedule`, `every`, `run_at`, `after`, `manual`, and `task` or `command`."""
     desk = call.desk
+    await learn_tasks(call, [call.given])
     draft = read_job(call, call.given, call.wrong, None)
     headers = await call.spend(1)
     (job_id,) = call.stamp.ids(1, desk.app.new_ids)

@@ -13,7 +13,7 @@ from mainspring.api import shapes
 from mainspring.api.audit import attested
 from mainspring.api.bodies import BatchBody, PlainBatch, PlainRun, RunBody
 from mainspring.api.decoding import Given, given_of
-from mainspring.api.drafts import encode_work, names_secret, need_command, need_secrets
+from mainspring.api.drafts import encode_work, learn_tasks, names_secret, need_command, need_secrets
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.forms import Form, accepted
 from mainspring.api.paging import limit_of, page, read_cursor
@@ -26,7 +26,7 @@ from mainspring.core.model import PROVIDED_TASKS, NewRun
 from mainspring.core.states import FAILED, State
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.lookup import explain_run, find_ids
-from mainspring.options import Defaults, read_defaults
+from mainspring.options import read_defaults
 from mainspring.payload import Signature
 from mainspring.store import RunFilter
 from mainspring.task import Recipe, make_recipe, marked
@@ -36,6 +36,8 @@ AT_ONCE = 100
 """So many kinds of runs of a batch are read without a look at what else there is to do."""
 _encode = msgspec.json.Encoder().encode
 replace = msgspec.structs.replace
+_SAID = '"said":'
+"""What the options of a run have if they are to be filled in by its worker."""
 
 
 def _recipe(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
@@ -46,7 +48,7 @@ def _recipe(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work
     if wrong.faults:
         return None, work
     task = call.desk.app.tasks.get(work.task)
-    usual = task.defaults if task else Defaults()
+    usual = task.defaults if task else call.desk.app.known_tasks.defaults(call.namespace, work.task, values)
     try:
         if "alert" in values or "isolation" in values:
             need_command(call, work.task, read_defaults(values, usual).options, usual.options)
@@ -74,6 +76,7 @@ def draft_run(call: Call, given: Given, wrong: Wrong, run_id: str) -> NewRun:
         call.need("run:command")
     elif (
         not (recipe.model.lines or recipe.model.after)
+        and _SAID not in recipe.model.options  # More may be known of the task the next time.
         and (key := call.desk.forms.key(call.caller.subject, given)) is not None
     ):
         call.desk.forms.keep(key, Form(recipe))
@@ -85,6 +88,8 @@ async def submit_run(call: Call) -> Answer:
     desk = call.desk
     key = None if call.wrong.faults else desk.forms.key(call.caller.subject, call.given)
     form = None if key is None else desk.forms.find(key)
+    if form is None:
+        await learn_tasks(call, [call.given])
     run = _like_before(call, form) if form is not None else draft_run(call, call.given, call.wrong, _run_id(call))
     headers = await call.spend(1)
     await desk.store.submit([replace(run, noted_for=call.caller.subject, request_id=call.request_id)])
@@ -111,6 +116,7 @@ def _like_before(call: Call, form: Form) -> NewRun:
 async def submit_batch(call: Call) -> Answer:
     """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission."""
     bodies: Sequence[RunBody | PlainRun] = call.given.get("runs", ())
+    await learn_tasks(call, [{"task": task} for task in {body.task for body in bodies}])
     runs = await _draft_all(call, bodies)
     call.wrong.settle()
     headers = await call.spend(len(runs))

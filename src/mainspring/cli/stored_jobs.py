@@ -157,6 +157,8 @@ def _with_values(job: Job, values: Words) -> Job:
     policy = read_policy(msgspec.structs.asdict(job.policy) | values)
     options = {name: values[name] for name in RunOptions.__struct_fields__ if name in values}
     own = {name: values[name] for name in _OWN if name in values}
+    if job.options.said is not None:
+        options["said"] = tuple(sorted({*job.options.said, *values}))
     return msgspec.structs.replace(job, policy=policy, options=msgspec.structs.replace(job.options, **options), **own)
 
 

@@ -22,6 +22,7 @@ from mainspring.cli.times import moment, relative
 from mainspring.core.instants import LATEST, SECOND, parse_duration
 from mainspring.core.triggers import CronTrigger
 from mainspring.settings import Coordination
+from mainspring.twins import check_twins
 from mainspring.urls import show_url
 from mainspring.wiring import describe_commands, describe_exposure, describe_host, describe_store, protect_process
 
@@ -100,6 +101,7 @@ def up(
     beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
 
     async def prepare() -> None:
+        await _warn_of_twins(screen, app)
         saved = None if ref is None else await sync_jobs(Stored(app), app, undeclared)
         if not words["quiet"]:
             _introduce(screen, app, ref)
@@ -128,6 +130,7 @@ def worker(
     protect_process(app, signs=False)
 
     async def prepare() -> None:
+        await _warn_of_twins(screen, app)
         if not words["quiet"]:
             _introduce(screen, app, ref)
         for difference in await compare_jobs(app):
@@ -135,6 +138,11 @@ def worker(
 
     service = _service(app, screen, prepare, schedule=False, words=words)
     return serve(service._replace(beside=health_beside(app), create=False))
+
+
+async def _warn_of_twins(screen: Screen, app: Mainspring) -> None:
+    for warning in await check_twins(app):
+        screen.warn(f"{warning}. Give one of them another name, or a namespace of its own.")
 
 
 def _flags(words: WorkerWords) -> dict[str, object]:
@@ -166,7 +174,7 @@ def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
     if settings.broker is not None:
         screen.hint(f"broker {show_url(settings.broker)}")
     shares = "".join(f" · {places} for priority {priority}" for priority, places in settings.pools)
-    serves = f"queue {', '.join(settings.queues)} · region {', '.join(settings.regions)}"
+    serves = f"queue {', '.join(settings.queues or app.queues())} · region {', '.join(settings.regions)}"
     screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once{shares}")
     screen.hint(f"host   {'; '.join(describe_host(settings))}")
     if confinement := describe_commands(settings):

@@ -36,6 +36,7 @@ from mainspring.conformance.store_backfill import BackfillSuite
 from mainspring.conformance.store_care import CareSuite
 from mainspring.conformance.store_dispatch import DispatchSuite
 from mainspring.conformance.store_events import EventSuite
+from mainspring.conformance.store_fitting import FittingSuite
 from mainspring.conformance.store_jobs import JobSuite
 from mainspring.conformance.store_leases import LeaseSuite
 from mainspring.conformance.store_plans import PlanSuite
@@ -53,6 +54,7 @@ class StoreConformance(
     RunSuite,
     WorkSuite,
     DispatchSuite,
+    FittingSuite,
     CareSuite,
     PressureSuite,
     LeaseSuite,

@@ -51,6 +51,11 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who is told if the run fails for good: see `core.alerts`."""
     under_pressure: UnderPressure = "wait"
     """Whether it runs without waiting for what it follows while there is far too much to do: see `core.degradation`."""
+    said: tuple[str, ...] | None = None
+    """Of a run whose submitter knew nothing of its task but the name: the words that were given. A worker fills in the
+    rest from the task's declaration (`core.fitting`). None: all is decided."""
+    unfit_since: Instant | None = None
+    """When a worker first found that its arguments do not fit the code that it has."""
 
 
 class KeptOptions(RunOptions, frozen=True, omit_defaults=True):
@@ -300,6 +305,39 @@ class Edge(msgspec.Struct, frozen=True):
     latest_outcome: FiringOutcome = "fired"
 
 
+class TaskNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker announces of a task: how it is called, and how its runs are executed unless they say otherwise."""
+
+    name: str
+    module: str = ""
+    """Where the function is defined: two of one name from two modules are two tasks."""
+    code: str = ""
+    """A digest of the function: modules of two programs may have one name, too."""
+    signature: str = ""
+    names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    rest: bool = False
+    """Whether it takes arguments of any name."""
+    priority: int = 5
+    queue: str = DEFAULT
+    limit: int | None = None
+    options: RunOptions = RunOptions()
+
+
+class Amendment(msgspec.Struct, frozen=True, gc=False):
+    """A claim to be given back unstarted, and what is to be different about the run from then on."""
+
+    run_id: str
+    token: int
+    reason: str
+    options: str
+    delay: Duration = 0
+    """It is due this much later."""
+    priority: int | None = None
+    gate: Gate | None = None
+    """A limit of its task that it has to obey from now on."""
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """A process that executes runs, as it announced itself."""
 
@@ -318,6 +356,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: Instant = 0
     priorities: tuple[int, ...] = PRIORITIES
     """Of which it takes runs now: not announced, since it changes with what the worker's pools hold."""
+    notices: tuple[TaskNotice, ...] = ()
+    """What it knows of its tasks. Only `WorkStore.announced` gives them back."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

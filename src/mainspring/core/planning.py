@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import time
 from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -17,7 +18,7 @@ from mainspring.core.cron import parse_cron
 from mainspring.core.dependency import End, Fire
 from mainspring.core.firing_limits import Bounds, runs_of
 from mainspring.core.ids import fraction_of, run_id_of
-from mainspring.core.instants import DAY, HOUR, SECOND, Duration, Instant, format_duration, to_datetime
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_duration, to_datetime
 from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
 from mainspring.core.states import FAILED
 from mainspring.core.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger, next_fire
@@ -404,6 +405,21 @@ def admit(job: Job, unfinished: Sequence[str]) -> Admit | Refuse | Replace:
     if job.policy.overlap == "replace":
         return Replace(tuple(unfinished))
     return Refuse(f"overlap=forbid: run {unfinished[0]} had not ended")
+
+
+NO_WORKER: Final = "no worker knows this task"
+KNOWN_FOR: Final[Duration] = HOUR
+"""A task that a worker knew within this time is not unknown: its workers may be being replaced, or be down."""
+LIVE_FOR: Final[Duration] = MINUTE
+"""Where no worker at all was heard of within this time, all are down, and nothing can be said of tasks."""
+
+
+def skip_unknown(plan: Plan) -> Plan:
+    """A plan of a job whose task no worker knows, and that has a run waiting already: more would only pile up."""
+    firings = [
+        PlannedFiring(each.fire_at, "skipped", NO_WORKER) if each.outcome == "fired" else each for each in plan.firings
+    ]
+    return msgspec.structs.replace(plan, firings=tuple(firings))
 
 
 def resume(job: Job, now: Instant, calendars: Calendars) -> Plan:

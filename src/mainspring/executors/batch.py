@@ -44,7 +44,7 @@ class BatchExecutor:
             if not isinstance(items, list):
                 raise TypeError(f"a batch is made of lists, not of {type(items).__name__}")
         except BaseException as error:
-            return failed(error, final=True)
+            return failed(error, final=True, unfit=True)
         attempt.here = True
         member = _Member(attempt, items, asyncio.get_running_loop().create_future())
         self._waiting.append(member)

@@ -13,12 +13,13 @@ _LONGEST_MESSAGE = 4_000
 _LONGEST_TRACEBACK = 16_000
 
 
-def failed(error: BaseException, *, final: bool = False) -> Outcome:
-    """The outcome of an attempt that raised; `final` if it would raise the same again."""
+def failed(error: BaseException, *, final: bool = False, unfit: bool = False) -> Outcome:
+    """The outcome of an attempt that raised; `final` if it would raise the same again, `unfit` if the arguments were
+    not those of the function."""
     names = tuple(plain(_qualified(kind)) for kind in type(error).__mro__ if kind is not object)
     message = plain(_message(error)[:_LONGEST_MESSAGE])
     failure = Failure(names[0].removeprefix("builtins."), message, plain(_user_traceback(error)))
-    return Outcome("failed", failure=failure, error_types=names, final=final)
+    return Outcome("failed", failure=failure, error_types=names, final=final, unfit=unfit)
 
 
 def _message(error: BaseException) -> str:

@@ -103,11 +103,13 @@ class Threads:
 
 async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
     """The same as `call` for an async function; its cancellation by the crew is let through."""
-    token, hopeless = CURRENT.set(_context(attempt)), True
     attempt.here = True
     try:
         arguments = task.decode_args(attempt.claim.args)
-        hopeless = False
+    except BaseException as error:
+        return failed(error, final=True, unfit=True)
+    token, hopeless = CURRENT.set(_context(attempt)), False
+    try:
         result = await task.function(**arguments)
         hopeless = True
         return Outcome("succeeded", task.encode_result(result))
@@ -127,10 +129,12 @@ async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
 def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
     """Call a function with its stored arguments. Those that do not fit it, and a result that cannot be stored, would
     be no better the next time."""
-    token, hopeless = CURRENT.set(context), True
     try:
         arguments = task.decode_args(args)
-        hopeless = False
+    except BaseException as error:
+        return failed(error, final=True, unfit=True)
+    token, hopeless = CURRENT.set(context), False
+    try:
         result = task.function(**arguments)
         hopeless = True
         return Outcome("succeeded", task.encode_result(result))

@@ -7,16 +7,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
+import msgspec
+
 from mainspring.clock import Clock
+from mainspring.core.fitting import ASIDE, fill_in
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 from mainspring.core.leadership import trusted_until
-from mainspring.core.model import Claim, Worker
+from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
 from mainspring.core.states import SUCCEEDED
 from mainspring.executor import AttemptContext
 from mainspring.services.crew import prepare
 from mainspring.services.held import Held
-from mainspring.services.loop import Loop
+from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
 from mainspring.store import RunFilter, Standing, Store
 
@@ -77,6 +80,11 @@ class Claimer(Loop):
         self._in_vain = 0
         self._deferring = False
         self._early: list[Instant] = []
+        self._notices = {notice.name: notice for notice in worker.notices}
+        self._aside: dict[str, float] = {}
+        """Tasks that are left to others, and until when."""
+        self.amend: Callable[[list[AttemptContext], list[Amendment], float], None] = lambda *_: None
+        """Takes claims that are to be given back with something changed; from any thread."""
         self._is_new = True
         """Whether it has never known how long runs are."""
 
@@ -108,11 +116,11 @@ class Claimer(Loop):
         free = self._worker.concurrency - len(self._held)
         if self._sated and free > 0 and not self._held.solitary and not self.stopping:
             wanted = room(self._worker.concurrency, len(self._held), self._held.run_s)
-            self._store.stand(Standing(self._worker, wanted, self._ttl, self._ordering, self._take_here))
+            self._store.stand(Standing(self._asking(), wanted, self._ttl, self._ordering, self._take_here))
 
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
         sent_at = self.clock.monotonic()
-        claims = await self._store.claim(self._worker, wanted, self._ttl, self._ordering, ahead=ahead)
+        claims = await self._store.claim(self._asking(), wanted, self._ttl, self._ordering, ahead=ahead)
         if claims:
             self._take(claims, trusted_until(sent_at, self._ttl), early=ahead > 0)
         return len(claims)
@@ -122,7 +130,7 @@ class Claimer(Loop):
             # The answer took so long that somebody else may have them by now: none of them may begin here.
             self._give_back([(claim.run_id, claim.token) for claim in claims])
             return
-        attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
+        attempts = self._prepare(claims, until)
         self._hand_over(attempts, early)
         self._held.add(attempts, until)
         if early:
@@ -130,8 +138,45 @@ class Claimer(Loop):
 
     def _take_here(self, claims: Sequence[Claim], sent_at: float) -> None:
         """A standing claim was made, on whatever thread somebody submitted."""
-        attempts = [AttemptContext(claim, prepare(claim.options)) for claim in claims]
-        self._start(attempts, trusted_until(sent_at, self._ttl))
+        until = trusted_until(sent_at, self._ttl)
+        if attempts := self._prepare(claims, until):
+            self._start(attempts, until)
+
+    def _prepare(self, claims: Sequence[Claim], until: float) -> list[AttemptContext]:
+        """Attempts to start. What a submitter could not know of the task is filled in; a run that its task limits goes
+        back, to be claimed within the limit."""
+        attempts: list[AttemptContext] = []
+        limited: list[AttemptContext] = []
+        amendments: list[Amendment] = []
+        for claim in claims:
+            attempt = AttemptContext(claim, prepare(claim.options))
+            said = attempt.options.said
+            if said is not None and (notice := self._notices.get(claim.task)) is not None:
+                filled = fill_in(claim, said, notice)
+                if isinstance(filled, Amendment):
+                    limited.append(attempt)
+                    amendments.append(filled)
+                    continue
+                attempt.options = filled
+            attempts.append(attempt)
+        if limited:
+            self.amend(limited, amendments, until)
+        return attempts
+
+    def step_aside(self, task: str) -> None:
+        """Leave a task to others for a while: their code is newer."""
+        log.warning("task %s: others have newer code for some of its runs; leaving it to them for a while", task)
+        self._aside[task] = self.clock.monotonic() + ASIDE / SECOND
+
+    def _asking(self) -> Worker:
+        """This worker, for the tasks that it takes now."""
+        if self._aside:
+            now = self.clock.monotonic()
+            self._aside = {task: until for task, until in self._aside.items() if until > now}
+        if not self._aside:
+            return self._worker
+        tasks = tuple(task for task in self._worker.tasks if task not in self._aside)
+        return msgspec.structs.replace(self._worker, tasks=tasks)
 
     def stop(self) -> None:
         self._store.stand(None)
@@ -165,14 +210,14 @@ class Claimer(Loop):
 
     async def _look_ahead(self) -> float:
         """Nothing more is due: claim what soon will be. How long to wait for the rest."""
-        due_at = await self._store.next_due(self._worker)
+        due_at = await self._store.next_due(self._asking())
         if due_at is not None and due_at <= self._asked_at:
             return OVERDUE_WAIT_S
         if due_at is not None and due_at <= self._store.now() + CLAIM_AHEAD:
             await self._ask_around()
             while await self._claim_early() >= EARLY_BATCH:
                 pass
-            due_at = await self._store.next_due(self._worker)
+            due_at = await self._store.next_due(self._asking())
         if due_at is None:
             return LONGEST_WAIT_S
         wait = due_at - self._store.now()

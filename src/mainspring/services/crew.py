@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.context import RunContext
 from mainspring.core.instants import SECOND, Instant, format_duration
-from mainspring.core.model import Claim, Failure, LogLine, Progress, Report, RunOptions
+from mainspring.core.model import Amendment, Claim, Failure, LogLine, Progress, Report, RunOptions, TaskNotice
 from mainspring.core.outcome import Next, after_failure
 from mainspring.core.states import CANCELLED, FAILED, SKIPPED, SUCCEEDED
 from mainspring.executor import AttemptContext, Executor, Outcome, StopKind, plain
@@ -100,6 +100,12 @@ class Crew:
         self.done: deque[Report] = deque()
         self.returned: deque[tuple[str, int]] = deque()
         """Claims to be handed back: their work has not started, or was stopped for that."""
+        self.amended: deque[Amendment] = deque()
+        """The same, where something is to be different about the run from then on."""
+        self.unfit: deque[tuple[AttemptContext, Outcome]] = deque()
+        """Attempts that could not begin, for their arguments are not those of the code here."""
+        self.notices: Mapping[str, TaskNotice] = {}
+        """What this worker announces of its tasks."""
         self.lines: deque[LogLine] = deque()
         self.marks: deque[Progress] = deque()
         self.names_alert = False
@@ -233,6 +239,9 @@ class Crew:
             outcome = stopped(attempt)
         if attempt.stop_kind == "handed_back" and outcome.kind != "succeeded":
             self._return(attempt)
+        elif outcome.unfit and attempt.stop_kind is None and attempt.claim.task in self.notices:
+            self.unfit.append((attempt, outcome))
+            self._on_done()
         elif attempt.stop_kind != "fenced":
             self.done.append(conclude(attempt, _masked(outcome, self.mask), self.now()))
             self._on_done()

@@ -57,7 +57,7 @@ class PooledClaimer(Claimer):
 
     def _row(self, pools: Sequence[int]) -> Worker:
         priorities = tuple(priority for index in pools for priority in self._pools[index].priorities)
-        return msgspec.structs.replace(self._worker, priorities=priorities)
+        return msgspec.structs.replace(self._asking(), priorities=priorities)
 
     async def _claim_for(self, pool: int, wanted: int) -> int:
         sent_at = self.clock.monotonic()

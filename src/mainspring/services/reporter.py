@@ -9,10 +9,11 @@ from random import Random
 from typing import TypeVar
 
 from mainspring.clock import Clock
+from mainspring.core.fitting import find_fit, judge_unfit
 from mainspring.core.instants import SECOND
-from mainspring.core.model import Report
+from mainspring.core.model import Report, Worker
 from mainspring.services.alerter import expect_alerts
-from mainspring.services.crew import Crew
+from mainspring.services.crew import Crew, conclude
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
@@ -49,6 +50,10 @@ class Reporter(Loop):
         self._flush_limit = settings.flush_limit
         self.stale = 0
         self._expecting = False
+        self._dead_after = settings.worker_dead_after
+        self._patience = settings.unfit_wait
+        self.on_aside: Callable[[str], None] = lambda _: None
+        """Called with the name of a task for which the code here is too old."""
         self.on_alerts: Callable[[], None] = lambda: None
         """Called when somebody is to be told of failures, for the first time here."""
 
@@ -61,12 +66,15 @@ class Reporter(Loop):
             await expect_alerts(self._store)
             self._expecting = True
             self.on_alerts()
+        if crew.unfit:
+            await self._judge_unfit()
         with _taken(crew.done, self._flush_limit) as reports:
             await self._pass_on()  # First, so that whoever sees the end of a run sees all that it wrote.
             if reports:
                 await self._report(reports)
         await self._hand_back()
-        if crew.done or crew.lines or crew.returned:
+        await self._amend()
+        if crew.done or crew.lines or crew.returned or crew.unfit or crew.amended:
             return 0.0
         return TALK_S if len(self._held) else IDLE_S
 
@@ -99,11 +107,40 @@ class Reporter(Loop):
             self._on_room()
             log.info("%d runs handed back", count)
 
+    async def _judge_unfit(self) -> None:
+        """Runs whose arguments the code here does not know are no failures while others may know them."""
+        crew, known = self._crew, dict[str, list[Worker]]()
+        while crew.unfit:
+            attempt, outcome = crew.unfit[0]
+            claim = attempt.claim
+            if claim.task not in known:
+                known[claim.task] = await self._store.announced(claim.namespace, claim.task)
+            now, own = self._store.now(), crew.notices[claim.task]
+            fit = find_fit(known[claim.task], own, claim.args, now - self._dead_after)
+            problem = outcome.failure.message if outcome.failure is not None else ""
+            verdict = judge_unfit(claim, problem, now, self._patience, others_fit=fit)
+            crew.unfit.popleft()
+            if verdict.step_aside:
+                self.on_aside(claim.task)
+            if verdict.amendment is not None:
+                crew.amended.append(verdict.amendment)
+            else:
+                crew.done.append(conclude(attempt, outcome, now))
+
+    async def _amend(self) -> None:
+        amended = self._crew.amended
+        if amended:
+            with _taken(amended, self._flush_limit) as amendments:
+                await self._store.amend(amendments)
+            self._held.remove([(each.run_id, each.token) for each in amendments])
+            self._on_room()
+
     @property
     def idle(self) -> bool:
         """Whether everything has been told."""
         crew = self._crew
-        return not (crew.done or crew.returned or crew.lines or crew.marks or not self._resting.is_set())
+        given = crew.done or crew.returned or crew.amended or crew.unfit
+        return not (given or crew.lines or crew.marks or not self._resting.is_set())
 
 
 @contextmanager

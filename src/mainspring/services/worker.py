@@ -15,7 +15,7 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.leadership import MARGIN
-from mainspring.core.model import Report
+from mainspring.core.model import Amendment, Report
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError
 from mainspring.executor import AttemptContext, Executor, StopKind
@@ -108,7 +108,10 @@ class Worker:
             *(store, row, self.held, self._hand_over, self._start_here, self._give_back, self._on_full),
             *(settings, clock, random),
         )
+        self.crew.notices = {notice.name: notice for notice in row.notices}
+        self.claimer.amend = self._amend
         self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
+        self.reporter.on_aside = self.claimer.step_aside
         self.fence = Fence(self.held, self._stop_run, clock, random)
         self.heart = Heart(store, row, self.held, self._stop_run, self.fence.lower, settings, clock, random)
         self.minder: Minder | None = None
@@ -176,6 +179,13 @@ class Worker:
     def _give_back(self, claims: list[tuple[str, int]]) -> None:
         self.crew.returned.extend(claims)
         self.reporter.wake()
+
+    def _amend(self, attempts: list[AttemptContext], amendments: list[Amendment], until: float) -> None:
+        """From any thread: held, and so renewed, until the store has taken them back."""
+        self.held.promise(attempts, until)
+        self.crew.amended.extend(amendments)
+        with suppress(RuntimeError):  # The worker's loop has ended; what it was given runs out.
+            self._own_loop.call_soon_threadsafe(self.reporter.wake)
 
     def _on_full(self) -> None:
         if len(self.held) > self.row.concurrency:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from mainspring.core.model import NewRun
+from mainspring.core.model import Gate, NewRun
 from mainspring.stores.postgres.database import Transaction
 from mainspring.stores.sql import load_queries
 
@@ -21,12 +21,16 @@ _PASSING = "firing:"
 
 
 async def save_gates(tx: Transaction, runs: Collection[NewRun]) -> None:
-    """The gates that runs need are there, with their newest capacities. One that is already so is not locked, since
-    submissions would then wait for each other."""
+    """The gates that runs need are there, with their newest capacities."""
+    await need_gates(tx, [(run.namespace, gate) for run in runs for gate in run.gates])
+
+
+async def need_gates(tx: Transaction, needed: Iterable[tuple[str, Gate]]) -> None:
+    """These gates, by namespace, are there. One that is already so is not locked, since submissions would then wait for
+    each other."""
     wanted: dict[str, dict[str, int]] = defaultdict(dict)
-    for run in runs:
-        for gate in run.gates:
-            wanted[run.namespace][gate.name] = gate.capacity
+    for namespace, gate in needed:
+        wanted[namespace][gate.name] = gate.capacity
     for namespace, gates in sorted(wanted.items()):
         passing = [name for name in gates if name.startswith(_PASSING)]
         lasting = [name for name in gates if not name.startswith(_PASSING)]

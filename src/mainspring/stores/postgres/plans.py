@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.dependency import Wait, consumed_edges, judge_edges
-from mainspring.core.instants import Instant
+from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, Job, Term
-from mainspring.core.planning import Plan, PlannedFiring, settle
+from mainspring.core.planning import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
 from mainspring.core.states import FAILED, SKIPPED, State
 from mainspring.core.triggers import AfterTrigger
 from mainspring.store import MOST_CHANGED, Fired
@@ -25,6 +26,11 @@ from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "firings")
 _JOBS = load_queries("postgres", "jobs")
+_KNOWN_AGAIN: Duration = 10 * SECOND
+"""So long a task that a worker knew is not looked up again."""
+
+Task = tuple[str, str]
+"""Namespace and name."""
 
 
 class Plans:
@@ -54,7 +60,12 @@ class Plans:
         return await self._db.write(lambda tx: adopt_zones(tx, version), patient=True)
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
-        return await self._db.write(lambda tx: _fire(tx, plans, term))
+        return await self._db.write(lambda tx: _fire(tx, plans, term, self._known))
+
+    @cached_property
+    def _known(self) -> dict[Task, Instant]:
+        """Tasks that some worker knows, and until when that is taken for true."""
+        return {}
 
 
 class _Due(NamedTuple):
@@ -64,9 +75,10 @@ class _Due(NamedTuple):
     consumed: Sequence[tuple[str, Instant]] = ()
 
 
-async def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+async def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known: dict[Task, Instant]) -> list[Fired]:
     if term is not None:
         check_term(term, await tx.fetchval(_Q["term"], term.name))
+    plans = await _skip_unknown(tx, plans, known)
     if any(plan.kind == "after" or plan.job.policy.overlap == "replace" for plan in plans):
         await lock_changes(tx)  # What these end may make `after` jobs due.
     plain = sorted([plan for plan in plans if _is_plain(plan)], key=lambda plan: plan.job.id)
@@ -75,6 +87,22 @@ async def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None) -> li
     if rest:
         fired |= await _fire_rest(tx, rest)
     return await _add_unapplied(tx, plans, fired)
+
+
+async def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task, Instant]) -> Sequence[Plan]:
+    """Where no worker knows the task of a job, one run may wait for it; further firings are skipped."""
+    tasks = {(plan.job.namespace, plan.job.task) for plan in plans}
+    if not (asked := [task for task in tasks if known.get(task, 0) <= tx.now]):
+        return plans
+    columns = zip(*asked, strict=True)
+    rows = await tx.fetch(_Q["unknown_tasks"], *map(list, columns), tx.now - LIVE_FOR, tx.now - KNOWN_FOR)
+    unknown = {(row[0], row[1]) for row in rows}
+    known.update({task: tx.now + _KNOWN_AGAIN for task in asked if task not in unknown})
+    jobs = [plan.job.id for plan in plans if (plan.job.namespace, plan.job.task) in unknown]
+    if not jobs:
+        return plans
+    waiting = {row[0] for row in await tx.fetch(_Q["waiting_jobs"], jobs)}
+    return [skip_unknown(plan) if plan.job.id in waiting and plan.kind == "scheduled" else plan for plan in plans]
 
 
 def _is_plain(plan: Plan) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Event, Report
+from mainspring.core.model import Amendment, Event, Report
 from mainspring.core.outcome import Next, attempt_outcome, settle
 from mainspring.core.states import CANCELLED, PENDING, State
 from mainspring.errors import Unstorable
@@ -16,12 +16,13 @@ from mainspring.store import Verdict
 from mainspring.stores.postgres.database import Database, Transaction
 from mainspring.stores.postgres.days import not_before
 from mainspring.stores.postgres.endings import Ended, EndedRow, follow, move_to_history, unattempted
-from mainspring.stores.postgres.gates import leave_gates
+from mainspring.stores.postgres.gates import leave_gates, need_gates
 from mainspring.stores.postgres.lines import lock_lines_of
 from mainspring.stores.sql import load_queries
 from mainspring.stores.text import clean
 
 _Q = load_queries("postgres", "endings")
+_WORK = load_queries("postgres", "work")
 _encode = msgspec.json.Encoder().encode
 
 CAREFUL = 20
@@ -99,6 +100,9 @@ class Reports:
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
         return await self._db.write(lambda tx: hand_back(tx, list(dict.fromkeys(claims)))) if claims else 0
+
+    async def amend(self, amendments: Sequence[Amendment]) -> int:
+        return await self._db.write(lambda tx: _amend(tx, amendments)) if amendments else 0
 
 
 async def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
@@ -221,3 +225,22 @@ async def hand_back(tx: Transaction, claims: Sequence[tuple[str, int]]) -> int:
         tx.events.append(Event(kind, tx.now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker))
     await follow(tx, [_ended(run, CANCELLED, run.cancel or "") for run in cancelled])
     return len(runs)
+
+
+async def _amend(tx: Transaction, amendments: Sequence[Amendment]) -> int:
+    wanted = {(each.run_id, each.token): each for each in amendments}
+    held = await load_held(tx, [run_id for run_id, _ in wanted])
+    count = await hand_back(tx, list(wanted))
+    kept = [
+        each
+        for each in wanted.values()
+        if each.run_id in held and held[each.run_id].token == each.token and held[each.run_id].cancel is None
+    ]
+    if kept:
+        await need_gates(tx, [(held[each.run_id].namespace, each.gate) for each in kept if each.gate is not None])
+        rows = [
+            (each.run_id, clean(each.reason), each.options, each.priority, each.gate and each.gate.name, each.delay)
+            for each in kept
+        ]
+        await tx.run(_WORK["amend"], *zip(*rows, strict=True), tx.given)
+    return count

@@ -8,11 +8,11 @@ from functools import cached_property
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Claim, Event, LogLine, Progress, Worker
+from mainspring.core.model import Claim, Event, LogLine, Progress, TaskNotice, Worker
 from mainspring.core.priority import Ordering
 from mainspring.store import Renewal, Standing
 from mainspring.stores.postgres.claims import Claims
-from mainspring.stores.postgres.database import Database, Record, Transaction
+from mainspring.stores.postgres.database import Database, Transaction
 from mainspring.stores.postgres.offers import Offers
 from mainspring.stores.postgres.reports import hand_back
 from mainspring.stores.sql import load_queries
@@ -21,7 +21,8 @@ from mainspring.stores.text import clean
 _Q = load_queries("postgres", "work")
 _OFFERS = load_queries("postgres", "offers")
 _encode = msgspec.json.Encoder().encode
-_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name != "priorities")
+_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("priorities", "notices"))
+_notice = msgspec.json.Decoder(TaskNotice).decode
 
 
 class Work:
@@ -52,6 +53,10 @@ class Work:
 
     async def list_workers(self, namespace: str) -> list[Worker]:
         return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["workers"], namespace))]
+
+    async def announced(self, namespace: str, task: str) -> list[Worker]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["announced"], namespace, task))
+        return [msgspec.structs.replace(_worker(row[:-1]), notices=(_notice(row[-1]),)) for row in rows]
 
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
@@ -105,9 +110,10 @@ def _worker_row(worker: Worker, tx: Transaction) -> tuple[object, ...]:
         worker.state,
         worker.started_at or tx.now,
         tx.given,
+        _encode(worker.notices).decode(),
     )
 
 
-def _worker(row: Record) -> Worker:
+def _worker(row: Sequence[object]) -> Worker:
     values = dict(zip(_COLUMNS, row, strict=True))
     return msgspec.convert(values, Worker)

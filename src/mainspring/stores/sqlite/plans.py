@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.dependency import Wait, consumed_edges, judge_edges
-from mainspring.core.instants import Instant
+from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, Job, Term
-from mainspring.core.planning import Plan, PlannedFiring, settle
+from mainspring.core.planning import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
 from mainspring.core.states import FAILED, SKIPPED
 from mainspring.core.triggers import AfterTrigger
 from mainspring.store import MOST_CHANGED, Fired
@@ -25,6 +26,11 @@ from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "firings")
 _JOBS = load_queries("sqlite", "jobs")
+_KNOWN_AGAIN: Duration = 10 * SECOND
+"""So long a task that a worker knew is not looked up again."""
+
+Task = tuple[str, str]
+"""Namespace and name."""
 
 
 class Plans:
@@ -51,7 +57,12 @@ class Plans:
         return await self._db.write(lambda tx: adopt_zones(tx, version))
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
-        return await self._db.write(lambda tx: _fire(tx, plans, term))
+        return await self._db.write(lambda tx: _fire(tx, plans, term, self._known))
+
+    @cached_property
+    def _known(self) -> dict[Task, Instant]:
+        """Tasks that some worker knows, and until when that is taken for true."""
+        return {}
 
 
 class _Due(NamedTuple):
@@ -61,10 +72,11 @@ class _Due(NamedTuple):
     consumed: Sequence[tuple[str, Instant]] = ()
 
 
-def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known: dict[Task, Instant]) -> list[Fired]:
     if term is not None:
         row = tx.execute(_Q["term"], (term.name,)).fetchone()
         check_term(term, None if row is None else row[0])
+    plans = _skip_unknown(tx, plans, known)
     plain = [plan for plan in plans if _is_plain(plan)]
     fired = {each.job_id: each for each in _apply_all(tx, plain)} if plain else {}
     recorder = Recorder(tx)
@@ -73,6 +85,21 @@ def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None) -> list[Fir
             fired[plan.job.id] = _apply(tx, recorder, plan)
     recorder.flush()
     return _reload_unapplied(tx, [fired[plan.job.id] for plan in plans])
+
+
+def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task, Instant]) -> Sequence[Plan]:
+    """Where no worker knows the task of a job, one run may wait for it; further firings are skipped."""
+    tasks = {(plan.job.namespace, plan.job.task) for plan in plans}
+    if not (asked := [task for task in tasks if known.get(task, 0) <= tx.now]):
+        return plans
+    rows = tx.execute(_Q["unknown_tasks"], (to_json(asked), tx.now - LIVE_FOR, tx.now - KNOWN_FOR)).fetchall()
+    unknown = {(row[0], row[1]) for row in rows}
+    known.update({task: tx.now + _KNOWN_AGAIN for task in asked if task not in unknown})
+    jobs = [plan.job.id for plan in plans if (plan.job.namespace, plan.job.task) in unknown]
+    if not jobs:
+        return plans
+    waiting = {row[0] for row in tx.execute(_Q["waiting_jobs"], (to_json(jobs),))}
+    return [skip_unknown(plan) if plan.job.id in waiting and plan.kind == "scheduled" else plan for plan in plans]
 
 
 def _is_plain(plan: Plan) -> bool:

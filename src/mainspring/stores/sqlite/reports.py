@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Event, Report
+from mainspring.core.model import Amendment, Event, Report
 from mainspring.core.outcome import Next, attempt_outcome, settle
 from mainspring.core.states import CANCELLED, PENDING, SUCCEEDED, State
 from mainspring.store import Verdict
@@ -28,6 +28,7 @@ from mainspring.stores.text import clean
 
 _Q = load_queries("sqlite", "work")
 _END = load_queries("sqlite", "endings")
+_RUNS = load_queries("sqlite", "runs")
 _FEW = 10
 """So many reports count as quick work."""
 _encode = msgspec.json.Encoder().encode
@@ -71,6 +72,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _read_held = msgspec.json.Decoder(list[Held]).decode
+_read_gates = msgspec.json.Decoder(list[str]).decode
 
 
 class Reports:
@@ -83,6 +85,10 @@ class Reports:
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
         return await self._db.write(lambda tx: _hand_back(tx, claims), promised=False)
+
+    async def amend(self, amendments: Sequence[Amendment]) -> int:
+        # As durable as a submission: what is forgotten here would be done without its limit.
+        return await self._db.write(lambda tx: _amend(tx, amendments))
 
 
 def load_held(tx: Transaction, run_ids: Sequence[str], *, whole: bool = False) -> dict[str, Held]:
@@ -213,4 +219,20 @@ def _hand_back(tx: Transaction, claims: Sequence[tuple[str, int]]) -> int:
         tx.events.append(Event(kind, tx.now, run.namespace, run_id, run.job_id, run.job, run.task, run.worker))
         tx.changed = True
     follow(tx, ended)
+    return count
+
+
+def _amend(tx: Transaction, amendments: Sequence[Amendment]) -> int:
+    held = load_held(tx, [each.run_id for each in amendments])
+    count = _hand_back(tx, [(each.run_id, each.token) for each in amendments])
+    for each in amendments:
+        run = held.get(each.run_id)
+        if run is None or run.token != each.token or run.cancel is not None:
+            continue
+        gates = None
+        if each.gate is not None:
+            tx.execute(_RUNS["save_gate"], (run.namespace, each.gate.name, each.gate.capacity))
+            gates = _encode(sorted({*_read_gates(run.gates or "[]"), each.gate.name})).decode()
+        due_at = tx.now + each.delay
+        tx.execute(_Q["amend"], (clean(each.reason), each.options, each.priority, gates, due_at, run.seq))
     return count

@@ -9,7 +9,7 @@ from itertools import product
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, Worker
+from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, TaskNotice, Worker
 from mainspring.core.outcome import is_suspect, too_late
 from mainspring.core.priority import PRIORITIES, Ordering, rank
 from mainspring.store import Renewal, Standing
@@ -30,7 +30,8 @@ _read_claims = msgspec.json.Decoder(list[_ClaimRow]).decode
 _read_names = msgspec.json.Decoder(list[str | None]).decode
 _read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
 _read_earliest = msgspec.json.Decoder(list[Instant | None]).decode
-_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name != "priorities")
+_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("priorities", "notices"))
+_notice = msgspec.json.Decoder(TaskNotice).decode
 _ROUNDS = 50
 _WINDOW = 500
 """After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
@@ -60,6 +61,10 @@ class Work:
     async def list_workers(self, namespace: str) -> list[Worker]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
         return [_worker(row) for row in rows]
+
+    async def announced(self, namespace: str, task: str) -> list[Worker]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["announced"], (namespace, task)).fetchall())
+        return [msgspec.structs.replace(_worker(row[:-1]), notices=(_notice(row[-1]),)) for row in rows]
 
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
@@ -255,6 +260,7 @@ def _worker_row(worker: Worker, now: Instant) -> tuple[object, ...]:
         worker.state,
         worker.started_at or now,
         now,
+        _encode(worker.notices).decode(),
     )
 
 

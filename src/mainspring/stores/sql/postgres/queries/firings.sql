@@ -79,3 +79,12 @@ WHERE job_id = $1 AND fire_at = ANY ($2) AND last_at > fire_at AND outcome IN ('
 -- make_room: take instants out of the ledger that came to nothing
 DELETE FROM mainspring.firings
 WHERE job_id = $1 AND fire_at = ANY ($2) AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;
+
+-- unknown_tasks: those of some tasks (namespace, name) that no worker has known lately, though some worker of the namespace lives
+SELECT asked.namespace, asked.task FROM unnest($1::text[], $2::text[]) AS asked (namespace, task)
+WHERE EXISTS (SELECT FROM mainspring.workers AS w WHERE w.namespace = asked.namespace AND w.state = 'active' AND w.heartbeat_at > $3)
+  AND NOT EXISTS (SELECT FROM mainspring.workers AS w
+                  WHERE w.namespace = asked.namespace AND w.heartbeat_at > $4 AND asked.task = ANY (w.tasks));
+
+-- waiting_jobs: those of some jobs of which a run waits for a worker
+SELECT DISTINCT job_id FROM mainspring.runs WHERE job_id = ANY ($1::text[]) AND state = 'pending';

@@ -106,9 +106,24 @@ WHERE r.id = e.id AND r.token = e.token AND r.claimed_until IS NOT NULL
   AND r.id = ANY (ARRAY(SELECT id FROM mainspring.runs WHERE id = ANY ($1) ORDER BY id FOR UPDATE));
 
 -- register: announce a worker
-INSERT INTO mainspring.workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, mainspring.store_now($13))
-ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at;
+INSERT INTO mainspring.workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at,
+                                notices)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, mainspring.store_now($13), $14)
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at,
+                               notices = excluded.notices;
+
+-- announced: workers that know something of a task, heard of last first, and what they know
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notice::text
+FROM mainspring.workers CROSS JOIN LATERAL json_array_elements(notices::json) AS notice
+WHERE namespace = $1 AND notice ->> 'name' = $2 ORDER BY heartbeat_at DESC, id LIMIT 200;
+
+-- amend: what is different about runs that were given back
+UPDATE mainspring.runs AS r
+SET reason = e.reason, options = e.options, priority = coalesce(e.priority, r.priority), care = r.care OR e.gate IS NOT NULL,
+    gates = CASE WHEN e.gate IS NULL OR e.gate = ANY (r.gates) THEN r.gates ELSE coalesce(r.gates, '{}') || e.gate END,
+    due_at = greatest(r.due_at, (SELECT mainspring.store_now($7)) + e.delay)
+FROM unnest($1::text[], $2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[]) AS e (id, reason, options, priority, gate, delay)
+WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'pending';
 
 -- workers: all workers of a namespace
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at

@@ -50,3 +50,13 @@ WHERE job_id = ? AND fire_at = ? AND last_at > fire_at AND outcome IN ('missed',
 -- make_room: take an instant out of the ledger that came to nothing
 DELETE FROM firings
 WHERE job_id = ? AND fire_at = ? AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;
+
+-- unknown_tasks: those of some tasks (namespace, name) that no worker has known lately, though some worker of the namespace lives
+SELECT json_extract(asked.value, '$[0]'), json_extract(asked.value, '$[1]') FROM json_each(?1) AS asked
+WHERE EXISTS (SELECT 1 FROM workers WHERE namespace = json_extract(asked.value, '$[0]') AND state = 'active' AND heartbeat_at > ?2)
+  AND NOT EXISTS (SELECT 1 FROM workers AS w, json_each(w.tasks) AS known
+                  WHERE w.namespace = json_extract(asked.value, '$[0]') AND w.heartbeat_at > ?3
+                    AND known.value = json_extract(asked.value, '$[1]'));
+
+-- waiting_jobs: those of some jobs of which a run waits for a worker
+SELECT DISTINCT job_id FROM runs WHERE job_id IN (SELECT value FROM json_each(?)) AND state = 'pending';

@@ -69,9 +69,20 @@ VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM logs WHERE run_id = ?1), ?2, 
 UPDATE runs SET progress = ?1, progress_note = ?2 WHERE id = ?3 AND token = ?4 AND state = 'running';
 
 -- register: announce a worker
-INSERT INTO workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at;
+INSERT INTO workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notices)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at,
+                               notices = excluded.notices;
+
+-- announced: workers that know something of a task, heard of last first, and what they know
+SELECT w.id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notice.value
+FROM workers AS w, json_each(w.notices) AS notice
+WHERE namespace = ? AND json_extract(notice.value, '$.name') = ? ORDER BY heartbeat_at DESC, w.id LIMIT 200;
+
+-- amend: what is different about a run that was given back
+UPDATE runs SET reason = ?1, options = ?2, priority = coalesce(?3, priority), gates = coalesce(?4, gates), care = max(care, ?4 IS NOT NULL),
+                due_at = max(due_at, ?5)
+WHERE seq = ?6 AND state = 'pending';
 
 -- workers: all workers of a namespace
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at
