@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -268,3 +269,29 @@ class TestWorker:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE_S)
         assert cli.json("workers") == []
+
+
+class TestReload:
+    def test_changed_code_is_run_by_a_new_process_and_a_signal_ends_both(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS)
+        process = cli.start("up", "tasks.py", "--reload", "--no-api", "--quiet")
+        until(lambda: (cli.folder / "test.db").exists() and len(cli.json("workers")) == 1)
+        (first,) = cli.json("workers")
+        cli.write("tasks.py", TASKS + "\n@app.task\ndef more(): ...\n")
+
+        def others() -> list[dict[str, Any]]:
+            return [each for each in cli.json("workers") if each["worker"] != first["worker"]]
+
+        until(lambda: any("more" in each["tasks"] for each in others()))
+        cli.write("tasks.py", "this is no Python")
+        until(lambda: cli.json("workers") == [])
+        cli.write("tasks.py", TASKS)
+        until(lambda: len(cli.json("workers")) == 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+        assert cli.json("workers") == []
+
+    def test_a_wrong_option_ends_it(self, cli: Terminal) -> None:
+        answer = cli.finish("up", "--reload", "--concurrency", "0")
+        assert answer.code == 2
+        assert "concurrency: 0 is not a count" in answer.err

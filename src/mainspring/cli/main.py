@@ -74,7 +74,7 @@ cli = click.version_option(__version__, message="%(prog)s %(version)s")(cli)
 
 def run(args: Sequence[str]) -> int:
     """Execute one command line and answer its exit code: 0 good, 1 failed, 2 usage, 3 the run failed, 4 not allowed."""
-    session = Session()
+    session = Session(args=tuple(args))
     try:
         code = cli.main(list(args), "mainspring", standalone_mode=False, obj=session)
     except Exception as error:

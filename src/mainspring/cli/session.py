@@ -16,6 +16,8 @@ class Session:
     server: str | None = None
     token: str | None = None
     namespace: str | None = None
+    args: tuple[str, ...] = ()
+    """The whole command line."""
     as_json: bool = False
     color: Literal["auto", "always", "never"] = "auto"
     debug: bool = False

@@ -13,6 +13,7 @@ from mainspring.cli.filters import count_of
 from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
+from mainspring.cli.reload import reload
 from mainspring.cli.screen import Screen
 from mainspring.cli.server import api_options, broker_option, cache_option, health_beside, lease_option, serve_beside
 from mainspring.cli.session import Session
@@ -39,6 +40,11 @@ class WorkerWords(TypedDict):
     quiet: bool
 
 
+def _reload(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        raise click.exceptions.Exit(reload(ctx.obj))
+
+
 worker_options = stack(
     click.option("--concurrency", type=int, help="How many runs to execute at once."),
     click.option(
@@ -53,6 +59,14 @@ worker_options = stack(
     broker_option,
     click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
     click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
+    click.option(
+        "--reload",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_reload,
+        help="Start anew when a file of code below this folder changes; for development.",
+    ),
 )
 """The options that `up` and `worker` share."""
 
