@@ -77,6 +77,33 @@ class TestNothingBeginsLate:
         )
         assert told.shown(11, lateness_bound=BOUND) == ["fault", "submit", "claim"]
 
+    def test_a_firing_is_written_down_soon_where_nothing_goes_wrong(self) -> None:
+        told = (
+            self.quiet()
+            .job("j", EveryTrigger(MINUTE), next_at=180)
+            .at(126)
+            .fire("j", 120)
+            .claim("j@120")
+            .fired("j", 60, 120)
+        )
+
+        assert told.found(11, lateness_bound=BOUND).message == (
+            "job j: 2026-03-26T12:02:00Z was due, and was written down only at 2026-03-26T12:02:06Z"
+        )
+        assert told.shown(11, lateness_bound=BOUND) == ["fault", "job", "fire"]
+
+    def test_a_firing_may_be_written_down_within_the_bound(self) -> None:
+        told = (
+            self.quiet()
+            .job("j", EveryTrigger(MINUTE), next_at=180)
+            .at(125)
+            .fire("j", 120)
+            .claim("j@120")
+            .fired("j", 60, 120)
+        )
+
+        assert told.broken(lateness_bound=BOUND) == []
+
     def test_without_a_bound_nothing_is_late(self) -> None:
         assert self.quiet().submit("a", due=100).at(1_000).claim("a").broken() == []
 

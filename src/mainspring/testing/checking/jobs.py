@@ -120,6 +120,16 @@ class JobStory:
         return min(map(jitter_of, self.definitions), default=0)
 
     @cached_property
+    def most_jitter(self) -> Duration:
+        """Its runs were due no later than this after their instants."""
+        return max(map(jitter_of, self.definitions), default=0)
+
+    @cached_property
+    def was_paused(self) -> bool:
+        """Whether it was ever paused: what was due meanwhile is written down when it goes on."""
+        return any(job.paused_at is not None for job in self.definitions)
+
+    @cached_property
     def may_wait(self) -> bool:
         """Whether there may have been anything, besides a free worker, that its runs had to wait for."""
         return not self.is_complete or any(

@@ -20,7 +20,10 @@ def nothing_begins_early_or_late(stories: Stories) -> Iterator[Finding]:
 
     Not seen: whether retries begin early, which is in (9); whether there was a worker with room, so the bound must
     allow for the load.
+
+    Nor is a firing recorded later than that after its instant, unless its job was ever paused.
     """
+    yield from _late_firings(stories)
     for story in stories.runs.values():
         due = due_of(stories, story)
         claimed = story.claimed
@@ -39,6 +42,21 @@ def nothing_begins_early_or_late(stories: Stories) -> Iterator[Finding]:
                 break
         else:
             yield from _late(stories, story, due, claimed[0].claims[0])
+
+
+def _late_firings(stories: Stories) -> Iterator[Finding]:
+    bound = stories.bounds.lateness
+    if bound is None:
+        return
+    for job in stories.jobs.values():
+        if not job.is_complete or not job.is_timed or job.was_paused:
+            continue
+        for fire in job.fires:
+            instant = fire.fire_at or 0
+            is_late = earliest(fire) > instant + job.most_jitter + bound
+            if is_late and fire.outcome == "ok" and stories.is_quiet(instant):
+                message = f"job {job.name}: {format_instant(instant)} was due, and was written down only at "
+                yield found(message + format_instant(fire.store), *job.records, fire, stories.healed)
 
 
 def _timed_by(stories: Stories, story: RunStory) -> list[Record]:

@@ -35,12 +35,19 @@ EVENTS: Final = (
     "silent_lease",
     "broker_forgets",
     "broker_down",
+    "short_of_connections",
+    "cancelled_loop",
+    "failed_sync",
 )
 """What may happen to a process or to the store."""
 BROKEN_BROKER: Final = frozenset({"broker_forgets", "broker_down"})
 """Those of them that happen only where a broker delivers."""
-HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker")
+HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant")
 """What is wrong all the time."""
+HOSTILE: Final = "hostile"
+"""The namespace of the hostile tenant, which no worker serves."""
+NO_EXCUSE: Final = frozenset({"hostile_tenant"})
+"""What must not delay anybody: where nothing else is wrong, everything has to be on time."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -56,6 +63,13 @@ class Profile(msgspec.Struct, frozen=True):
     """So many jobs due at the same seconds."""
     broker: float = 0.0
     """In how many of the worlds a broker delivers."""
+    tenants: float = 0.0
+    """In how many of the worlds another tenant asks for more than it may."""
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing goes wrong that would be an excuse for being late."""
+        return not (self.calls or self.events or self.habits - NO_EXCUSE)
 
 
 _LOSSES = {"lost_request": 0.6, "lost_reply": 0.6, "delay": 1.0, "long_delay": 0.1, "late_delivery": 0.15}
@@ -73,6 +87,7 @@ _EVILS = {
     "silent_lease": 2.0,
 }
 _FORGETTING = {"broker_forgets": 4.0, "broker_down": 3.0}
+_SHORTAGES = {"short_of_connections": 1.5, "cancelled_loop": 1.5, "failed_sync": 0.7}
 
 PROFILES: Final = MappingProxyType(
     {
@@ -112,13 +127,24 @@ PROFILES: Final = MappingProxyType(
             frozenset({"loose_broker", "lost_hints"}),
             broker=1.0,
         ),
+        "shortage": Profile(
+            "connections are scarce, syncs fail, and loops are cancelled by mistake",
+            {"lost_reply": 0.2},
+            {name: 4 * rate for name, rate in _SHORTAGES.items()},
+        ),
+        "tenant": Profile(
+            "another tenant asks for far more than it may; everything else must be on time",
+            habits=frozenset({"hostile_tenant"}),
+            tenants=1.0,
+        ),
         "chaos": Profile(
             "everything at once",
             _NETWORK,
-            {**_CRASHES, **_EVILS, **_FORGETTING},
+            {**_CRASHES, **_EVILS, **_FORGETTING, **_SHORTAGES},
             frozenset(HABITS),
             herd=30,
             broker=0.25,
+            tenants=0.2,
         ),
     }
 )
@@ -149,6 +175,9 @@ _LENGTHS: Final = {
     "silent_lease": (2.0, 15.0),
     "broker_forgets": (0.0, 0.0),
     "broker_down": (0.5, 20.0),
+    "short_of_connections": (3.0, 20.0),
+    "cancelled_loop": (0.0, 0.0),
+    "failed_sync": (0.1, 5.0),
 }
 
 

@@ -29,6 +29,11 @@ def nothing(_right: Right) -> Right:
     return lambda *_args, **_options: None
 
 
+def in_one_group(right: Right) -> Right:
+    """All tenants wait in one line, behind the one that has used up its budget."""
+    return lambda queue, _group, *rest: right(queue, "everybody", *rest)
+
+
 def claim_in_two_steps(_right: Right) -> Right:
     """Look in one transaction, take in another."""
     work = import_module("mainspring.stores.sqlite.work")

@@ -198,6 +198,30 @@ PLANTED: Final = MappingProxyType(
             "broker",
             1,
         ),
+        "a loop that was cancelled stays dead": Planted(
+            [InCode(f"{_SERVICES}.supervisor:Supervisor._ended", mistakes.nothing)], 3, "shortage", 0, 4.0
+        ),
+        "a loop dies of a cancellation that was not its own": Planted(
+            [
+                InCode(f"{_SERVICES}.loop:is_cancelled", lambda _: lambda: True),
+                InCode(f"{_SERVICES}.supervisor:Supervisor._ended", mistakes.nothing),
+            ],
+            3,
+            "shortage",
+            0,
+            4.0,
+        ),
+        "a process stays after its store has failed": Planted(
+            [InCode(f"{_SERVICES}.node:Node._give_up", mistakes.nothing)], 1, "shortage", 2, 4.0
+        ),
+        "all tenants wait in one line": Planted(
+            [
+                InCode(f"mainspring.core.fair_queue:FairQueue.{name}", mistakes.in_one_group)
+                for name in ("push", "push_front", "hold", "charge")
+            ],
+            11,
+            "tenant",
+        ),
         "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:_report", mistakes.run_again)], 8, "calm"),
     }
 )

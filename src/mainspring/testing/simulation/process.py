@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 
 from mainspring.core.model import Worker as WorkerRow
-from mainspring.errors import MainspringError
+from mainspring.errors import MainspringError, StoreFailed
 from mainspring.services.delivered import Delivered
 from mainspring.services.node import Node, Scheduler
 from mainspring.services.worker import Worker
@@ -89,13 +89,16 @@ class Process:
 
     async def _live(self) -> None:
         self._node = self._build_node()
+        self._node.on_failure = lambda: self._die_of("failed store")
         while True:
             try:
                 if self._schedules:
                     await self._around.declare(self.wire.as_store, self.version)
                 await self._node.start()
                 break
-            except MainspringError:
+            except StoreFailed:
+                self._die_of("failed store")
+            except (MainspringError, asyncio.CancelledError):
                 await self.clock.sleep(0.5)
         self.ready = True
 
@@ -108,12 +111,16 @@ class Process:
     def _build_node(self) -> Node:
         around, store, scheduler = self._around, self.wire.as_store, self._build_scheduler()
         if around.post is None:
-            return Node(store, scheduler, self._build_worker(store), settings=self._settings)
+            return Node(
+                store, scheduler, self._build_worker(store), settings=self._settings, on_failed=self._die_of_loop
+            )
         random = Random(f"{around.seed}:courier:{self.actor}")
         courier = Courier(around.post, self.wire, self._host, around.clock, random)
         source = Delivered(store, courier, self.clock, self.actor)
         worker = self._build_worker(cast(Store, source))
-        return Node(store, scheduler, worker, courier, source.delivers, settings=self._settings)
+        return Node(
+            store, scheduler, worker, courier, source.delivers, settings=self._settings, on_failed=self._die_of_loop
+        )
 
     def _build_worker(self, source: Store) -> Worker | None:
         if not self._works:
@@ -133,6 +140,19 @@ class Process:
         self._around.weather.note(cause)
         self.kill()
         self.start_after(self._random.uniform(0.2, 3.0))
+
+    def _die_of_loop(self, _why: str) -> None:
+        self._die_of("failed loop")
+
+    def fail_store(self) -> None:
+        """Its disk did not keep what was written: the store refuses this process from now on."""
+        if self.alive:
+            self.wire.failed = True
+
+    def cancel_loop(self, number: int) -> None:
+        """Cancel one of its loops, as a mistake elsewhere in the program might."""
+        if self.ready and (tasks := self._node.supervisor.tasks):
+            tasks[number % len(tasks)].cancel()
 
     def kill(self) -> None:
         """As `kill -9` does: nothing of it runs any more, and its work ends where it is."""

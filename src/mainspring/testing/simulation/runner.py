@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -114,7 +115,8 @@ class _Listener(logging.Handler):
         self._errors = errors
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
+        # A cancellation that nobody asked for is one of the faults: loops report it, and go on.
+        if record.exc_info and not isinstance(record.exc_info[1], asyncio.CancelledError):
             self._errors.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 

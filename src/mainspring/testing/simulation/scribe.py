@@ -17,6 +17,7 @@ from mainspring.core.states import RUNNING
 from mainspring.errors import MainspringError, TermPassed
 from mainspring.store import Fired, Renewal, Saved, Store, Verdict
 from mainspring.testing.history import History, Outcome
+from mainspring.testing.simulation.faults import HOSTILE
 
 _encode = msgspec.json.Encoder().encode
 
@@ -142,7 +143,9 @@ class Scribe:
     def _fire(self, call: Call, answers: Sequence[Fired]) -> None:
         plans: Sequence[Plan] = call.args[0]
         for plan, fired in zip(plans, answers, strict=True):
-            if not fired.applied:
+            if plan.job.namespace == HOSTILE:
+                self._seen["firing of a hostile tenant"] += fired.applied
+            elif not fired.applied:
                 self._seen["plan overtaken"] += 1
             elif plan.kind == "after":
                 if fired.runs and fired.job is not None:
@@ -160,7 +163,7 @@ class Scribe:
 
     def _fire_refused(self, call: Call) -> None:
         for plan in call.args[0]:
-            for firing in plan.firings:
+            for firing in plan.firings if plan.job.namespace != HOSTILE else ():
                 self._fired(call, plan.job, firing.fire_at, "refused")
 
     def _trigger(self, call: Call, firing: Any) -> None:

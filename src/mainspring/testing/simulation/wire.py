@@ -15,7 +15,8 @@ from random import Random
 from typing import Any, Final, cast
 
 from mainspring.core.instants import Instant
-from mainspring.errors import MainspringError, StoreFull, StoreUnavailable
+from mainspring.core.planning import runs_in
+from mainspring.errors import MainspringError, StoreFailed, StoreFull, StoreUnavailable
 from mainspring.store import Standing, Store
 from mainspring.testing.simulation.clock import LARGEST_ERROR, ProcessClock
 from mainspring.testing.simulation.faults import Weather
@@ -46,6 +47,10 @@ READS: Final = frozenset(name for name in METHODS if name.startswith(_LOOKS))
 """Methods that write nothing: a full disk does not keep them from answering."""
 PATIENCE_S = 15.0
 """How long a driver waits for an answer before it gives up."""
+SHORTAGE_S = 5.0
+"""How long a call waits for a connection at most."""
+RUN_S, FREE_RUNS = 0.0002, 100
+"""How long the store takes to write each run of a large batch of firings."""
 
 
 class Wire:
@@ -70,7 +75,7 @@ class Wire:
         self._random = Random(f"{seed}:wire:{actor}")
         self._nap = clock.true.sleep
         self._hinting = False
-        self.cut = False
+        self.cut = self.short = self.failed = False
         for name in METHODS:
             setattr(self, name, partial(self._call, name))
 
@@ -121,6 +126,12 @@ class Wire:
         random, weather, looks = self._random, self._weather, name in READS
         if not looks or weather.slow or random.random() < 0.3:
             await self._nap(self._latency())
+        if self.failed:
+            raise StoreFailed("a sync failed")
+        if self.short and random.random() < 0.8:
+            await self._starve()
+        if name == "fire":
+            await self._nap(RUN_S * max(sum(map(runs_in, args[0])) - FREE_RUNS, 0))
         if self.cut or weather.down:
             raise await _lost("no connection", random.uniform(0.0, 0.5))
         if weather.full and not looks:
@@ -135,6 +146,14 @@ class Wire:
         if not looks and random.random() < 0.3:
             await self._nap(self._latency())
         return answer
+
+    async def _starve(self) -> None:
+        """No connection becomes free in time; now and then the wait ends with a cancellation that nobody asked for."""
+        await self._nap(self._random.uniform(0.1, SHORTAGE_S))
+        if self._random.random() < 0.2:
+            self._weather.note("stray cancellation")
+            raise asyncio.CancelledError
+        raise StoreUnavailable("no connection became free")
 
     def _latency(self) -> float:
         return self._random.uniform(0.1, 1.5) if self._weather.slow else self._random.uniform(0.0001, 0.004)

@@ -9,12 +9,13 @@ import msgspec
 
 from mainspring.core.calendar_rules import CronRule, DailyWindow
 from mainspring.core.calendars import Calendar
-from mainspring.core.instants import SECOND, Duration, Instant, parse_instant
+from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger
 from mainspring.ids import IdSource
 from mainspring.settings import Settings
+from mainspring.testing.simulation.faults import HOSTILE
 from mainspring.testing.simulation.tasks import TASKS
 
 NAMESPACE: Final = "default"
@@ -91,6 +92,12 @@ class Sketch:
         second = self._random.choice((0, 20, 45))
         trigger = CronTrigger(f"{second} */4 * * * *", "UTC")
         return [self._job(trigger, "quick", JobPolicy(end_at=self._end)) for _ in range(size)]
+
+    def greedy(self) -> list[Job]:
+        """What another tenant asks for: tens of thousands of runs a second, for the first half of the time."""
+        policy = JobPolicy(completions=50, misfire="all", end_at=self._start + self._length // 2)
+        jobs = [self._job(EveryTrigger(10 * MILLISECOND), "quick", policy) for _ in range(10)]
+        return [msgspec.structs.replace(job, namespace=HOSTILE) for job in jobs]
 
     def changed(self, jobs: list[Job], version: int) -> list[Job]:
         """What a later version of the program declares: a few jobs are different."""

@@ -108,11 +108,14 @@ class World:
         for calendar in CALENDARS:
             await self._store.save_calendar(NAMESPACE, calendar)
             self._scribe.write("calendar", "world", self.clock, name=calendar.name, data=as_json(calendar))
-        if not (self._profile.calls or self._profile.events or self._profile.habits):
+        if self._profile.is_calm:
             self._scribe.write("fault", "world", self.clock, name="healed")
         for process in self.processes:
             process.start_after(Random(f"{self._seed}:{process.name}").uniform(0.0, 1.0))
         clients = [self._make_client(number) for number in range(1, CLIENTS + 1)]
+        if self._suffers_a_tenant():
+            for job in self._sketch.greedy():
+                await self._store.create_job(job)
         added = self._sketch.added() + self._sketch.herd(self._profile.herd)
         for job in added:
             await clients[0].create(job)
@@ -131,6 +134,12 @@ class World:
         watching.cancel()
         await record_end(self._store, self._scribe, self.clock)
         await read_events(self._store, self._happened)
+
+    def _suffers_a_tenant(self) -> bool:
+        chance = 0.0 if "hostile_tenant" in self._without else self._profile.tenants
+        suffers = Random(f"{self._seed}:tenant").random() < chance
+        self._happened["hostile_tenant"] += suffers
+        return suffers
 
     def _make_client(self, number: int) -> Client:
         actor, random = f"client-{number}", Random(f"{self._seed}:client:{number}")
@@ -162,7 +171,7 @@ class World:
                 self.loop.create_task(self._restart(self.processes, event.length_s, upgrade=True))
             case "clock_leap":
                 self.clock.leap(event.length_s)
-            case "slow_disk" | "store_down" | "disk_full" | "broker_down":
+            case "slow_disk" | "store_down" | "disk_full" | "failed_sync" | "broker_down":
                 self._spoil_for_all(event)
             case "broker_forgets":
                 if self.post is not None:
@@ -179,6 +188,10 @@ class World:
             await asyncio.sleep(pause_s + 1.0)
 
     def _spoil_for_all(self, event: Event) -> None:
+        if event.kind == "failed_sync":
+            for process in self.processes:
+                process.fail_store()
+            return
         what = {"slow_disk": "slow", "store_down": "down", "disk_full": "full", "broker_down": "mute"}[event.kind]
         setattr(self._weather, what, True)
         self.loop.call_later(event.length_s, setattr, self._weather, what, False)
@@ -188,6 +201,11 @@ class World:
             return
         if event.kind == "clock_jump":
             process.clock.jump()
+        elif event.kind == "cancelled_loop":
+            process.cancel_loop(event.target)
+        elif event.kind == "short_of_connections":
+            process.wire.short = True
+            self.loop.call_later(event.length_s, setattr, process.wire, "short", False)
         elif event.kind == "partition":
             process.wire.cut = True
             self.loop.call_later(event.length_s, setattr, process.wire, "cut", False)
