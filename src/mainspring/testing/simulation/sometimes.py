@@ -102,6 +102,8 @@ _TROUBLE: Final = frozenset(
 _SPARED: Final = MappingProxyType(
     {
         "calm": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
+        "tenant": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
+        "shortage": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
         "crash": {"misfires joined", "misfire beyond catching up", "stale term refused", "report stale", "work fenced"},
         "network": {"run handed back", "misfire beyond catching up", "losses used up", "stale term refused"},
         "time": {"run handed back", "losses used up", "report repeated", "misfire beyond catching up"},
