@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 import msgspec
 
 from mainspring.app import Mainspring
-from mainspring.core.ids import ALPHABET
+from mainspring.core.ids import ALPHABET, TAIL
 from mainspring.core.leadership import LEASE
 from mainspring.core.model import Event, Firing, Job, Run
 from mainspring.core.states import BLOCKED, FINAL
@@ -17,16 +17,16 @@ from mainspring.errors import NotFound
 from mainspring.store import RunFilter, Store
 
 PAGE = 500
-_SHORT = 8
 
 
 def short_id(run_id: str) -> str:
-    """The end of an id: unlike its beginning, which is the time, it tells runs apart. It is understood in its place."""
-    return run_id[-_SHORT:]
+    """The end of an id: unlike its beginning, which is the time, it tells runs apart. It, or how it begins, is
+    understood in place of the id."""
+    return run_id[-TAIL:]
 
 
 async def find_ids(store: Store, namespace: str, text: str, limit: int) -> list[str]:
-    """The runs whose ids are, begin or end with what somebody typed."""
+    """The runs whose ids, or what is shown of them, begin with what somebody typed."""
     typed = text.strip().lower()
     return await store.find_runs(namespace, typed, limit) if typed and set(typed) <= set(ALPHABET) else []
 

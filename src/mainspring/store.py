@@ -175,7 +175,8 @@ class RunStore(Protocol):
         """NotFound otherwise."""
 
     async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
-        """Ids that begin or end with a text that somebody typed."""
+        """Ids that begin with what somebody typed, or whose tails (`core.ids.TAIL`) do; if there are none, recent
+        ones that end with it."""
 
     async def list_runs(self, where: RunFilter) -> list[Run]:
         """Newest first."""

@@ -29,6 +29,7 @@ DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
               WHERE n.nspname = 'mainspring' AND c.relkind IN ('r', 'p') AND NOT c.relispartition
                 AND c.relname <> 'migrations'
+              ORDER BY c.relname = 'tallies'  -- What is deleted is counted there.
   LOOP
     IF name = 'counters' THEN
       DELETE FROM mainspring.counters AS c WHERE c.name LIKE 'heard:%';

@@ -18,7 +18,7 @@ from mainspring.stores.postgres.partitions import DAYS_AHEAD, partition_name
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.clock import ManualClock
 
-TABLES = ("history", "attempts", "logs")
+TABLES = ("history", "history_tags", "attempts", "logs")
 PATIENCE_S = 20.0
 """Far longer than cleaning takes, and shorter than anybody would wait for a lock."""
 

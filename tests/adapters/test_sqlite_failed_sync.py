@@ -221,7 +221,7 @@ def test_a_process_that_runs_loops_ends_with_an_error(folder: Path) -> None:
     main = [sys.executable, "-m", "mainspring"]
     environment = {**os.environ, "MAINSPRING_STORE": "sqlite:///x.db"}
     up = subprocess.Popen(
-        [*main, "up", "work.py", "--quiet"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+        [*main, "up", "work.py", "--quiet", "--no-api"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
     )
     try:
         submit = [*main, "run", "submit", "quick", "--json"]

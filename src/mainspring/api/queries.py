@@ -46,6 +46,8 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     job: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
     since: When_ | UnsetType = UNSET
     until: When_ | UnsetType = UNSET
     limit: Limit | UnsetType = UNSET

@@ -248,13 +248,12 @@ async def _list(call: Call, states: tuple[State, ...]) -> Answer:
     if "until" in query:
         bound = encode_time(parse_instant(query["until"], "until"))
         before = bound if before is None else min(before, bound)
-    oldest = encode_time(parse_instant(query["since"], "since")) if "since" in query else ""
-    job, task, tag = (query.get(name) for name in ("job", "task", "tag"))
-    where = RunFilter(call.namespace, states, job, task, tag, before, limit + 1)
+    since = encode_time(parse_instant(query["since"], "since")) if "since" in query else None
+    narrowed = {name: query.get(name) for name in ("job", "task", "tag", "queue", "worker")}
+    where = RunFilter(call.namespace, states, before=before, limit=limit + 1, since=since, **narrowed)
     runs = await call.desk.store.list_runs(where)
-    fresh = [run for run in runs if run.id >= oldest]
-    following = fresh[limit - 1].id if len(fresh) > limit else None
-    return page([run_view(run) for run in fresh[:limit]], following)
+    following = runs[limit - 1].id if len(runs) > limit else None
+    return page([run_view(run) for run in runs[:limit]], following)
 
 
 EXAMPLE = {"task": "encode", "args": {"video": "v1", "size": "4K"}, "priority": 2}

@@ -27,7 +27,8 @@ from mainspring.conformance.store_samples import (
     told,
     trigger,
 )
-from mainspring.core.instants import HOUR, SECOND
+from mainspring.core.ids import TAIL
+from mainspring.core.instants import DAY, HOUR, SECOND
 from mainspring.core.model import NewRun
 from mainspring.core.retry import Retry
 from mainspring.errors import Conflict, InvalidInput, NotFound
@@ -202,6 +203,11 @@ class RunSuite(DependencySuite):
         assert await listed(store, states=("succeeded", "failed")) == [ended.id]
         assert await listed(store, states=("pending", "succeeded"), task="encode") == [ended.id, tagged.id, plain.id]
         assert await listed(store, tag="nightly") == [ended.id, tagged.id]
+        assert await listed(store, tag="nightly", states=("succeeded",), task="encode") == [ended.id]
+        assert await listed(store, queue="default") == [ended.id, other.id, tagged.id, plain.id]
+        assert await listed(store, queue="other") == []
+        assert await listed(store, since=other.id) == [ended.id, other.id]
+        assert await listed(store, since=other.id, before=ended.id) == [other.id]
         assert await listed(store, tag="night") == []
         assert await listed(store, namespace="tenant-a") == [foreign.id]
 
@@ -234,6 +240,28 @@ class RunSuite(DependencySuite):
         assert await store.find_runs("default", runs[1].id) == [runs[1].id]
         assert sorted(await store.find_runs("default", runs[0].id[:8], 10)) == sorted(run.id for run in runs)
         assert len(await store.find_runs("default", runs[0].id[:8])) == 2
+
+    async def test_a_run_is_found_by_how_its_shown_part_begins(self, store: Store, clock: ManualClock) -> None:
+        runs = [a_run(clock, id=new_id(clock)[:-TAIL] + tail) for tail in ("3f8kaaaa", "3f9kbbbb", "zzzz3f8k")]
+        await store.submit(runs)
+        for run in (runs[0], runs[2]):
+            await finish(store, run)
+        for typed in ("3f8kaaaa", "3f8k", "3f8"):
+            assert await store.find_runs("default", typed) == [runs[0].id]
+        assert await store.find_runs("default", "3f9") == [runs[1].id]
+        assert sorted(await store.find_runs("default", "3f", 10)) == [runs[0].id, runs[1].id]
+        assert await store.find_runs("tenant-a", "3f8") == []
+
+    async def test_an_old_run_is_found_by_its_shown_part(self, store: Store, clock: ManualClock) -> None:
+        old = a_run(clock, id=new_id(clock)[:-TAIL] + "3f8kaaaa")
+        await submit(store, old)
+        await finish(store, old)
+        clock.advance(15 * DAY)
+        newer = [a_run(clock) for _ in range(100)]
+        await store.submit(newer)
+        for run in newer[:3]:
+            await finish(store, run)
+        assert await store.find_runs("default", "3f8k") == [old.id]
 
     async def test_what_somebody_typed_is_no_pattern(self, store: Store, clock: ManualClock) -> None:
         await submit(store, a_run(clock))

@@ -39,7 +39,8 @@ class Reaped(msgspec.Struct, frozen=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True):
-    """Which runs to list: newest first, after `before` (an id) if given."""
+    """Which runs to list: newest first, after `before` (an id) if given. Each field narrows the list; whatever they
+    are, an index answers, also where nothing matches."""
 
     namespace: str = "default"
     states: tuple[State, ...] = ()
@@ -48,6 +49,11 @@ class RunFilter(msgspec.Struct, frozen=True):
     tag: str | None = None
     before: str | None = None
     limit: int = 50
+    queue: str | None = None
+    worker: str | None = None
+    """The worker that holds the run now: only running ones have one. Who ran a finished one is in its attempts."""
+    since: str | None = None
+    """The smallest id: `core.ids.encode_time` of an instant."""
 
 
 class Saved(msgspec.Struct, frozen=True):

@@ -13,6 +13,8 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 LENGTH = 26
 """Characters of an id."""
+TAIL = 8
+"""So many at its end tell runs apart, and are shown to people: already their beginnings mostly differ."""
 
 
 def encode_time(instant: Instant) -> str:

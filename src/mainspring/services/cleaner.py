@@ -10,7 +10,8 @@ from mainspring.services.loop import Loop
 from mainspring.settings import Settings
 from mainspring.store import CareStore
 
-EVERY_S = 60.0
+EVERY_S = 15.0
+"""So long a job may keep more runs than its limits say."""
 PAUSE_S = 0.2
 LIMIT = 1_000
 

@@ -20,7 +20,7 @@ _Q = load_queries("postgres", "care")
 DAYS_AHEAD = 2
 _PATIENCE = "SET LOCAL lock_timeout = '200ms'"
 _ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended('mainspring/partitions', 2))"
-_AGES = {"history": "finished_at", "attempts": "finished_at", "logs": "at"}
+_AGES = {"history": "finished_at", "history_tags": "finished_at", "attempts": "finished_at", "logs": "at"}
 """The tables that have partitions, and what they are divided by."""
 _OF_RUNS = ("attempts", "logs")
 
@@ -28,6 +28,12 @@ _OF_RUNS = ("attempts", "logs")
 def partition_name(table: str, day: Instant) -> str:
     """What the partition of a day is called."""
     return f"{table}_{datetime.fromtimestamp(day // SECOND, UTC):%Y%m%d}"
+
+
+def day_of_partition(partition: str) -> Instant | None:
+    """The day that a partition is of; None of the default one."""
+    day = partition.rpartition("_")[2]
+    return int(datetime.strptime(day + "+0000", "%Y%m%d%z").timestamp()) * SECOND if day.isdecimal() else None
 
 
 async def make_partitions(db: Database) -> None:
@@ -67,6 +73,22 @@ async def _begin(tx: Transaction, partition: str, *, exists: bool) -> bool:
     await tx.run(_PATIENCE)
     found = await tx.fetchval("SELECT to_regclass($1) IS NOT NULL", f"mainspring.{partition}")
     return bool(found) == exists
+
+
+async def index_tails(db: Database) -> None:
+    """Make what is shown of ids findable in days that are over: then no run pays for it when it ends."""
+    today = partition_name("history", day_of(db.clock.now()))
+    for table, partition, _ in await db.read(lambda tx: tx.fetch(_Q["partitions"])):
+        if table == "history" and not partition.endswith("_rest") and partition < today:
+            with suppress(StoreUnavailable):
+                await db.write(partial(_index_tails, partition=partition), patient=True)
+
+
+async def _index_tails(tx: Transaction, partition: str) -> None:
+    index = f"{partition}_by_tail"
+    if await tx.fetchval("SELECT to_regclass($1) IS NULL", f"mainspring.{index}"):
+        await tx.run(_PATIENCE)
+        await tx.run(f"CREATE INDEX IF NOT EXISTS {index} ON mainspring.{partition} (right(id, 8))")
 
 
 async def drop_partitions(db: Database, before: Instant) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
-from mainspring.core.states import FINAL, SUCCEEDED, State
+from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import RunFilter
 from mainspring.stores.postgres.database import Database, Record, Transaction
-from mainspring.stores.postgres.days import not_before
+from mainspring.stores.postgres.days import day_of, not_before
 from mainspring.stores.postgres.endings import cancel_run
 from mainspring.stores.postgres.gathering import Gathering
 from mainspring.stores.postgres.joining import join
@@ -19,6 +19,11 @@ from mainspring.stores.run_rows import run_of
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
+SOME_CLASSES, NEWEST = 8, 500
+MANY_CLASSES = 200
+"""Of more classes the newest runs are not sought one class after the other: each has to be sought in every day."""
+FEW_RUNS = 5_000
+"""So many are looked through one by one in well under 50 ms."""
 
 
 class Runs:
@@ -46,9 +51,10 @@ class Runs:
 
     async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
-            rows = await tx.fetch(_Q["find_prefix"], namespace, prefix, limit)
-            rows = rows or await tx.fetch(_Q["find_suffix"], namespace, prefix, limit)
-            return [row[0] for row in rows]
+            asked = (namespace, prefix, limit)
+            rows = await tx.fetch(_Q["find_prefix"], *asked)
+            rows = rows or await tx.fetch(_Q["find_tail"], *asked, day_of(tx.now))
+            return [row[0] for row in rows or await tx.fetch(_Q["find_suffix"], *asked)]
 
         return await self._db.read(work) if prefix else []
 
@@ -56,11 +62,7 @@ class Runs:
         return await self._db.read(lambda tx: _list_runs(tx, where), consistent=True)
 
     async def count_runs(self, namespace: str) -> dict[State, int]:
-        async def work(tx: Transaction) -> dict[State, int]:
-            await tx.run("SET LOCAL enable_seqscan = on")  # All are counted: in the order in which they lie.
-            return dict(await tx.fetch(_Q["count_states"], namespace))
-
-        return await self._db.read(work, consistent=True)
+        return dict(await self._db.read(lambda tx: tx.fetch(_Q["count_states"], namespace)))
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
@@ -109,21 +111,34 @@ def _unknown(run_id: str) -> NotFound:
 
 
 async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
-    values = (
-        where.namespace,
-        where.before,
-        where.job,
-        where.task,
-        list(where.states) or None,
-        where.tag,
-        where.limit,
-    )
+    page = (where.namespace, where.since, where.before, where.limit)
+    states = list(where.states) or None
     rows: list[Record] = []
     if not where.states or not FINAL.issuperset(where.states):
-        rows += await tx.fetch(_Q["list_active"], *values)
-    if not where.states or not FINAL.isdisjoint(where.states):
-        # Those that did not succeed are few, and have an index: which must not depend on a parameter.
-        few = where.states and SUCCEEDED not in where.states
-        rows += await tx.fetch(_Q["list_finished"].replace(":few", "state <> 'succeeded'" if few else "true"), *values)
+        narrowed = (where.job, where.task, where.queue, where.tag, where.worker)
+        rows += await tx.fetch(_Q["list_active"], *page, states, *narrowed)
+    if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
+        rows += await _list_finished(tx, where, page)
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     return [run_of(row) for row in rows[: where.limit]]
+
+
+async def _list_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
+    """By the index that leads to the fewest rows that do not fit."""
+    states = sorted(FINAL.intersection(where.states) or FINAL)
+    if where.job is not None:
+        return await tx.fetch(_Q["list_of_job"], *page, states, where.job, where.task, where.queue, where.tag)
+    classes = await tx.fetch(_Q["classes"], where.namespace, where.queue, where.task, states)
+    if not classes:
+        return []
+    if where.tag is not None and sum(row[3] for row in classes) > FEW_RUNS:
+        return await tx.fetch(_Q["list_tagged"], *page, where.tag, states, where.task, where.queue)
+    if len(classes) > SOME_CLASSES and where.task is None:
+        # What fits so many classes fits most runs, mostly: it is among the newest of all.
+        looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
+        rows = await tx.fetch(_Q["list_finished"], *page, states, where.queue, where.tag, looked_at)
+        if looked_at is None or len(rows) == where.limit:
+            return rows
+    queues, tasks, kinds = ([row[number] for row in classes] for number in range(3))
+    earliest = min(row[4] for row in classes)
+    return await tx.fetch(_Q["list_classes"], *page, queues, tasks, kinds, earliest, where.tag)

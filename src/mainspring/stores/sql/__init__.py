@@ -7,12 +7,38 @@ line, `-- oldest: N`, is the oldest schema version whose program may still use t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 _HERE = Path(__file__).parent
+_PARAMETER = re.compile(r"\?(\d*)")
 _HEADING = re.compile(r"^-- (\w+): \S.*$", re.MULTILINE)
+
+
+class Numbered(str):
+    """A query whose file numbers its parameters (`?1`). The driver takes numbers for names since Python 3.12, and wants
+    no sequence for them: so the text has plain marks, and `order` says which value each of them stands for."""
+
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, text: str) -> str:
+        """The query, or the text itself if no parameter has a number."""
+        order: list[int] = []
+        for number in _PARAMETER.findall(text):
+            order.append(int(number) - 1 if number else max(order, default=-1) + 1)
+        if order == list(range(len(order))):
+            return _PARAMETER.sub("?", text)
+        query = cls(_PARAMETER.sub("?", text))
+        query.order = tuple(order)
+        return query
+
+    def arrange(self, values: Sequence[object] | Mapping[str, object]) -> list[object]:
+        """The values in the order of the marks."""
+        given = cast(Sequence[object], values)
+        return [given[index] for index in self.order]
 
 
 class Migration(NamedTuple):
@@ -32,6 +58,8 @@ def load_queries(dialect: str, topic: str) -> dict[str, str]:
     queries = {name: body.strip().removesuffix(";") for name, body in zip(pieces[::2], pieces[1::2], strict=True)}
     if len(queries) * 2 != len(pieces):
         raise ValueError(f"a query of {dialect}/{topic}.sql is named twice")
+    if dialect == "sqlite":
+        return {name: Numbered.of(query) for name, query in queries.items()}
     return queries
 
 

@@ -116,7 +116,7 @@ class Api:
         limit: int = 50,
     ) -> list[tuple[int, Change]]:
         values = {"namespace": namespace, "subject": subject, "target": target, "before": before, "limit": limit}
-        rows = await self._db.read(lambda tx: tx.execute(_Q["notes"], values).fetchall())
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["notes"], values).fetchall())
         return [
             (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
                          request_id=request_id))

@@ -193,7 +193,9 @@ def explain(error: sqlite3.Error, path: str) -> StoreError:
     if "unable to open" in text or os.path.isdir(path):
         return StoreRefused(f"{path} cannot be opened: {_remedy(Path(path))}")
     if "locked" in text or "busy" in text:
-        return StoreUnavailable(f"{path} was locked by another program for {BUSY_TIMEOUT_S:g} s")
+        text = f"locked by another program for {BUSY_TIMEOUT_S:g} s"
+    elif text == "interrupted":
+        text = "a look at history took too long, and was given up; ask for less of it"
     return StoreUnavailable(f"{path}: {text}")
 
 

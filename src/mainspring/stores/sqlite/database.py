@@ -1,5 +1,6 @@
-"""One writer thread, one reader thread, one file. Work that arrives while a commit is under way shares the next commit;
-quick work that meets nobody is done where it is asked for. What is promised is synced after its commit: see `log`.
+"""One writer thread, two reader threads (one for history, which may take its time), one file. Work that arrives while a
+commit is under way shares the next commit; quick work that meets nobody is done where it is asked for. What is promised
+is synced after its commit: see `log`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -44,6 +46,9 @@ SLOW_S = 0.002
 MOMENT_S = 0.001
 """Most commits take less than this, and to ask the writer thread takes more."""
 
+LOOK_BACK_S, STEPS = 5.0, 20_000
+"""For how long one look at history may go on, and after how many steps of SQLite's machine the time is looked at."""
+
 MEMORY = ":memory:"
 
 Standing = tuple[Callable[[Transaction], list[Claim]], Callable[[Sequence[Claim], float], None]]
@@ -63,6 +68,7 @@ class Database:
         self._listeners: list[Callable[[], None]] = []
         self._writes: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._reads: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._looks_back: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._log = Log(path) if durable and POSSIBLE and path != MEMORY else None
         self._closed = self._gone = False
         self._writing, self._reading = threading.Lock(), threading.Lock()
@@ -83,9 +89,10 @@ class Database:
             raise
 
     def _serve(self) -> None:
-        self._reader = self._open_reader()
+        self._reader, self._historian = self._open_reader(), self._open_reader()
         self._start(self._write_loop, "writer")
         self._start(self._read_loop, "reader")
+        self._start(self._look_back_loop, "historian")
         if self._log is not None:
             self._start(self._log.serve, "syncer")
 
@@ -198,9 +205,21 @@ class Database:
         if promised and self._log is not None:
             self._log.sync()
 
-    async def read(self, work: Callable[[Transaction], T], *, quick: bool = False) -> T:
+    async def look_back(self, work: Callable[[Transaction], T]) -> T:
+        """As `read`, for what may take its time: the loops' reads do not wait for it. StoreUnavailable if it takes too
+        long: it would keep the log from being cut short."""
+        return await self.read(work, queue=self._looks_back)
+
+    async def read(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        quick: bool = False,
+        queue: SimpleQueue[Errand[Any] | None] | None = None,
+    ) -> T:
         """Run work on one consistent snapshot; on the calling thread if it is `quick` and the reader is free."""
         self._check_open()
+        queue = self._reads if queue is None else queue
 
         def unless_early(transaction: Transaction) -> T:
             if is_waiting(transaction.connection):
@@ -208,16 +227,16 @@ class Database:
             return work(transaction)
 
         try:
-            return await self._see(Errand(unless_early), quick)
+            return await self._see(Errand(unless_early), quick, queue)
         except _TooEarlyError:
             await self.write(nothing, promised=False, quick=True)
-        return await self._see(Errand(work), quick)  # What has come since then came after the question.
+        return await self._see(Errand(work), quick, queue)  # What has come since then came after the question.
 
-    async def _see(self, errand: Errand[T], quick: bool) -> T:
+    async def _see(self, errand: Errand[T], quick: bool, queue: SimpleQueue[Errand[Any] | None]) -> T:
         if not (quick and self._reading.acquire(blocking=False)):
-            return await errand.send(self._reads)
+            return await errand.send(queue)
         try:
-            self._look(errand)
+            self._look(errand, self._reader)
         finally:
             self._reading.release()
         return errand.result()
@@ -241,6 +260,7 @@ class Database:
         with self._writing, self._reading:
             if not self._gone:
                 self._gone = True
+                self._looks_back.put(None)
                 let_go(self._writer, self._reader, self.path)
         return True
 
@@ -399,17 +419,26 @@ class Database:
     def _read_loop(self) -> None:
         while (errand := self._reads.get()) is not None:
             with self._reading:
-                self._look(errand)
+                self._look(errand, self._reader)
             settle([errand])
 
-    def _look(self, errand: Errand[Any]) -> None:
+    def _look_back_loop(self) -> None:
+        until = 0.0
+        self._historian.set_progress_handler(lambda: time.monotonic() > until, STEPS)
+        while (errand := self._looks_back.get()) is not None:
+            until = time.monotonic() + LOOK_BACK_S
+            self._look(errand, self._historian)
+            settle([errand])
+        self._historian.close()
+
+    def _look(self, errand: Errand[Any], reader: sqlite3.Connection) -> None:
         try:
             self._check_sound()
-            self._reader.execute("BEGIN")
+            reader.execute("BEGIN")
             try:
-                errand.answer = errand.work(Transaction(self._reader, self.clock.now()))
+                errand.answer = errand.work(Transaction(reader, self.clock.now()))
             finally:
-                self._reader.execute("ROLLBACK")
+                reader.execute("ROLLBACK")
         except BaseException as error:
             errand.error = self._explained(error)
 
@@ -420,6 +449,7 @@ class Database:
         self._closed = True
         self._writes.put(None)
         self._reads.put(None)
+        self._looks_back.put(None)
         if self._log is not None:
             self._log.stop()
         for thread in self._threads:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from mainspring.stores.sqlite.connection import begin, explain
 from mainspring.stores.sqlite.database import MEMORY, Database
+from mainspring.stores.sqlite.errand import Errand
 from mainspring.stores.sqlite.inbox import LIMIT, is_waiting, take_in
 from mainspring.stores.sqlite.log import nothing
 from mainspring.stores.sqlite.transaction import Transaction
@@ -63,7 +65,13 @@ class InlineDatabase(Database):
         self._announce()
         return True
 
-    async def read(self, work: Callable[[Transaction], T], *, quick: bool = False) -> T:
+    async def read(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        quick: bool = False,
+        queue: SimpleQueue[Errand[Any] | None] | None = None,
+    ) -> T:
         """Nobody else is there to write while it looks."""
         self._check_open()
         if self._may_be_waiting and is_waiting(self._reader):

@@ -72,7 +72,7 @@ class Jobs:
     async def list_jobs(
         self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
     ) -> list[Job]:
-        return await self._db.read(lambda tx: _list(tx, namespace, app, after or "", limit))
+        return await self._db.look_back(lambda tx: _list(tx, namespace, app, after or "", limit))
 
     async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
         if paused:
@@ -92,7 +92,7 @@ class Jobs:
 
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         values = (job_id, LATEST + 1 if before is None else before, limit)
-        return await self._db.read(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
+        return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
 
     async def list_edges(self, job_id: str) -> list[Edge]:
         return await self._db.read(lambda tx: [Edge(*row) for row in tx.execute(_Q["edges"], (job_id,))])

@@ -20,7 +20,7 @@ class Pressure:
     _db: Database
 
     async def backlog(self, limit: int) -> list[Backlog]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["backlog"], (tx.now, limit)).fetchall())
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["backlog"], (tx.now, limit)).fetchall())
         return [Backlog(*row) for row in rows if row[4]]
 
     async def shed(self, namespace: str, reason: str, limit: int) -> int:

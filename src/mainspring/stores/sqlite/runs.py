@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -20,6 +21,12 @@ from mainspring.stores.sqlite.trail import note
 from mainspring.stores.sqlite.transaction import Transaction
 
 _Q = load_queries("sqlite", "runs")
+AFTER_ALL = "~"
+"""Sorts after every id."""
+MANY_CLASSES = 1_000
+"""Of more classes the newest runs are not sought one class after the other."""
+FEW_RUNS = 5_000
+"""So many are looked through one by one in well under 50 ms."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,23 +52,25 @@ class Runs:
             if not prefix:
                 return []
             values = {"namespace": namespace, "prefix": prefix, "limit": limit}
-            rows = tx.execute(_Q["find_prefix"], values).fetchall() or tx.execute(_Q["find_suffix"], values).fetchall()
-            return [row[0] for row in rows]
+            for query in (_Q["find_prefix"], _Q["find_tail"], _Q["find_suffix"]):
+                if rows := tx.execute(query, values).fetchall():
+                    return [row[0] for row in rows]
+            return []
 
-        return await self._db.read(work)
+        return await self._db.look_back(work)
 
     async def list_runs(self, where: RunFilter) -> list[Run]:
-        return await self._db.read(lambda tx: _list_runs(tx, where))
+        return await self._db.look_back(lambda tx: _list_runs(tx, where))
 
     async def count_runs(self, namespace: str) -> dict[State, int]:
-        return dict(await self._db.read(lambda tx: tx.execute(_Q["count_states"], (namespace,)).fetchall()))
+        return dict(await self._db.look_back(lambda tx: tx.execute(_Q["count_states"], (namespace,)).fetchall()))
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
         return [Attempt(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8]) for row in rows]
 
     async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["logs"], (run_id, after, limit)).fetchall())
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["logs"], (run_id, after, limit)).fetchall())
         return [(row[0], LogLine(*row[1:])) for row in rows]
 
     async def upstream_runs(self, run_id: str) -> list[str]:
@@ -91,9 +100,10 @@ class Runs:
 
 
 def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
+    told = len(tx.events)  # What came out of the inbox is noted already.
     if not any(run.idempotency_key for run in runs):
         insert_runs(tx, runs)
-        note(tx, noted(runs, tx.events))
+        note(tx, noted(runs, tx.events[told:]))
         return [run.id for run in runs]
     answers, fresh = [], []
     for run in runs:
@@ -104,7 +114,7 @@ def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
             _remember(tx, run)
         answers.append(answer)
     insert_runs(tx, fresh)
-    note(tx, noted(fresh, tx.events))
+    note(tx, noted(fresh, tx.events[told:]))
     return answers
 
 
@@ -127,19 +137,53 @@ def _remember(tx: Transaction, run: NewRun) -> None:
 
 
 def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
-    values = {
+    values: dict[str, object] = {
         "namespace": where.namespace,
-        "before": where.before,
+        "since": where.since or "",
+        "before": where.before or AFTER_ALL,
         "job": where.job,
         "task": where.task,
+        "queue": where.queue,
         "tag": where.tag,
+        "worker": where.worker,
         "states": ",".join(where.states),
         "limit": where.limit,
     }
     rows = []
     if not where.states or not FINAL.issuperset(where.states):
         rows += tx.execute(_Q["list_active"], values).fetchall()
-    if not where.states or not FINAL.isdisjoint(where.states):
-        rows += tx.execute(_Q["list_finished"], values).fetchall()
+    if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
+        states = sorted(FINAL.intersection(where.states) or FINAL)
+        newest = _newest_finished(tx, where, {**values, "states": ",".join(states)}, states)
+        rows += tx.execute(_Q["finished"], (_encode(newest).decode(),)).fetchall() if newest else []
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     return [run_of(row) for row in rows[: where.limit]]
+
+
+def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:
+    """By the index that leads to the fewest rows that do not fit."""
+
+    def newest(query: str, **more: object) -> list[str]:
+        return [row[0] for row in tx.execute(query, {**values, **more})]
+
+    if where.job is not None:
+        found = [newest(_Q["newest_of_job"], state=state) for state in states]
+    else:
+        rows = tx.execute(_Q["classes"], {**values, "classes": MANY_CLASSES + 1}).fetchall()
+        classes = [{"queue": row[0], "task": row[1], "state": row[2]} for row in rows]
+        if where.tag is not None and not _are_few(tx, where.namespace, classes):
+            return sorted(newest(_Q["newest_tagged"]), reverse=True)[: where.limit]
+        if len(classes) > MANY_CLASSES:
+            return newest(_Q["newest"])
+        found = [newest(_Q["newest_of_class"], **each) for each in classes]
+    return sorted(chain.from_iterable(found), reverse=True)[: where.limit]
+
+
+def _are_few(tx: Transaction, namespace: str, classes: Sequence[dict[str, str]]) -> bool:
+    left = FEW_RUNS
+    for each in classes:
+        values = {"namespace": namespace, **each, "bound": left + 1}
+        left -= tx.execute(_Q["class_size"], values).fetchone()[0]
+        if left < 0:
+            return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 
@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event
-from mainspring.stores.sql import load_queries
+from mainspring.stores.sql import Numbered, load_queries
 
 _APPEND = load_queries("sqlite", "events")["append"]
 _encode_events = msgspec.json.Encoder().encode
@@ -22,16 +22,28 @@ BULK_ROWS = 256
 class Transaction:
     """What work sees: the connection, the store's time, and a place to tell what happened."""
 
-    __slots__ = ("changed", "connection", "events", "execute", "executemany", "now")
+    __slots__ = ("changed", "connection", "events", "now")
 
     def __init__(self, connection: sqlite3.Connection, now: Instant) -> None:
         self.connection = connection
-        self.execute = connection.execute
-        self.executemany = connection.executemany
         self.now = now
         self.events: list[Event] = []
         self.changed = False
         """Whether planners or workers may now have something to do."""
+
+    def execute(self, query: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
+        """Execute a query."""
+        if isinstance(query, Numbered):
+            values = query.arrange(values)
+        return self.connection.execute(query, values)
+
+    def executemany(
+        self, query: str, rows: Iterable[Sequence[object]] | Iterable[Mapping[str, object]]
+    ) -> sqlite3.Cursor:
+        """Execute a query once per row."""
+        if isinstance(query, Numbered):
+            rows = map(query.arrange, rows)
+        return self.connection.executemany(query, rows)
 
     def commit(self) -> None:
         """End it, and tell what happened."""

@@ -46,7 +46,7 @@ SELECT g.namespace, g.name FROM waiting CROSS JOIN LATERAL (
 SELECT parent.relname, child.relname, greatest(child.reltuples, 0)::bigint FROM pg_inherits AS i
 JOIN pg_class AS parent ON parent.oid = i.inhparent JOIN pg_class AS child ON child.oid = i.inhrelid
 JOIN pg_namespace AS n ON n.oid = parent.relnamespace
-WHERE n.nspname = 'mainspring' AND parent.relname IN ('history', 'attempts', 'logs') ORDER BY child.relname;
+WHERE n.nspname = 'mainspring' AND parent.relname IN ('history', 'history_tags', 'attempts', 'logs') ORDER BY child.relname;
 
 -- old_history: finished runs of the default partition past their retention
 DELETE FROM mainspring.history_rest WHERE ctid = ANY (ARRAY(
@@ -65,13 +65,30 @@ DELETE FROM mainspring.logs_rest WHERE ctid = ANY (ARRAY(
   ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED));
 
 -- limited_jobs: jobs that keep only so many finished runs
-SELECT id, (policy::jsonb ->> 'keep_succeeded')::integer, (policy::jsonb ->> 'keep_failed')::integer FROM mainspring.jobs
+SELECT namespace, name, (policy::jsonb ->> 'keep_succeeded')::integer, (policy::jsonb ->> 'keep_failed')::integer FROM mainspring.jobs
 WHERE policy::jsonb ?| ARRAY['keep_succeeded', 'keep_failed'];
 
 -- beyond_limit: delete a job's finished runs of one state beyond the newest so many
 DELETE FROM mainspring.history WHERE (id, finished_at) IN (
-  SELECT id, finished_at FROM mainspring.history WHERE job_id = $1 AND state = $2 ORDER BY finished_at DESC, id DESC LIMIT $3 OFFSET $4)
+  SELECT id, finished_at FROM mainspring.history WHERE namespace = $1 AND job = $2 AND state = $3 ORDER BY id DESC LIMIT $4 OFFSET $5)
 RETURNING id;
+
+-- old_tags: tags of the default partition past their retention
+DELETE FROM mainspring.history_tags_rest WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM mainspring.history_tags_rest WHERE finished_at < $1 ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED));
+
+-- add_up_tallies: one row per class and past day, in place of those that sessions counted in
+WITH gone AS (
+  DELETE FROM mainspring.tallies WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM mainspring.tallies WHERE day < $1 AND shard <> 0 ORDER BY day LIMIT $2 FOR UPDATE SKIP LOCKED))
+  RETURNING *)
+INSERT INTO mainspring.tallies AS t
+SELECT namespace, queue, task, state, day, 0, sum(count) FROM gone GROUP BY 1, 2, 3, 4, 5
+ON CONFLICT (namespace, queue, task, state, day, shard) DO UPDATE SET count = t.count + excluded.count;
+
+-- forget_tallies: delete the counts of days of which nothing is left
+DELETE FROM mainspring.tallies WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM mainspring.tallies WHERE day < $1 AND NOT day = ANY ($2::bigint[]) LIMIT $3 FOR UPDATE SKIP LOCKED));
 
 -- forget_attempts: delete the attempts of finished runs
 DELETE FROM mainspring.attempts WHERE run_id = ANY ($1::text[]);

@@ -155,23 +155,84 @@ SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
        blocked_on, progress, progress_note, NULL, NULL, retry_of
 FROM mainspring.runs
-WHERE namespace = $1 AND id < coalesce($2::text, '~') AND ($3::text IS NULL OR job = $3) AND ($4::text IS NULL OR task = $4)
-  AND ($5::text[] IS NULL OR state = ANY ($5)) AND ($6::text IS NULL OR options::jsonb -> 'tags' ? $6)
-ORDER BY id DESC LIMIT $7;
+WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
+  AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
+ORDER BY id DESC LIMIT $4;
 
--- list_finished: finished runs, newest first
+-- classes: the classes of finished runs that a filter fits, how many runs each has, and from which day on
+SELECT queue, task, state, sum(count)::bigint, min(day) FROM mainspring.tallies
+WHERE namespace = $1 AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3) AND state = ANY ($4::text[])
+GROUP BY 1, 2, 3;
+
+-- list_classes: finished runs of some classes, newest first: the newest of each, merged
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
        NULL, progress, progress_note, result, error, retry_of
-FROM mainspring.history
-WHERE :few AND namespace = $1 AND id < coalesce($2::text, '~') AND ($3::text IS NULL OR job = $3) AND ($4::text IS NULL OR task = $4)
-  AND ($5::text[] IS NULL OR state = ANY ($5)) AND ($6::text IS NULL OR options::jsonb -> 'tags' ? $6)
-ORDER BY id DESC LIMIT $7;
+FROM (
+  SELECT newest.id AS newest_id, newest.finished_at AS newest_at
+  FROM unnest($5::text[], $6::text[], $7::text[]) AS class (queue, task, state)
+  CROSS JOIN LATERAL (
+    SELECT h.id, h.finished_at FROM mainspring.history AS h
+    WHERE h.namespace = $1 AND h.queue = class.queue AND h.task = class.task AND h.state = class.state
+      AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.finished_at >= $8
+      AND ($9::text IS NULL OR h.options::jsonb -> 'tags' ? $9)
+    ORDER BY h.id DESC LIMIT $4) AS newest
+  ORDER BY newest.id DESC LIMIT $4) AS found
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+ORDER BY id DESC;
+
+-- list_of_job: finished runs of a job, newest first: the newest of each state, merged
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM (
+  SELECT newest.id AS newest_id, newest.finished_at AS newest_at
+  FROM unnest($5::text[]) AS class (state)
+  CROSS JOIN LATERAL (
+    SELECT h.id, h.finished_at FROM mainspring.history AS h
+    WHERE h.namespace = $1 AND h.job = $6 AND h.state = class.state AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~')
+      AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8) AND ($9::text IS NULL OR h.options::jsonb -> 'tags' ? $9)
+    ORDER BY h.id DESC LIMIT $4) AS newest
+  ORDER BY newest.id DESC LIMIT $4) AS found
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+ORDER BY id DESC;
+
+-- list_tagged: finished runs with a tag, newest first
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM (SELECT t.id AS tagged_id, t.finished_at AS tagged_at FROM mainspring.history_tags AS t
+      WHERE t.namespace = $1 AND t.tag = $5 AND t.id >= coalesce($2::text, '') AND t.id < coalesce($3::text, '~') ORDER BY t.id DESC) AS tagged
+CROSS JOIN LATERAL (
+  SELECT * FROM mainspring.history AS h
+  WHERE h.id = tagged_id AND h.finished_at = tagged_at
+    AND ($6::text[] IS NULL OR h.state = ANY ($6)) AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8) OFFSET 0) AS run
+LIMIT $4;
+
+-- list_finished: finished runs of so many classes that they are not told apart, newest first, among the newest so many
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of
+FROM (SELECT * FROM mainspring.history WHERE id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') ORDER BY id DESC LIMIT $8) AS newest
+WHERE namespace = $1 AND state = ANY ($5::text[]) AND ($6::text IS NULL OR queue = $6) AND ($7::text IS NULL OR options::jsonb -> 'tags' ? $7)
+LIMIT $4;
 
 -- find_prefix: ids that begin with a text
 SELECT id FROM mainspring.runs WHERE namespace = $1 AND id >= $2 AND id < $2 || '{'
 UNION ALL
 SELECT id FROM mainspring.history WHERE namespace = $1 AND id >= $2 AND id < $2 || '{'
+LIMIT $3;
+
+-- find_tail: ids whose tails begin with a text: of the newest, and of all that ended before a day; partitions of past days have an index of
+-- them, which the cleaner makes
+SELECT id FROM (SELECT id FROM mainspring.runs WHERE namespace = $1 ORDER BY id DESC LIMIT 10000) AS recent
+WHERE right(id, 8) >= $2 AND right(id, 8) < $2 || '{'
+UNION ALL
+SELECT id FROM (SELECT id, namespace FROM mainspring.history WHERE finished_at >= $4 ORDER BY id DESC LIMIT 20000) AS recent
+WHERE namespace = $1 AND right(id, 8) >= $2 AND right(id, 8) < $2 || '{'
+UNION ALL
+SELECT id FROM mainspring.history WHERE finished_at < $4 AND namespace = $1 AND right(id, 8) >= $2 AND right(id, 8) < $2 || '{'
 LIMIT $3;
 
 -- find_suffix: recent ids that end with a text
@@ -182,10 +243,10 @@ SELECT id FROM (SELECT id FROM mainspring.history WHERE namespace = $1 ORDER BY 
 WHERE right(id, length($2)) = $2
 LIMIT $3;
 
--- count_states: how many runs are in each state
+-- count_states: how many runs are in each state; of finished ones, as they were counted
 SELECT state, count(*) FROM mainspring.runs WHERE namespace = $1 GROUP BY state
 UNION ALL
-SELECT state, count(*) FROM mainspring.history WHERE namespace = $1 GROUP BY state;
+SELECT state, sum(count)::bigint FROM mainspring.tallies WHERE namespace = $1 GROUP BY state HAVING sum(count) > 0;
 
 -- attempts: the ended attempts of a run in order; the last one of a finished run is in its history
 SELECT run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error

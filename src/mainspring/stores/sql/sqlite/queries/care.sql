@@ -15,11 +15,11 @@ WHERE g.used < g.capacity AND EXISTS (SELECT 1 FROM runs AS r WHERE r.blocked_on
 SELECT seq, id FROM (SELECT seq, id, finished_at FROM history ORDER BY seq LIMIT ?2) WHERE finished_at < ?1;
 
 -- limited_jobs: jobs that keep only so many finished runs
-SELECT id, json_extract(policy, '$.keep_succeeded'), json_extract(policy, '$.keep_failed') FROM jobs INDEXED BY jobs_limited
+SELECT namespace, name, json_extract(policy, '$.keep_succeeded'), json_extract(policy, '$.keep_failed') FROM jobs INDEXED BY jobs_limited
 WHERE json_extract(policy, '$.keep_succeeded') IS NOT NULL OR json_extract(policy, '$.keep_failed') IS NOT NULL;
 
 -- beyond_limit: a job's finished runs of one state beyond the newest so many
-SELECT seq, id FROM history WHERE job_id = ? AND state = ? ORDER BY seq DESC LIMIT ? OFFSET ?;
+SELECT seq, id FROM history WHERE namespace = ? AND job = ? AND state = ? ORDER BY id DESC LIMIT ? OFFSET ?;
 
 -- forget_history: delete a finished run
 DELETE FROM history WHERE seq = ?;
@@ -29,6 +29,23 @@ DELETE FROM attempts WHERE run_id = ?;
 
 -- forget_logs: delete a finished run's output
 DELETE FROM logs WHERE run_id = ?;
+
+-- sum_up_to: how many rows to sum up next, the last of them, and the last that was
+SELECT count(*), max(seq), (SELECT seq FROM summed_up) FROM (SELECT seq FROM history WHERE seq > (SELECT seq FROM summed_up) ORDER BY seq LIMIT ?);
+
+-- tally: count what has ended since
+INSERT INTO tallies SELECT namespace, state, count(*) FROM history NOT INDEXED WHERE seq > ? AND seq <= ? GROUP BY 1, 2
+ON CONFLICT (namespace, state) DO UPDATE SET count = count + excluded.count;
+
+-- keep_tails: keep what people type of the ids of what has ended since
+INSERT INTO tails SELECT seq >> 12, substr(id, -8), seq FROM history NOT INDEXED WHERE seq > ? AND seq <= ? ORDER BY 1, 2;
+
+-- keep_tags: keep the tags of what has ended since
+INSERT INTO history_tags SELECT DISTINCT h.namespace, tag.value, h.id FROM history AS h NOT INDEXED, json_each(h.options, '$.tags') AS tag
+WHERE h.seq > ? AND h.seq <= ? AND instr(h.options, '"tags":[') > 0;
+
+-- summed_up: up to here
+UPDATE summed_up SET seq = ?;
 
 -- forget_firings: delete old rows of the ledger, but none whose run has not ended
 DELETE FROM firings WHERE (job_id, fire_at, region, idx) IN (

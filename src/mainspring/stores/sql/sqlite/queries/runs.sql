@@ -74,37 +74,99 @@ SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
        blocked_on, progress, progress_note, NULL, NULL, retry_of
 FROM runs
-WHERE namespace = :namespace AND (:before IS NULL OR id < :before) AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
+WHERE namespace = :namespace AND id >= :since AND id < :before AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
+  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker)
   AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
 ORDER BY id DESC LIMIT :limit;
 
--- list_finished: finished runs, newest first
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
-FROM history
-WHERE namespace = :namespace AND (:before IS NULL OR id < :before) AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
-  AND (:states = '' OR instr(:states, state) > 0)
+-- classes: the classes of finished runs of a namespace, by leaps from one to the next
+WITH RECURSIVE leaps (seq) AS (
+  SELECT (SELECT seq FROM history INDEXED BY history_by_class WHERE namespace = :namespace ORDER BY queue, task, state LIMIT 1)
+  UNION ALL
+  SELECT coalesce(
+    (SELECT n.seq FROM history AS n INDEXED BY history_by_class
+     WHERE n.namespace = :namespace AND n.queue = c.queue AND n.task = c.task AND n.state > c.state ORDER BY n.state LIMIT 1),
+    (SELECT n.seq FROM history AS n INDEXED BY history_by_class
+     WHERE n.namespace = :namespace AND n.queue = c.queue AND n.task > c.task ORDER BY n.task, n.state LIMIT 1),
+    (SELECT n.seq FROM history AS n INDEXED BY history_by_class
+     WHERE n.namespace = :namespace AND n.queue > c.queue ORDER BY n.queue, n.task, n.state LIMIT 1))
+  FROM leaps CROSS JOIN history AS c ON c.seq = leaps.seq
+)
+SELECT queue, task, state FROM leaps CROSS JOIN history USING (seq)
+WHERE (:queue IS NULL OR queue = :queue) AND (:task IS NULL OR task = :task) AND instr(:states, state) > 0 LIMIT :classes;
+
+-- class_size: how many runs a class has, counted up to a bound
+SELECT count(*) FROM (
+  SELECT 1 FROM history WHERE namespace = :namespace AND queue = :queue AND task = :task AND state = :state LIMIT :bound);
+
+-- newest_of_class: the newest finished runs of one class
+SELECT id FROM history
+WHERE namespace = :namespace AND queue = :queue AND task = :task AND state = :state AND id >= :since AND id < :before
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+ORDER BY id DESC LIMIT :limit;
+
+-- newest_of_job: the newest finished runs of a job in one state
+SELECT id FROM history
+WHERE namespace = :namespace AND job = :job AND state = :state AND id >= :since AND id < :before
+  AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+ORDER BY id DESC LIMIT :limit;
+
+-- newest_tagged: the newest finished runs with a tag
+SELECT id FROM (
+  SELECT t.id FROM history_tags AS t CROSS JOIN history AS h ON h.id = t.id
+  WHERE t.namespace = :namespace AND t.tag = :tag AND t.id >= :since AND t.id < :before
+    AND instr(:states, h.state) > 0 AND (:task IS NULL OR h.task = :task) AND (:queue IS NULL OR h.queue = :queue)
+  ORDER BY t.id DESC LIMIT :limit)
+UNION ALL
+SELECT id FROM history NOT INDEXED
+WHERE seq > (SELECT seq FROM summed_up) AND namespace = :namespace AND id >= :since AND id < :before AND instr(options, :tag) > 0
+  AND EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)
+  AND instr(:states, state) > 0 AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue);
+
+-- newest: the newest finished runs of so many classes that they are not told apart
+SELECT id FROM history
+WHERE +namespace = :namespace AND id >= :since AND id < :before AND instr(:states, state) > 0 AND (:queue IS NULL OR queue = :queue)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
 ORDER BY id DESC LIMIT :limit;
 
 -- find_prefix: ids that begin with a text
 SELECT id FROM runs WHERE namespace = :namespace AND id >= :prefix AND id < :prefix || '{'
 UNION ALL
-SELECT id FROM history WHERE namespace = :namespace AND id >= :prefix AND id < :prefix || '{'
+SELECT id FROM history WHERE +namespace = :namespace AND id >= :prefix AND id < :prefix || '{'
 LIMIT :limit;
 
--- find_suffix: recent ids that end with a text
+-- find_tail: ids whose tails begin with a text: of all that have ended, and of the newest others
+WITH RECURSIVE batches (number) AS (
+  SELECT (SELECT seq >> 12 FROM summed_up)
+  UNION ALL
+  SELECT number - 1 FROM batches WHERE number > (SELECT min(seq) >> 12 FROM history)
+)
+SELECT id FROM (SELECT id FROM runs WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000)
+WHERE substr(id, -8) >= :prefix AND substr(id, -8) < :prefix || '{'
+UNION ALL
+SELECT id FROM history NOT INDEXED WHERE seq > (SELECT seq FROM summed_up) AND substr(id, -8) >= :prefix AND substr(id, -8) < :prefix || '{'
+  AND namespace = :namespace
+UNION ALL
+SELECT h.id FROM batches CROSS JOIN tails AS t CROSS JOIN history AS h ON h.seq = t.seq
+WHERE t.batch = batches.number AND t.tail >= :prefix AND t.tail < :prefix || '{' AND h.namespace = :namespace
+LIMIT :limit;
+
+-- find_suffix: recent ids that end with a text. Of the indexes that could serve, `+` leaves that by which it is in order
 SELECT id FROM (SELECT id FROM runs WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE substr(id, -length(:prefix)) = :prefix
 UNION ALL
-SELECT id FROM (SELECT id FROM history WHERE namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE substr(id, -length(:prefix)) = :prefix
+SELECT id FROM (SELECT id FROM history WHERE +namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE substr(id, -length(:prefix)) = :prefix
 LIMIT :limit;
 
--- count_states: how many runs are in each state
+-- count_states: how many runs are in each state; of finished ones, as they were summed up, and those after
 SELECT state, count(*) FROM runs WHERE namespace = ?1 GROUP BY state
 UNION ALL
-SELECT state, count(*) FROM history WHERE namespace = ?1 GROUP BY state;
+SELECT state, sum(count) FROM (
+  SELECT state, count FROM tallies WHERE namespace = ?1
+  UNION ALL
+  SELECT state, count(*) FROM history NOT INDEXED WHERE seq > (SELECT seq FROM summed_up) AND namespace = ?1 GROUP BY state)
+GROUP BY state;
 
 -- attempts: the ended attempts of a run in order; the one that succeeded is what its history says
 SELECT run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error FROM attempts WHERE run_id = ?1
