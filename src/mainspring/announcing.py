@@ -13,6 +13,7 @@ from mainspring.broker import Broker, Notice
 from mainspring.clock import Clock
 from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable, StoreError
+from mainspring.figures import Figures
 from mainspring.services.switch import Switch
 from mainspring.store import Change, Store
 
@@ -39,10 +40,11 @@ class Announced:
     """A store that tells the broker of what it accepts. All else is the store's own. The caller does not wait for the
     broker, and is not told if that does not answer: the dispatcher says it again."""
 
-    def __init__(self, store: Store, broker: Broker, clock: Clock) -> None:
+    def __init__(self, store: Store, broker: Broker, clock: Clock, figures: Figures | None = None) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
+        self._figures = figures
         self._local = threading.local()
         # By attribute: since Python 3.12 `isinstance` of a protocol does not see what a wrapper passes on.
         self._hints = cast(HeraldedStore, store) if hasattr(store, "send_herald") else None
@@ -55,7 +57,11 @@ class Announced:
 
     def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
         store = self._store.attested(tell)
-        return store if self._hints is not None else cast(Store, Announced(store, self._broker, self._clock))
+        return (
+            store
+            if self._hints is not None
+            else cast(Store, Announced(store, self._broker, self._clock, self._figures))
+        )
 
     async def submit(self, runs: Sequence[NewRun]) -> list[str]:
         ids = await self._store.submit(runs)
@@ -84,7 +90,7 @@ class Announced:
         """One for each thread: a breaker is no place for several."""
         teller: _Teller | None = getattr(self._local, "teller", None)
         if teller is None:
-            switch = Switch(self._store, self._clock, "")
+            switch = Switch(self._store, self._clock, "", figures=self._figures)
             teller = self._local.teller = _Teller(self._broker, switch, self._hints, self._clock)
         return teller
 
@@ -141,6 +147,6 @@ def _is_under_way(task: asyncio.Task[None] | None) -> bool:
     return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
 
-def announced(store: Store, broker: Broker, clock: Clock) -> Store:
+def announced(store: Store, broker: Broker, clock: Clock, figures: Figures | None = None) -> Store:
     """The same store, whose submissions are told to a broker."""
-    return cast(Store, Announced(store, broker, clock))
+    return cast(Store, Announced(store, broker, clock, figures))

@@ -53,6 +53,8 @@ class Figures:
         self.lock = Lock()
         self.counts: Counter[tuple[str, str]] = Counter()
         """By name and, where there is one, label."""
+        self.breakers: dict[str, str] = {}
+        """The state of each circuit breaker of this process, by name: closed, open or half-open."""
         self.run_seconds = Spread()
         self.run_delay = Spread()
         self.firing_delay = Spread()
@@ -204,9 +206,9 @@ class Measured:
         self.figures.count("leases", "released")
 
 
-def measured(store: Store) -> Store:
-    """The same store, counted."""
-    return cast(Store, Measured(store, Figures()))
+def measured(store: Store, figures: Figures | None = None) -> Store:
+    """The same store, counted: in `figures`, if others count there, too."""
+    return cast(Store, Measured(store, figures or Figures()))
 
 
 def figures_of(store: Store) -> Figures:

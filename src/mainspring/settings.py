@@ -21,6 +21,7 @@ from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 import msgspec
 
 from mainspring.core.alerts import check_alert
+from mainspring.core.breaker import Policy
 from mainspring.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
 from mainspring.core.pools import read_pools
 from mainspring.core.priority import Ordering
@@ -301,6 +302,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Duration, _duration("how late those may be, where all workers are busy, before the least important is given up")
     ] = 10 * MINUTE
 
+    breaker_percent: Annotated[
+        int, _count("of how many calls in a hundred have to fail before a circuit breaker opens")
+    ] = 50
+    breaker_least: Annotated[int, _count("of fewer calls a breaker concludes nothing")] = 10
+    breaker_window: Annotated[Duration, _duration("over how long a breaker counts calls")] = 10 * SECOND
+    breaker_pause: Annotated[
+        Duration,
+        _duration("how long an open breaker lets nothing through at first; each time twice as long, up to 30s"),
+    ] = SECOND
     stall_after: Annotated[
         Duration, _duration("how long a loop of this process may stand still before it is started again")
     ] = MINUTE
@@ -366,6 +376,17 @@ _FOREIGN = re.compile(
 _LINK = re.compile(r"_SERVICE_(?:HOST|PORT)(?:_.*)?$|_PORT_[0-9]+_(?:TCP|UDP)(?:_.*)?$")
 _SHORTER = (("lease_renew", "lease_ttl"), ("claim_renew", "claim_ttl"), ("claim_renew", "worker_dead_after"))
 """Renewals, and what would run out before they come if they were not shorter."""
+
+
+def breaker_policy(settings: Settings) -> Policy:
+    """When circuit breakers open. That of the broker is quicker: the store answers in its place."""
+    return Policy(
+        share=min(settings.breaker_percent, 100) / 100,
+        least=settings.breaker_least,
+        window_s=settings.breaker_window / SECOND,
+        pause_s=settings.breaker_pause / SECOND,
+        longest_pause_s=max(30.0, settings.breaker_pause / SECOND),
+    )
 
 
 @cache

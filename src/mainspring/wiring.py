@@ -23,7 +23,7 @@ from mainspring.core.instants import SECOND
 from mainspring.core.model import Event
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput, NotFound, StoreError
-from mainspring.figures import figures_of, measured
+from mainspring.figures import Figures, figures_of, measured
 from mainspring.lease import Lease
 from mainspring.settings import FILE, Settings
 from mainspring.sink import Sink
@@ -48,7 +48,8 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
 
     To be called on a thread where no event loop runs.
     """
-    return measured(_announced(_open_store(url, settings, clock), settings, clock))
+    figures = Figures()
+    return measured(_announced(_open_store(url, settings, clock), settings, clock, figures), figures)
 
 
 def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
@@ -86,7 +87,7 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _announced(store: Store, settings: Settings, clock: Clock) -> Store:
+def _announced(store: Store, settings: Settings, clock: Clock, figures: Figures) -> Store:
     """A store whose submissions are told to the broker, if there is one; and whose rate limits are kept there, if it is
     Redis."""
     broker = open_broker(settings)
@@ -95,7 +96,7 @@ def _announced(store: Store, settings: Settings, clock: Clock) -> Store:
     from mainspring.announcing import announced
 
     url = settings.broker or ""
-    store = announced(store, broker, clock)
+    store = announced(store, broker, clock, figures)
     if url.partition("://")[0] not in REDIS_SCHEMES:
         return store
     from mainspring.redis_paces import Paced

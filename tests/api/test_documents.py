@@ -77,7 +77,7 @@ def test_the_page_for_people_needs_nothing_from_elsewhere(door: Door) -> None:
 def test_it_is_alive_and_ready_and_says_what_was_looked_at(door: Door) -> None:
     client = door.client()
     assert client.get("/health/live").json() == {"status": "alive"}
-    checks = {"store": "ok", "schema": "ok", "breaker.store": "ok"}
+    checks = {"store": "ok", "schema": "ok", "breaker.store": "ok", "breaker.dependencies": "ok"}
     assert client.get("/health/ready").json() == {
         "status": "ready", "reasons": [], "checks": checks, "degradation": "normal", "pressure": 0.0,
     }  # fmt: skip
@@ -91,7 +91,12 @@ def test_it_is_not_ready_without_its_store(tmp_path: Path) -> None:
         answer = door.client().get("/health/ready")
         assert (answer.status_code, answer.json()["checks"]) == (
             503,
-            {"store": "cannot be reached (StoreUnavailable)", "schema": "unknown", "breaker.store": "ok"},
+            {
+                "store": "cannot be reached (StoreUnavailable)",
+                "schema": "unknown",
+                "breaker.store": "ok",
+                "breaker.dependencies": "ok",
+            },
         )
         assert door.client().get("/health/live").status_code == 200
         document = problem(door.client("viewer").get("/v1/jobs"), 503, "unavailable")

@@ -236,3 +236,65 @@ async def _events(store: SqliteStore) -> list[EventBatch]:
     while await store.number_events(100):
         pass
     return await store.events_since(0, 100)
+
+
+class LockedEdges:
+    """A store in which what runs wait for cannot be checked: somebody holds a lock on it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.locked = True
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def submit(self, runs: list[NewRun]) -> list[str]:
+        if any(run.after for run in runs):
+            self.asked += 1
+            if self.locked:
+                raise StoreUnavailable("not done within 5 s, so given up")
+        return await self._store.submit(runs)
+
+
+class TestDependencies:
+    """The breaker around checks of what runs wait for: runs that allow it are accepted without, others are refused."""
+
+    async def test_checks_that_fail_are_skipped_for_runs_that_allow_it(self, tmp_path: Path) -> None:
+        clock = ManualClock()
+        inner = SqliteStore(str(tmp_path / "store.db"), clock)
+        locked, guard = LockedEdges(cast(Store, inner)), Guard(Settings(breaker_least=4), clock)
+        store = cast(Store, GuardedStore(cast(Store, locked), guard))
+        (first,) = await submit(store, a_run(clock))
+        hasty = options(under_pressure="run")
+        for _ in range(4):
+            with pytest.raises(StoreUnavailable, match="not done"):
+                await submit(store, a_run(clock, after=(first,), options=hasty))
+        assert (guard.dependencies.state, guard.breaker.state) == ("open", "closed"), "others are not refused for it"
+        await submit(store, a_run(clock))
+        (skipped,) = await submit(store, a_run(clock, after=(first,), options=hasty))
+        assert (await store.get_run("default", skipped)).state == "pending", "it does not wait"
+        with pytest.raises(StoreUnavailable, match="under_pressure"):
+            await submit(store, a_run(clock, after=(first,)))
+        assert locked.asked == 4, "no more checks were tried meanwhile"
+        await inner.number_events(100)
+        told = [event for batch in await inner.events_since(0, 100) for event in batch.events]
+        (event,) = [event for event in told if event.kind == "run.hurried"]
+        assert (event.run_id, event.reason) == (skipped, degradation.hurried_why("dependency checks fail"))
+        await inner.close()
+
+    async def test_it_closes_when_checks_go_well_again(self, tmp_path: Path) -> None:
+        clock = ManualClock()
+        inner = SqliteStore(str(tmp_path / "store.db"), clock)
+        locked, guard = LockedEdges(cast(Store, inner)), Guard(Settings(breaker_least=2), clock)
+        store = cast(Store, GuardedStore(cast(Store, locked), guard))
+        (first,) = await submit(store, a_run(clock))
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await submit(store, a_run(clock, after=(first,)))
+        locked.locked = False
+        clock.advance(2 * SECOND)
+        for _ in range(3):
+            await submit(store, a_run(clock, after=(first,)))
+        assert guard.dependencies.state == "closed"
+        await inner.close()

@@ -10,16 +10,19 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple, TypeVar, cast
 
+import msgspec
+
 from mainspring.api.problems import Problem, retry_after
 from mainspring.clock import Clock
 from mainspring.core import breaker, degradation
 from mainspring.core.breaker import Breaker
 from mainspring.core.degradation import NO_WAITING, REFUSING, SHED_FROM, SHEDDING, SLOW_HISTORY, Level, Limits, Load
 from mainspring.core.instants import SECOND, Duration, Instant
-from mainspring.core.model import Worker
+from mainspring.core.model import Event, NewRun, RunOptions, Worker
 from mainspring.enduring import endure
 from mainspring.errors import MainspringError, StoreUnavailable
-from mainspring.settings import Settings
+from mainspring.figures import figures_of
+from mainspring.settings import Settings, breaker_policy
 from mainspring.store import Backlog, Change, Store, Strain
 
 T = TypeVar("T")
@@ -45,6 +48,14 @@ class GuardedStore:
     def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
         return cast(Store, GuardedStore(self._store.attested(tell), self._guard))
 
+    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+        """As ever; runs that wait for others are behind a breaker of their own, since to check what they wait for takes
+        locks on others' runs."""
+        if not any(run.after for run in runs):
+            return cast(list[str], await self.__getattr__("submit")(runs))
+        self._guard.admit()
+        return await self._guard.submit_waiting(self._store, runs)
+
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._store, name)
         if not iscoroutinefunction(call):
@@ -65,7 +76,8 @@ class GuardedStore:
             guard.note(well=True)
             return answer
 
-        setattr(self, name, guarded)
+        if name != "submit":
+            setattr(self, name, guarded)
         return guarded
 
 
@@ -92,7 +104,10 @@ class Guard:
         self.shared = Burden()
         self.tenants: dict[str, Burden] = {}
         """Of namespaces that are, or may soon be, under pressure."""
-        self.breaker = Breaker()
+        policy = breaker_policy(settings)
+        self.breaker = Breaker(policy)
+        self.dependencies = Breaker(policy)
+        """Of the checks of what runs wait for. Open, runs that allow it (`under_pressure`) do not wait."""
         self.worst_lag_s = 0.0
         self._clock = clock
         self._dead_after = settings.worker_dead_after
@@ -143,6 +158,44 @@ class Guard:
         self._untold = 0
         if before.state != self.breaker.state:
             log.warning("breaker of the store: %s", self.breaker.state)
+
+    async def submit_waiting(self, store: Store, runs: Sequence[NewRun]) -> list[str]:
+        """Accept runs that wait for others; without waiting, where that cannot be checked and they allow it."""
+        self.dependencies, let = breaker.admit(self.dependencies, self._clock.monotonic())
+        if not let:
+            if not all(_is_hasty(run) for run in runs if run.after):
+                raise StoreUnavailable(
+                    "what runs wait for could not be checked lately, and is tried again in a moment. A run that may do "
+                    'without says so by under_pressure="run"'
+                )
+            ids = await store.submit([msgspec.structs.replace(run, after=()) for run in runs])
+            await self._tell_hurried(store, [run for run in runs if run.after])
+            return ids
+        try:
+            ids = await store.submit(runs)
+        except (StoreUnavailable, asyncio.CancelledError):
+            self._note_dependencies(well=False)
+            raise
+        except MainspringError:
+            self._note_dependencies(well=True)
+            raise
+        self._note_dependencies(well=True)
+        return ids
+
+    def _note_dependencies(self, *, well: bool) -> None:
+        before = self.dependencies.state
+        self.dependencies = breaker.note(self.dependencies, self._clock.monotonic(), well=well)
+        if before != self.dependencies.state:
+            log.warning("breaker of dependency checks: %s", self.dependencies.state)
+
+    async def _tell_hurried(self, store: Store, runs: Sequence[NewRun]) -> None:
+        figures_of(store).count("hurried", "", len(runs))
+        why, now = degradation.hurried_why("dependency checks fail"), store.now()
+        events = [Event("run.hurried", now, run.namespace, run.id, task=run.task, reason=why) for run in runs]
+        try:
+            await store.tell(events)
+        except MainspringError as error:
+            log.warning("%d runs do not wait for what they follow, which could not be told: %s", len(runs), error)
 
     def check_room(self, namespace: str, *, grows: bool) -> None:
         """Refuse what would make more work, where there is far too much."""
@@ -272,6 +325,13 @@ class Guard:
         before, self._strain = self._strain, strain
         waits = strain.waits - before.waits
         return round((strain.waited_s - before.waited_s) / waits * SECOND) if waits > 0 else 0
+
+
+_OPTIONS = msgspec.json.Decoder(RunOptions)
+
+
+def _is_hasty(run: NewRun) -> bool:
+    return _OPTIONS.decode(run.options).under_pressure == "run"
 
 
 def measure(rows: Sequence[Backlog], workers: Sequence[Worker], now: Instant) -> Load:

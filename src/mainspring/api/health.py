@@ -31,6 +31,12 @@ seconds, and then has none of the process's own either."""
 STORE_FIGURES_LIMIT_S = 30.0
 """How long the store may take for them at all."""
 MOST_NAMESPACES = 1_000
+FALLBACKS = {
+    "broker": "runs are claimed from the store",
+    "cache": "statuses are read from the store",
+    "dependencies": 'runs with under_pressure="run" do not wait for others; others that wait are refused',
+}
+"""What happens while a breaker is open that is no reason to send requests elsewhere."""
 
 
 async def live(call: Call) -> Answer:
@@ -50,16 +56,17 @@ def _troubles(call: Call) -> dict[str, str]:
 async def ready(call: Call) -> Answer:
     """Whether requests can be served: the store answers, its schema is current, and the loops of this process turn.
     `reasons` names all that is not well."""
-    breaker = call.desk.guard.breaker.state
+    own = {name: state for name, state in _breakers(call).items() if name not in FALLBACKS or state == "closed"}
     troubles = _troubles(call)
     checks = (
         await call.desk.vitals.check_store(call)
-        | {"breaker.store": "ok" if breaker == "closed" else breaker}
+        | {f"breaker.{name}": "ok" if state == "closed" else state for name, state in own.items()}
         | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
         | {f"alive.{name}": trouble for name, trouble in troubles.items()}
         | _tasks(call)
     )
     reasons = [f"{name}: {word}" for name, word in checks.items() if word != "ok"]
+    checks |= {f"breaker.{name}": f"{state}: {FALLBACKS[name]}" for name, state in _fallen_back(call).items()}
     body = {
         "status": "not ready" if reasons else "ready",
         "reasons": reasons,
@@ -77,6 +84,18 @@ def _tasks(call: Call) -> dict[str, str]:
     if minder is None:
         return {}
     return {"tasks": f"one blocks the others for {minder.blocked_s:.0f} s" if minder.is_blocked else "ok"}
+
+
+def _breakers(call: Call) -> dict[str, str]:
+    """The state of each breaker of this process."""
+    guard = call.desk.guard
+    own = {"store": guard.breaker.state, "dependencies": guard.dependencies.state}
+    return own | dict(figures_of(call.desk.unguarded).breakers)
+
+
+def _fallen_back(call: Call) -> dict[str, str]:
+    """Breakers that are not closed and have something in their place: no reason not to be ready."""
+    return {name: state for name, state in _breakers(call).items() if state != "closed" and name in FALLBACKS}
 
 
 async def _check_store(call: Call) -> dict[str, str]:
@@ -185,7 +204,8 @@ def _measure(call: Call) -> None:
     for level, number in guard.count_levels().items():
         measures.degraded.labels(level).set(number)
     measures.pressure.set(guard.pressure)
-    measures.breaker.labels("store").set(guard.breaker.state != "closed")
+    for name, state in _breakers(call).items():
+        measures.breaker.labels(name).set(state != "closed")
     now, troubles = desk.app.clock.monotonic(), _troubles(call)
     for loop in _loops(call):
         measures.loops.labels(loop.name).set(now - loop.turned_at)

@@ -20,6 +20,7 @@ from mainspring.executor import AttemptContext
 from mainspring.services.crew import prepare
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log
+from mainspring.services.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings
 from mainspring.store import RunFilter, Standing, Store
 
@@ -87,6 +88,16 @@ class Claimer(Loop):
         """Takes claims that are to be given back with something changed; from any thread."""
         self._is_new = True
         """Whether it has never known how long runs are."""
+        self.breaker: WorkerBreaker | None = None
+
+    async def _turn_safely(self) -> float:
+        wait_s = 0.0 if self.breaker is None else self.breaker.wait_s(len(self._held))
+        if wait_s == 0:
+            return await super()._turn_safely()
+        self._store.stand(None)
+        self._sated = False
+        self.turned_at = self.clock.monotonic()
+        return wait_s
 
     async def turn(self) -> float:
         self._store.stand(None)
@@ -120,7 +131,8 @@ class Claimer(Loop):
 
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
         sent_at = self.clock.monotonic()
-        claims = await self._store.claim(self._asking(), wanted, self._ttl, self._ordering, ahead=ahead)
+        limit = min(wanted, self.breaker.most) if self.breaker is not None else wanted
+        claims = await self._store.claim(self._asking(), limit, self._ttl, self._ordering, ahead=ahead)
         if claims:
             self._take(claims, trusted_until(sent_at, self._ttl), early=ahead > 0)
         return len(claims)

@@ -108,6 +108,8 @@ class Crew:
         """What this worker announces of its tasks."""
         self.lines: deque[LogLine] = deque()
         self.marks: deque[Progress] = deque()
+        self.on_executed: Callable[[bool], bool] = lambda well: False
+        """Told whether an attempt could be executed, however it ended; whether it should wait if not."""
         self.names_alert = False
         """Whether a run here has said who is to be told if it fails."""
 
@@ -194,6 +196,7 @@ class Crew:
             self._equip(attempt)
             timers = self._set_timers(attempt)
             outcome = await self._executor_of(attempt.claim.task).run(attempt)
+            self.on_executed(True)
         except asyncio.CancelledError:
             if attempt.stop_kind is None:
                 self._abandon(attempt)
@@ -201,6 +204,8 @@ class Crew:
             outcome = stopped(attempt)
         except Exception as error:
             log.exception("run %s: its executor failed", attempt.claim.run_id)
+            if self.on_executed(False) and attempt.stop_kind is None:
+                attempt.stop_kind = "handed_back"  # Nothing here can execute it: it waits instead of being used up.
             outcome = Outcome("failed", failure=Failure(type(error).__name__, plain(f"the executor failed: {error}")))
         for timer in timers:
             timer.cancel()

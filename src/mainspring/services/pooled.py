@@ -61,7 +61,8 @@ class PooledClaimer(Claimer):
 
     async def _claim_for(self, pool: int, wanted: int) -> int:
         sent_at = self.clock.monotonic()
-        claims = await self._store.claim(self._row([pool]), wanted, self._ttl, self._ordering)
+        limit = min(wanted, self.breaker.most) if self.breaker is not None else wanted
+        claims = await self._store.claim(self._row([pool]), limit, self._ttl, self._ordering)
         if claims:
             self._take(claims, trusted_until(sent_at, self._ttl), early=False)
         return len(claims)

@@ -11,7 +11,7 @@ from mainspring.clock import Clock
 from mainspring.core.breaker import Breaker, Policy, admit, note
 from mainspring.core.model import Event
 from mainspring.errors import BrokerUnavailable, MainspringError
-from mainspring.figures import figures_of
+from mainspring.figures import Figures, figures_of
 from mainspring.services.loop import log
 from mainspring.store import Store
 
@@ -37,6 +37,7 @@ class Switch:
         kind: str = "broker",
         lost: str = "runs are claimed from the store",
         back: str = "runs are delivered again",
+        figures: Figures | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -44,6 +45,7 @@ class Switch:
         self._kind, self._lost, self._back = kind, lost, back
         self._breaker = Breaker(POLICY, began_at=clock.monotonic())
         self._closed = True
+        self._figures = figures or figures_of(store)
         self._tellings: set[asyncio.Task[None]] = set()
 
     @property
@@ -73,6 +75,7 @@ class Switch:
 
     def _note(self, well: bool, why: str) -> None:
         self._breaker = note(self._breaker, self._clock.monotonic(), well=well)
+        self._figures.breakers[self._kind] = self._breaker.state
         if self._closed and self._breaker.state == "open":
             self._closed = False
             self._tell(f"{self._kind}.lost", f"{self._lost}: {why}")
@@ -82,7 +85,7 @@ class Switch:
 
     def _tell(self, kind: str, why: str) -> None:
         log.warning("%s: %s", kind.replace(".", " "), why)
-        figures_of(self._store).count(self._kind, kind.partition(".")[2])
+        self._figures.count(self._kind, kind.partition(".")[2])
         telling = asyncio.get_running_loop().create_task(self._record(kind, why))
         self._tellings.add(telling)
         telling.add_done_callback(self._tellings.discard)

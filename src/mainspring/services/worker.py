@@ -19,6 +19,7 @@ from mainspring.core.model import Amendment, Report
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError
 from mainspring.executor import AttemptContext, Executor, StopKind
+from mainspring.figures import figures_of
 from mainspring.services.claimer import Claimer
 from mainspring.services.crew import Crew, conclude, stopped
 from mainspring.services.fence import Fence
@@ -28,7 +29,8 @@ from mainspring.services.loop import Loop, log, within
 from mainspring.services.minder import Minder
 from mainspring.services.pooled import PooledClaimer
 from mainspring.services.reporter import Reporter
-from mainspring.settings import Settings
+from mainspring.services.worker_breaker import WorkerBreaker
+from mainspring.settings import Settings, breaker_policy
 from mainspring.store import Store
 
 DRAIN_LOOK_S = 0.02
@@ -97,11 +99,10 @@ class Worker:
         self._patience_s = PARTING_S
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
-        deaf_after_s = settings.deaf_after / SECOND
         self.crew = Crew(
             *(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done),
             on_deaf=self._on_deaf,
-            deaf_after_s=deaf_after_s,
+            deaf_after_s=settings.deaf_after / SECOND,
             mask=mask,
         )
         self.claimer = (PooledClaimer if settings.pools else Claimer)(
@@ -112,6 +113,7 @@ class Worker:
         self.claimer.amend = self._amend
         self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
         self.reporter.on_aside = self.claimer.step_aside
+        self.breaker = self._make_breaker()
         self.fence = Fence(self.held, self._stop_run, clock, random)
         self.heart = Heart(store, row, self.held, self._stop_run, self.fence.lower, settings, clock, random)
         self.minder: Minder | None = None
@@ -186,6 +188,17 @@ class Worker:
         self.crew.amended.extend(amendments)
         with suppress(RuntimeError):  # The worker's loop has ended; what it was given runs out.
             self._own_loop.call_soon_threadsafe(self.reporter.wake)
+
+    def _make_breaker(self) -> WorkerBreaker:
+        """Which keeps the claimer from claiming what the crew cannot execute."""
+        breaker = WorkerBreaker(breaker_policy(self._settings), self._clock.monotonic, figures_of(self._store))
+        breaker.on_open = self._on_breaker_open
+        self.claimer.breaker, self.crew.on_executed = breaker, breaker.executed
+        return breaker
+
+    def _on_breaker_open(self) -> None:
+        """On the crew's loop: what stands ready to be given runs no longer does."""
+        self._own_loop.call_soon_threadsafe(self.claimer.wake)
 
     def _on_full(self) -> None:
         if len(self.held) > self.row.concurrency:
