@@ -33,6 +33,7 @@ from mainspring.stores.sqlite.log import POSSIBLE, Log, nothing
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.sqlite.turns import Turns
 from mainspring.stores.sqlite.unsynced import let_go, mend
+from mainspring.stores.sqlite.wake import Wake
 from mainspring.stores.sqlite.watch import Watch
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class Database:
         self._writes: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._reads: SimpleQueue[Errand[Any] | None] = SimpleQueue()
         self._looks_back: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._wake = Wake(path) if path != MEMORY else None
         self._log = Log(path) if durable and POSSIBLE and path != MEMORY else None
         self._closed = self._gone = False
         self._writing, self._reading = threading.Lock(), threading.Lock()
@@ -111,9 +113,17 @@ class Database:
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """See the store port."""
         self._listeners.append(listener)
+        if self._wake is not None:
+            self._wake.listen(self._call_listeners)
         return lambda: self._listeners.remove(listener)
 
     def _announce(self) -> None:
+        """Something has changed by a commit of this process."""
+        if self._wake is not None:
+            self._wake.tell()
+        self._call_listeners()
+
+    def _call_listeners(self) -> None:
         for listener in tuple(self._listeners):
             try:
                 listener()
@@ -156,7 +166,7 @@ class Database:
             self._announce()
         await self._keep(loop)
         if started:
-            self._announce()  # Not before, since nobody else has to hurry.
+            self._call_listeners()  # Not before, since nobody else has to hurry.
         return True
 
     def _put_in(self, query: str, row: Sequence[object]) -> bool:
@@ -343,7 +353,7 @@ class Database:
             with self._writing:
                 changed = watch.look()
             if changed:
-                self._announce()
+                self._call_listeners()
 
     def troubles(self) -> dict[str, str]:
         """Which threads of this database have ended although it is open."""
@@ -450,6 +460,8 @@ class Database:
         self._writes.put(None)
         self._reads.put(None)
         self._looks_back.put(None)
+        if self._wake is not None:
+            self._wake.close()
         if self._log is not None:
             self._log.stop()
         for thread in self._threads:

@@ -22,6 +22,7 @@ class InlineDatabase(Database):
 
     def _serve(self) -> None:
         self._reader = self._writer
+        self._wake = None  # There is nobody else.
 
     @property
     def _may_be_waiting(self) -> bool:
