@@ -18,7 +18,6 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import DAY
 from mainspring.core.model import Event
 from mainspring.sinks.log import describe as describe_event
-from mainspring.store import Store
 
 PATIENCE_S = 20.0
 TASKS = """
@@ -216,23 +215,33 @@ class TestWorker:
         assert "app tasks (tasks.py), 3 tasks" in err
         assert cli.json("job", "show", "hello")["firings"] == []
 
-    def test_it_shows_what_it_did_once_a_node_has_told_it(self, cli: Terminal) -> None:
+    def test_it_shows_what_it_does_though_no_node_tells_of_events(self, cli: Terminal) -> None:
         cli.write("tasks.py", TASKS)
         run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]
-        cli.start("up")
         worker = cli.start("worker", "tasks.py")
-
-        async def is_told(store: Store) -> bool:
-            events = [event for batch in await store.events_since(1, 1000) for event in batch.events]
-            return any(event.kind == "run.succeeded" for event in events)
-
-        until(lambda: cli.store(is_told))
+        cli.finish("run", "wait", run_id, "--timeout", "15s")
         worker.send_signal(signal.SIGTERM)
         out, _ = worker.communicate(timeout=PATIENCE_S)
         assert [line.split()[1:4] for line in out.splitlines() if run_id[-8:] in line] == [
             ["▶", "running", "nap"],
             ["✓", "succeeded", "nap"],
         ]
+
+    def test_it_tells_programs_of_its_own_events_only(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS)
+        run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]
+        worker = cli.start("worker", "tasks.py", "--json")
+        cli.finish("run", "wait", run_id, "--timeout", "15s")
+        cli("run", "submit", "unknown")
+        worker.send_signal(signal.SIGTERM)
+        out, _ = worker.communicate(timeout=PATIENCE_S)
+        events = [json.loads(line) for line in out.splitlines()]
+        assert [(event["kind"], event["run_id"], event["position"]) for event in events] == [
+            ("run.running", run_id, None),
+            ("run.succeeded", run_id, None),
+        ]
+        (names,) = {event["worker"] for event in events}
+        assert names
 
     def test_it_warns_where_stored_jobs_differ_from_declared_ones_and_stores_nothing(self, cli: Terminal) -> None:
         cli.write("films.py", FILMS)

@@ -16,7 +16,7 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from mainspring.broker import Notice
@@ -190,6 +190,9 @@ class RunStore(Protocol):
     async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
         """Lines with a number greater than `after`."""
 
+    async def have_written(self, after: Mapping[str, int]) -> list[str]:
+        """Those of the runs that have lines with a number greater than the one given for each."""
+
     async def upstream_runs(self, run_id: str) -> list[str]:
         """The unfinished runs that a blocked run waits for: its dependencies, and who is before it in its lines."""
 
@@ -226,10 +229,22 @@ class Standing(NamedTuple):
 
     worker: Worker
     limit: int
+    """How many more the worker has room for; 0: none, so that nothing must be claimed for it."""
     ttl: Duration
     ordering: Ordering
     take: Callable[[Sequence[Claim], float], None]
     """Given the claims and a monotonic instant before they were made, on whatever thread heard of them first."""
+
+
+class Outlook(NamedTuple):
+    """What a worker with nothing to do has to know."""
+
+    due_at: Instant | None
+    """When the earliest pending run that it may take is due."""
+    goes_first: bool = True
+    """Whether it is among the few that the store wakes when there is work. The others look for what those leave."""
+    alive: bool = False
+    """Whether the store took the question for a heartbeat."""
 
 
 class DispatchStore(Protocol):
@@ -267,10 +282,16 @@ class WorkStore(DispatchStore, Protocol):
         """Leave a claim with the store, or take it back. The store may make it in the transaction that accepts a run,
         if the worker could start all that waits: once, where it was left in the same process, or for each of several
         submissions of any, where the store is a server. It need not: whoever leaves one looks for work all the same,
-        and gives back what comes after it was taken back."""
+        and gives back what comes after it was taken back. None means that the worker looks for itself and will stand
+        again in a moment, so a server need not be told; a limit of 0 that it has no room."""
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """When the earliest pending run that this worker may take is due."""
+
+    async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
+        """`next_due`, for a worker that waits for work: all that it needs while there is none, in one question. An
+        `idle` worker holds nothing, and the question may count as its heartbeat. If it is not to be `fresh`, the answer
+        may be what a claim of this process saw that has just come back short."""
 
     async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
         """Heartbeat and renewal in one: claims not in the answer are lost and must stop at once."""
@@ -426,9 +447,10 @@ class Store(
         """An instant that the store's clock has reached for sure, close to `now`: what must not begin early waits for
         this."""
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         """Call `listener`, from any thread, soon after something that planners or workers wait for may have changed,
-        by this process or another; the answer stops it. A hint: nothing may depend on it."""
+        by this process or another; the answer stops it. A hint: nothing may depend on it. One that is not `remote` can
+        do without hints of other processes: a store that has to pay for each process that hears them may spare it."""
 
     async def close(self) -> None:
         """Finish what was begun and let go."""

@@ -203,8 +203,8 @@ def worker_view(worker: Worker, state: str) -> View:
     }
 
 
-def event_view(position: int, event: Event) -> View:
-    """Something that happened."""
+def event_view(position: int | None, event: Event) -> View:
+    """Something that happened. What a worker says of itself has no public position."""
     return {
         "position": position,
         "kind": event.kind,

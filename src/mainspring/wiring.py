@@ -20,7 +20,7 @@ from mainspring.broker import Broker
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.commands import show_command
 from mainspring.core.instants import SECOND
-from mainspring.core.model import Event
+from mainspring.core.model import PROVIDED_TASKS, Event
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput, NotFound, StoreError
 from mainspring.figures import Figures, figures_of, measured
@@ -261,6 +261,17 @@ def describe_event(event: Event) -> str:
     return describe(event)
 
 
+def show_events(show: Callable[[str, str], None]) -> Callable[[Event, str], None]:
+    """Shows an event of a run with these arguments as a readable line, by `show(line, kind)`."""
+    from mainspring.sinks.log import describe
+
+    def tell(event: Event, args: str) -> None:
+        unnamed = event.job is None and event.task in PROVIDED_TASKS
+        show(describe(event, show_command(msgspec.json.decode(args)) if unnamed else ""), event.kind)
+
+    return tell
+
+
 def names_alerts(app: Mainspring) -> bool:
     """Whether the app's own tasks or jobs say who is to be told if they fail."""
     named = [each.options.alert for each in app.declared_jobs(0)]
@@ -340,11 +351,13 @@ def build_runtime(
     schedule: bool,
     work: bool,
     show: Callable[[str, str], None] | None = None,
+    tell: Callable[[Event, str], None] | None = None,
     on_failed: Callable[[str], None] | None = None,
     on_replaced: Callable[[Legacy], None] | None = None,
 ) -> Runtime:
-    """A runtime that schedules, works, or both, on the app's store. `on_failed` is told, from any thread, why it cannot
-    go on, `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends."""
+    """A runtime that schedules, works, or both, on the app's store. `show` is given lines of what happens in the whole
+    fleet, by the relay; `tell` what the worker here does. `on_failed` is told, from any thread, why it cannot go on,
+    `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends."""
     from mainspring.runtime import Runtime
     from mainspring.services.supervisor import end_process
 
@@ -360,7 +373,7 @@ def build_runtime(
         row, broker = describe_worker(app, settings, name), open_broker(settings)
         board = open_board(settings) if schedule else None
         if broker is None:
-            worker = build_worker(app, store, row, crew_loop, settings, random, on_replaced) if work else None
+            worker = build_worker(app, store, row, crew_loop, settings, random, on_replaced, tell) if work else None
             return Node(
                 *(store, scheduler, worker),
                 board=board,
@@ -371,7 +384,8 @@ def build_runtime(
         from mainspring.services.delivered import Delivered
 
         source = Delivered(store, broker, app.clock, name)
-        worker = build_worker(app, cast(Store, source), row, crew_loop, settings, random, on_replaced) if work else None
+        delivered = cast(Store, source)
+        worker = build_worker(app, delivered, row, crew_loop, settings, random, on_replaced, tell) if work else None
         return Node(
             *(store, scheduler, worker, broker, source.delivers, board),
             stall_after=settings.stall_after,
@@ -399,15 +413,19 @@ def build_worker(
     settings: Settings,
     random: Random,
     on_replaced: Callable[[Legacy], None] | None = None,
+    tell: Callable[[Event, str], None] | None = None,
 ) -> Worker:
     """The loops that work, with this process's executors."""
     from mainspring.services.worker import Worker
 
     executor_of = find_executors(app, settings.concurrency, settings)
     crew_loop.call_soon_threadsafe(executor_of.prepare)
-    return Worker(
+    worker = Worker(
         *(store, row, executor_of, crew_loop, settings, app.clock, random),
         on_stopped=executor_of.close,
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),
     )
+    if tell is not None:
+        worker.tell(tell)
+    return worker

@@ -121,8 +121,6 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("jobs", "changed"): (49_900,),
     ("jobs", "hold"): (JOBS,),
     ("jobs", "fired_ahead"): (JOBS, NOW),
-    ("events", "any_unpublished"): (),
-    ("events", "publish"): (100, 60_000),
     ("events", "since"): (49_000, 100),
     ("care", "anything"): (NOW, NOW, HOUR),
     ("care", "expired"): (NOW, 100),

@@ -20,6 +20,7 @@ from stage import (
     let_others_run,
     let_pass,
     make_worker,
+    turning,
     until,
     working,
 )
@@ -246,3 +247,26 @@ async def test_a_process_is_ended_with_all_that_it_started(tmp_path: Path) -> No
     assert (run.state, run.reason) == ("cancelled", WHY)
     assert not any(is_alive(pid) for pid in pids)
     await store.close()
+
+
+async def test_a_cancel_of_which_nobody_told_is_heard_within_a_second(
+    store: Any, app: Mainspring, clock: JumpingClock
+) -> None:
+    ended_at: list[int] = []
+
+    @app.task
+    async def work() -> None:
+        try:
+            await clock.sleep(100)
+        finally:
+            ended_at.append(clock.now())
+
+    worker = make_worker(app, FaultyStore(store), clock, USUAL)  # It is not told of changes.
+    handle = await work.submit()
+    async with turning(*worker.loops):
+        await let_pass(clock, "5s")
+        asked_at = clock.now()
+        await handle.cancel(WHY)
+        await let_pass(clock, "3s")
+    assert ended_at
+    assert ended_at[0] - asked_at <= 1_100_000

@@ -207,3 +207,36 @@ class TestAhead:
             await let_pass(clock, "1s")
             assert (await handle.status()).state == "cancelled"
         assert work.story == []
+
+
+class TestWhileThereIsNothing:
+    async def test_it_asks_one_thing_a_second(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        @app.task
+        async def work() -> None: ...
+
+        line = FaultyStore(store)
+        async with working(app, line, clock, USUAL):
+            await let_pass(clock, "5s")
+            line.calls.clear()
+            await let_pass(clock, "30s")
+        assert 29 <= line.calls["look"] <= 31
+        line.calls.pop("look")
+        assert set(line.calls) == {"renew"}, "its heartbeat, where a look is none"
+
+    async def test_what_it_was_not_told_of_starts_within_a_second(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        started: list[int] = []
+
+        @app.task
+        async def work() -> None:
+            started.append(clock.now())
+
+        worker = make_worker(app, FaultyStore(store), clock, USUAL)
+        async with turning(*worker.loops):
+            await let_pass(clock, "5s")
+            submitted_at = clock.now()
+            await work.submit()
+            await let_pass(clock, "2s")
+        assert started
+        assert started[0] - submitted_at <= SECOND

@@ -21,16 +21,15 @@ from mainspring.cli.screen import Screen
 from mainspring.cli.succession import Succession
 from mainspring.cli.trouble import INTERRUPTED
 from mainspring.core.instants import SECOND
-from mainspring.core.model import EventBatch
+from mainspring.core.model import Event, EventBatch
 from mainspring.enduring import is_cancelled
 from mainspring.errors import MainspringError, StoreFailed, StoreRefused, StoreUnavailable
 from mainspring.eventloop import new_loop
 from mainspring.runtime import Runtime
 from mainspring.services.supervisor import EXIT_FAILED
 from mainspring.settings import unknown_variables
-from mainspring.store import Store
 from mainspring.views import event_view
-from mainspring.wiring import build_runtime, open_sinks
+from mainspring.wiring import build_runtime, show_events
 
 FOLLOW_S = 0.1
 FOLLOW_LIMIT = 200
@@ -45,7 +44,6 @@ NOTICE_S = 0.5
 """How often to look for a notice."""
 
 Deliver = Callable[[Sequence[EventBatch]], Awaitable[None]]
-Show = Callable[[str, str], None]
 
 
 class Service(NamedTuple):
@@ -65,8 +63,13 @@ class Service(NamedTuple):
 
     @property
     def tells_by_relay(self) -> bool:
-        """Whether the scheduler's relay shows what happens; otherwise, if at all, it is read from the store."""
+        """Whether the scheduler's relay shows what happens."""
         return self.schedule and not self.quiet and not self.screen.session.as_json
+
+    @property
+    def tells_itself(self) -> bool:
+        """Whether the worker says what it does: it never reads the events of the fleet."""
+        return not self.schedule and not self.quiet
 
 
 class Stopping:
@@ -194,13 +197,12 @@ async def _serve(service: Service, stopping: Stopping, succession: Succession) -
     app, session = service.app, service.screen.session
     lines = Lines(colored=session.colored() and not session.as_json, on_closed=stopping.request_first)
     try:
-        runtime = await _begin(service, stopping, succession, lines.put if service.tells_by_relay else None)
+        runtime = await _begin(service, stopping, succession, lines)
         if runtime is None:
             service.screen.hint("Stopped.")
             return 0
         told = asyncio.Event()
-        deliver = _to_lines(service, lines, runtime, await app.open())
-        follower = asyncio.create_task(_follow(app, deliver, told))
+        follower = asyncio.create_task(_follow(app, _to_lines(service, lines), told))
         beside = asyncio.create_task(_run_beside(service, runtime, stopping))
         node = runtime.node
         if node is not None:
@@ -219,11 +221,11 @@ async def _serve(service: Service, stopping: Stopping, succession: Succession) -
         lines.close()
 
 
-async def _begin(service: Service, stopping: Stopping, succession: Succession, show: Show | None) -> Runtime | None:
+async def _begin(service: Service, stopping: Stopping, succession: Succession, lines: Lines) -> Runtime | None:
     """The node, at work. While the database is away, try again and again; None if a signal ends that."""
     pause_s, random = FIRST_PAUSE_S, Random()
     while True:
-        starting = asyncio.create_task(_start(service, show, stopping, succession))
+        starting = asyncio.create_task(_start(service, lines, stopping, succession))
         stop = asyncio.create_task(stopping.signalled.wait())
         await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -245,7 +247,7 @@ async def _begin(service: Service, stopping: Stopping, succession: Succession, s
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-async def _start(service: Service, show: Show | None, stopping: Stopping, succession: Succession) -> Runtime:
+async def _start(service: Service, lines: Lines, stopping: Stopping, succession: Succession) -> Runtime:
     app = service.app
     if not service.create:
         check_made(app)
@@ -255,12 +257,20 @@ async def _start(service: Service, show: Show | None, stopping: Stopping, succes
         *(app, app.settings),
         schedule=service.schedule,
         work=service.work,
-        show=show,
+        show=lines.put if service.tells_by_relay else None,
+        tell=_teller(service, lines) if service.tells_itself else None,
         on_failed=stopping.fail,
         on_replaced=lambda legacy: succession.pass_on(legacy, stopping=stopping.is_requested),
     )
     await runtime.start()
     return runtime
+
+
+def _teller(service: Service, lines: Lines) -> Callable[[Event, str], None]:
+    """What the worker here does, as it does it: as JSON, or as readable lines."""
+    if service.screen.session.as_json:
+        return lambda event, _: lines.put(service.screen.encode(event_view(None, event)), "")
+    return show_events(lines.put)
 
 
 async def _briefly(task: asyncio.Future[Any], wait_s: float = FAREWELL_S) -> None:
@@ -319,25 +329,17 @@ async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:
     return INTERRUPTED
 
 
-def _to_lines(service: Service, lines: Lines, runtime: Runtime, store: Store) -> Deliver | None:
-    """Events as JSON, or as the readable lines of those that are about this worker; None if the relay tells them."""
-    if service.quiet or service.tells_by_relay:
+def _to_lines(service: Service, lines: Lines) -> Deliver | None:
+    """Events as JSON; None if others show them."""
+    if service.quiet or service.tells_by_relay or service.tells_itself:
         return None
-    node = runtime.node
-    own = node.worker.row.id if node is not None and node.worker is not None else ""
-    sinks = open_sinks(None, lines.put, store)
 
     async def as_json(batches: Sequence[EventBatch]) -> None:
         for batch in batches:
             for offset, event in enumerate(batch.events):
                 lines.put(service.screen.encode(event_view(batch.position + offset, event)), "")
 
-    async def as_text(batches: Sequence[EventBatch]) -> None:
-        about = [EventBatch(each.position, [event for event in each.events if event.worker == own]) for each in batches]
-        for sink in sinks:
-            await sink.deliver(about)
-
-    return as_json if service.screen.session.as_json else as_text
+    return as_json
 
 
 async def _follow(app: Mainspring, deliver: Deliver | None, ended: asyncio.Event) -> None:

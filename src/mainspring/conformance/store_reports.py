@@ -308,6 +308,9 @@ class ReportSuite:
         assert numbers[0] > 0
         assert await store.list_logs(run.id, after=numbers[1], limit=2) == logged[2:4]
         assert await store.list_logs(run.id, after=numbers[-1]) == []
+        assert await store.have_written({run.id: numbers[-1], other.id: 0, "none": 0}) == [other.id]
+        assert sorted(await store.have_written({run.id: numbers[3], other.id: 0})) == sorted([run.id, other.id])
+        assert await store.have_written({}) == []
 
     async def test_one_bad_line_does_not_spoil_the_rest(self, store: Store, clock: ManualClock) -> None:
         run, _ = await claimed(store, clock)

@@ -270,6 +270,26 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
             run.id for run in (poison, *neighbours)
         )
 
+    async def test_a_look_tells_what_next_due_tells(self, store: Store, clock: ManualClock) -> None:
+        worker, now = a_worker(), clock.now()
+        assert (await store.look(worker, idle=True)).due_at is None
+        await store.submit([a_run(clock, due_at=now + MINUTE), a_run(clock, task="unknown", due_at=now)])
+        assert (await store.look(worker, idle=True)).due_at == now + MINUTE
+        assert await store.claim(worker, 10, MINUTE, "strict") == []
+        assert (await store.look(worker, fresh=False)).due_at == now + MINUTE
+        clock.advance(2 * MINUTE)
+        assert (await store.look(worker)).due_at == now + MINUTE
+        assert len(await store.claim(worker, 10, MINUTE, "strict")) == 1
+        assert (await store.look(worker, fresh=False)).due_at is None
+
+    async def test_a_look_that_counts_as_a_heartbeat_is_one(self, store: Store, clock: ManualClock) -> None:
+        worker = a_worker()
+        await store.register(worker)
+        clock.advance(MINUTE)
+        outlook = await store.look(worker, idle=True)
+        (row,) = await store.list_workers("default")
+        assert not outlook.alive or row.heartbeat_at == clock.now()
+
     async def test_next_due_is_the_earliest_run_that_this_worker_may_take(
         self, store: Store, clock: ManualClock
     ) -> None:

@@ -33,11 +33,13 @@ FULL_WAIT_S = 1.0
 HEAD_START_S = 0.001
 """What was just claimed starts first, on its own loop, before this one looks further: they share one interpreter."""
 VAIN = 4
-DEFERENCE_S = 0.002
+DEFERENCE_S, MOST_DEFERENCE_S = 0.002, 0.016
 """Who came in vain so often, though there was a hint, is not the quickest of those who hear it: it lets them go first
-for a moment, instead of taking the processor and the store from them."""
+for a moment, twice as long with each time, instead of taking the processor and the store from them."""
 LEAD = 400 * MILLISECOND
 """How long before it is due to claim what will be: less than it may be claimed ahead, so that more than one is."""
+SPREAD = 50 * MILLISECOND
+"""Over so long workers that do not go first spread their claims of what comes due."""
 LATELY = 20
 """So many of the last runs say how long runs are."""
 EARLY_BATCH = 300
@@ -50,6 +52,8 @@ class Claimer(Loop):
     taken."""
 
     name = "claimer"
+    stands = True
+    """Whether it leaves claims with the store."""
 
     def __init__(
         self,
@@ -86,6 +90,14 @@ class Claimer(Loop):
         """Tasks that are left to others, and until when."""
         self.amend: Callable[[list[AttemptContext], list[Amendment], float], None] = lambda *_: None
         """Takes claims that are to be given back with something changed; from any thread."""
+        self._rests = False
+        """Whether there was nothing at the last look, and nothing was told since."""
+        self._was_short = False
+        """Whether the last claim came back short, and it was not looked yet at what will be due."""
+        self._turns = False
+        self._goes_first = True
+        self.on_alive: Callable[[], None] = lambda: None
+        """Called when a look counted as a heartbeat."""
         self._is_new = True
         """Whether it has never known how long runs are."""
         self.breaker: WorkerBreaker | None = None
@@ -100,34 +112,68 @@ class Claimer(Loop):
         return wait_s
 
     async def turn(self) -> float:
-        self._store.stand(None)
+        self._turns = True
+        try:
+            return await self._turn()
+        finally:
+            self._turns = False
+
+    async def _turn(self) -> float:
+        rests, self._rests = self._rests and not self._hinted, False
+        was_short, self._was_short = self._was_short and not self._hinted, False
         held = len(self._held) - self._early_now()
         wanted = room(self._worker.concurrency, held, self._held.run_s)
-        self._sated = False
         self._is_new = self._is_new and self._held.run_s is None
         if held >= self._worker.concurrency:
             self._on_full()
         if wanted <= 0 or self._held.solitary:
+            self._sated = False
+            self._stand()
             return FULL_WAIT_S
+        if was_short:
+            return await self._settle()
+        if rests and (wait := await self._rest()) is not None:
+            return wait
+        self._store.stand(None)
         hinted, self._hinted = self._hinted, False
         self._asked_at = self._store.now()
         claimed = await self._claim(wanted)
         self._in_vain = 0 if claimed else self._in_vain + hinted
-        if claimed >= wanted:
+        self._sated = claimed < wanted
+        if not self._sated:
+            self._stand()
             return 0.0
-        self._sated = True
         if claimed:
+            self._was_short = True
             return HEAD_START_S
+        return await self._settle()
+
+    async def _settle(self) -> float:
+        """The last claim came back short: see what will be due, and stand by for what comes."""
         wait = await self._look_ahead()
+        self._rests = True
         self._stand()
         return wait
+
+    async def _rest(self) -> float | None:
+        """There was nothing, and nobody has told of anything since. How long to wait; None if there is something."""
+        outlook = await self._store.look(self._asking(), idle=not len(self._held))
+        self._goes_first = outlook.goes_first
+        if outlook.alive:
+            self.on_alive()
+        ahead = CLAIM_AHEAD if self._goes_first else 0
+        if self._hinted or (outlook.due_at is not None and outlook.due_at <= self._store.now() + ahead):
+            return None
+        self._sated = self._rests = True
+        self._stand()
+        return self._until(outlook.due_at)
 
     def _stand(self) -> None:
         """While there are places and nothing waits: what comes next goes straight to the crew."""
         free = self._worker.concurrency - len(self._held)
-        if self._sated and free > 0 and not self._held.solitary and not self.stopping:
-            wanted = room(self._worker.concurrency, len(self._held), self._held.run_s)
-            self._store.stand(Standing(self._asking(), wanted, self._ttl, self._ordering, self._take_here))
+        may = self._sated and free > 0 and not self._held.solitary and not self.stopping
+        wanted = room(self._worker.concurrency, len(self._held), self._held.run_s) if may else 0
+        self._store.stand(Standing(self._asking(), wanted, self._ttl, self._ordering, self._take_here))
 
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
         sent_at = self.clock.monotonic()
@@ -191,7 +237,7 @@ class Claimer(Loop):
         return msgspec.structs.replace(self._worker, tasks=tasks)
 
     def stop(self) -> None:
-        self._store.stand(None)
+        self._store.stand(Standing(self._worker, 0, self._ttl, self._ordering, self._take_here))
         super().stop()
 
     def hint(self) -> None:
@@ -200,7 +246,8 @@ class Claimer(Loop):
             self._follow_hint()
         elif not self._deferring:
             self._deferring = True
-            asyncio.get_running_loop().call_later(DEFERENCE_S, self._follow_hint)
+            pause_s = min(DEFERENCE_S * 2 ** min(self._in_vain - VAIN, 10), MOST_DEFERENCE_S)
+            asyncio.get_running_loop().call_later(pause_s, self._follow_hint)
 
     def _follow_hint(self) -> None:
         self._deferring, self._hinted = False, True
@@ -208,10 +255,13 @@ class Claimer(Loop):
 
     def make_room(self) -> None:
         """Runs have ended here. After a claim that came back short there is nothing to fill their places with, until
-        something changes or comes due."""
-        if not self._sated:
+        something changes or comes due; while a claim is under way, that will show."""
+        if self._turns:
+            return
+        if self._sated:
+            self._stand()
+        else:
             self.wake()
-        self._stand()
 
     def _early_now(self) -> int:
         """How many of the claims are not due yet: they take no place so far."""
@@ -222,18 +272,25 @@ class Claimer(Loop):
 
     async def _look_ahead(self) -> float:
         """Nothing more is due: claim what soon will be. How long to wait for the rest."""
-        due_at = await self._store.next_due(self._asking())
+        due_at, self._goes_first, _ = await self._store.look(self._asking(), fresh=False)
         if due_at is not None and due_at <= self._asked_at:
             return OVERDUE_WAIT_S
-        if due_at is not None and due_at <= self._store.now() + CLAIM_AHEAD:
+        if self._goes_first and due_at is not None and due_at <= self._store.now() + CLAIM_AHEAD:
             await self._ask_around()
             while await self._claim_early() >= EARLY_BATCH:
                 pass
             due_at = await self._store.next_due(self._asking())
+        return self._until(due_at)
+
+    def _until(self, due_at: Instant | None) -> float:
+        """How long to wait for what will be due: less than until then, to claim it before its instant. A worker that
+        does not go first comes a little later, and not together with all others: for what is left then."""
         if due_at is None:
             return LONGEST_WAIT_S
         wait = due_at - self._store.now()
-        if wait > CLAIM_AHEAD:
+        if not self._goes_first:
+            wait += int(self._random.random() * SPREAD)
+        elif wait > CLAIM_AHEAD:
             wait -= LEAD
         return min(max(wait / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
 

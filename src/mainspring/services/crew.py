@@ -110,6 +110,8 @@ class Crew:
         self.marks: deque[Progress] = deque()
         self.on_executed: Callable[[bool], bool] = lambda well: False
         """Told whether an attempt could be executed, however it ended; whether it should wait if not."""
+        self.on_begun: Callable[[AttemptContext], None] | None = None
+        """Told of each attempt that starts."""
         self.names_alert = False
         """Whether a run here has said who is to be told if it fails."""
 
@@ -186,6 +188,8 @@ class Crew:
         attempt.context = RunContext(
             attempt.claim, attempt.deadline, said.line, said.mark, attempt.soft_deadline, self.now
         )
+        if self.on_begun is not None:
+            self.on_begun(attempt)
 
     def _is_behind(self) -> bool:
         return len(self.lines) > MOST_LINES

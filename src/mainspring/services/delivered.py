@@ -19,7 +19,7 @@ from mainspring.core.priority import Ordering
 from mainspring.errors import BrokerUnavailable, StoreError
 from mainspring.services.loop import log
 from mainspring.services.switch import Switch
-from mainspring.store import Standing, Store
+from mainspring.store import Outlook, Standing, Store
 
 ROUNDS: Final = 10
 """So often in a row deliveries that the store refuses are replaced by others."""
@@ -86,6 +86,12 @@ class Delivered:
     async def next_due(self, worker: Worker) -> Instant | None:
         """While the broker delivers, whoever dispatches looks at what will be due."""
         return None if self._switch.is_closed else await self._store.next_due(worker)
+
+    async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
+        """What the broker holds is not known before it is asked, so a fresh look never says that there is nothing."""
+        if not self._switch.is_closed:
+            return await self._store.look(worker, idle=idle, fresh=fresh)
+        return Outlook(self.now() if fresh else None)
 
     async def _receive(self, worker: Worker, limit: int, ttl: Duration) -> list[Claim]:
         claims: list[Claim] = []

@@ -18,6 +18,8 @@ from mainspring.store import WorkStore
 
 HEAR_S = 0.1
 """A busy store tells of changes all the time, and any of them may be a cancel: hear of those at most this often."""
+LOOK_S = 1.0
+"""And at least this often: the hint may be lost, or not sent to this process."""
 SHORTEST_S = 0.01
 
 
@@ -58,7 +60,13 @@ class Heart(Loop):
             await self._hear_cancels(now)
         else:
             return max(self._heard_at + HEAR_S - now, SHORTEST_S)
-        return max(self._beat_at + self._every_s - self.clock.monotonic(), SHORTEST_S)
+        until_beat = self._beat_at + self._every_s - self.clock.monotonic()
+        return max(min(until_beat, LOOK_S), SHORTEST_S)
+
+    def count(self) -> None:
+        """The worker has given a sign of life otherwise, while it held nothing."""
+        if not len(self._held):
+            self._beat_at = self.clock.monotonic()
 
     async def _beat(self, sent_at: float) -> None:
         claims = self._held.claims()

@@ -49,6 +49,11 @@ class Held:
         held = self._look().get(run_id)
         return None if held is None else held[0].claim.token
 
+    def attempt_of(self, run_id: str) -> AttemptContext | None:
+        """The attempt at a run that is held."""
+        held = self._look().get(run_id)
+        return None if held is None else held[0]
+
     def priorities(self) -> Iterable[int]:
         """Those of the runs that are held."""
         return (attempt.claim.priority for attempt, _ in self._look().values())

@@ -35,8 +35,9 @@ PARTING_S, HASTE_S = 2.0, 0.3
 
 
 STALL_AFTER = Settings().stall_after
-PLANNER_GAP_S = 0.02
-"""Most changes are of runs, not of jobs: a planner looks for edits only so often."""
+PLANNER_GAP_S, PLANNER_BUSY_S = 0.02, 0.1
+"""Most changes are of runs, not of jobs: a planner looks for edits a moment after a change, but, while there is one
+after another, only so often."""
 
 
 BROKER_GAP_S = 0.1
@@ -155,6 +156,7 @@ class Node:
         self._unsubscribe: Callable[[], None] = _nothing
         self._hinted = False
         self._planner_waits = False
+        self._planner_woken_at = -PLANNER_BUSY_S
         self._worker_waits = False
         self._patience_s = PARTING_S
         if worker is not None and self._chores is not None and self._chores.alerter is not None:
@@ -179,7 +181,9 @@ class Node:
             await self.worker.register()
             if self._broker is not None:
                 self._broker.on_arrival(self.worker.row, self.worker.claimer.hint)
-        self._unsubscribe = self._store.on_change(self._hint)
+        remote = self.scheduler is not None or self._broker is not None
+        remote = remote or (self.worker is not None and self.worker.needs_hints)
+        self._unsubscribe = self._store.on_change(self._hint, remote=remote)
         self.supervisor.start()
 
     def _give_up(self, error: StoreFailed) -> None:
@@ -208,7 +212,8 @@ class Node:
                 self._loop.call_later(BROKER_GAP_S, self._wake_worker, self.worker)
         if self.scheduler is not None and not self._planner_waits:
             self._planner_waits = True
-            self._loop.call_later(PLANNER_GAP_S, self._wake_scheduler, self.scheduler)
+            pause_s = max(PLANNER_GAP_S, self._planner_woken_at + PLANNER_BUSY_S - self._loop.time())
+            self._loop.call_later(pause_s, self._wake_scheduler, self.scheduler)
 
     def _wake_worker(self, worker: Worker) -> None:
         """The broker was the quicker, or does not answer."""
@@ -216,7 +221,7 @@ class Node:
         worker.claimer.hint()
 
     def _wake_scheduler(self, scheduler: Scheduler) -> None:
-        self._planner_waits = False
+        self._planner_waits, self._planner_woken_at = False, self._loop.time()
         if self._dispatcher is not None:
             self._dispatcher.wake()
         for elector, planner in zip(scheduler.electors, scheduler.planners, strict=True):

@@ -26,6 +26,8 @@ from mainspring.services.claimer import (
 class PooledClaimer(Claimer):
     """See `Claimer`."""
 
+    stands = False
+
     @cached_property
     def _pools(self) -> tuple[Pool, ...]:
         return make_pools(dict(self._settings.pools))
@@ -35,7 +37,7 @@ class PooledClaimer(Claimer):
         """The pool of each priority."""
         return {priority: index for index, pool in enumerate(self._pools) for priority in pool.priorities}
 
-    async def turn(self) -> float:
+    async def _turn(self) -> float:
         self._sated = False
         hinted, self._hinted = self._hinted, False
         self._asked_at = self._store.now()

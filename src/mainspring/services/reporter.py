@@ -16,6 +16,7 @@ from mainspring.services.alerter import expect_alerts
 from mainspring.services.crew import Crew, conclude
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log
+from mainspring.services.story import Story
 from mainspring.settings import Settings
 from mainspring.store import Store
 
@@ -54,6 +55,8 @@ class Reporter(Loop):
         self._patience = settings.unfit_wait
         self.on_aside: Callable[[str], None] = lambda _: None
         """Called with the name of a task for which the code here is too old."""
+        self.story: Story | None = None
+        """Who is told of what the store accepted."""
         self.on_alerts: Callable[[], None] = lambda: None
         """Called when somebody is to be told of failures, for the first time here."""
 
@@ -87,6 +90,8 @@ class Reporter(Loop):
             if verdict == "stale":
                 self.stale += 1
                 log.warning("run %s: the result came after its claim had passed to another; refused", report.run_id)
+        if self.story is not None:
+            self.story.ended(reports, verdicts, self._held.attempt_of)
         self._held.remove([(report.run_id, report.token) for report in reports])
         self._on_room()
 
@@ -102,6 +107,9 @@ class Reporter(Loop):
         if returned:
             with _taken(returned, len(returned)) as claims:
                 count = await self._store.hand_back(claims)
+            if self.story is not None:
+                attempts = [self._held.attempt_of(run_id) for run_id, _ in claims]
+                self.story.handed_back([attempt for attempt in attempts if attempt is not None])
             self._held.remove(claims)
             self._held.run_s = None  # What went back could not start: runs are longer than they were.
             self._on_room()

@@ -29,6 +29,7 @@ from mainspring.services.loop import Loop, log, within
 from mainspring.services.minder import Minder
 from mainspring.services.pooled import PooledClaimer
 from mainspring.services.reporter import Reporter
+from mainspring.services.story import Story, Tell
 from mainspring.services.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings, breaker_policy
 from mainspring.store import Store
@@ -119,6 +120,18 @@ class Worker:
         self.minder: Minder | None = None
         if crew_loop is not self._own_loop:
             self.minder = Minder(self.crew, crew_loop, self._on_deaf, settings, clock, random)
+        self.claimer.on_alive = self.heart.count
+
+    def tell(self, tell: Tell) -> None:
+        """Call `tell` with what this worker does from now on."""
+        story = Story(self.row.id, tell, self._store.now)
+        self.crew.on_begun, self.reporter.story = story.began, story
+
+    @property
+    def needs_hints(self) -> bool:
+        """Whether it has to hear of each change by other processes. Where it can leave its claims with the store, the
+        store says when it does."""
+        return not self.claimer.stands
 
     @property
     def loops(self) -> Iterable[Loop]:

@@ -124,12 +124,20 @@ class Claims:
         self._db = db
         self._careful = False
         """Whether the last look met a run that needs care: then the next one may, too."""
+        self._seen: tuple[Worker, Instant | None] | None = None
+        """What the last claim saw beyond what was due, if it came back short, and for which worker."""
         self.marks = Marks()
+
+    def seen(self, worker: Worker) -> tuple[bool, Instant | None]:
+        """Whether the last claim was this worker's and came back short; and when the next run will be due, by it."""
+        seen, self._seen = self._seen, None
+        return (True, seen[1]) if seen is not None and seen[0] == worker else (False, None)
 
     async def take(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration = 0
     ) -> list[Claim]:
         """Runs that need no care in one journey; if one that does is among them, carefully."""
+        self._seen = None
         if not self._careful:
             claims = await self._take_plain(worker, limit, ttl, ordering, ahead)
             if claims is not None:
@@ -148,8 +156,12 @@ class Claims:
         rows = await self._db.alone(
             _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering], told
         )
-        if rows and rows[-1][16]:
+        if rows[-1][16]:
             return None
+        if not ahead:
+            self._seen = (worker, rows[0][19]) if len(rows) < limit else None
+        if rows[0][0] is None:
+            rows = []
         if not ahead:
             took = _search_time(self._db.clock.now() - now, len(rows))
             look = Look(places, rows, marks is None, len(rows) < limit, now, took)
@@ -222,6 +234,11 @@ class Claims:
         if _lanes(places, ordering) > 1:
             rows = sorted(rows, key=lambda row: (rank(row[7], row[8], ordering), row[15]))[:limit]
         return Look(places, rows, marks is None, exhausted, began, took)
+
+
+def look_columns(worker: Worker) -> tuple[list[object], ...]:
+    """Queues, regions and priorities in which to look for what will be due."""
+    return _columns(_places(worker), None)[:3]
 
 
 def _places(worker: Worker) -> list[Place]:

@@ -227,9 +227,9 @@ class Database:
         self.listener.call()
         self.listener.tell(self._pool())
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         """See the store port."""
-        return self.listener.add(listener)
+        return self.listener.add(listener, remote=remote)
 
     async def close(self) -> None:
         """Finish what was begun and let go, on whatever loops there are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
@@ -71,6 +71,10 @@ class Runs:
     async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["logs"], run_id, after, limit))
         return [(row[0], LogLine(*row[1:])) for row in rows]
+
+    async def have_written(self, after: Mapping[str, int]) -> list[str]:
+        values = (list(after), list(after.values()))
+        return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["have_written"], *values))]
 
     async def upstream_runs(self, run_id: str) -> list[str]:
         return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["upstreams_of"], run_id))]

@@ -56,8 +56,8 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
     def surely_now(self) -> Instant:
         return self._db.clock.surely_now()
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        return self._db.on_change(listener)
+    def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
+        return self._db.on_change(listener, remote=remote)
 
     def send_herald(self, herald: Callable[[Sequence[NewRun]], None]) -> None:
         self._db.herald = herald

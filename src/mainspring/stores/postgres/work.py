@@ -10,8 +10,8 @@ import msgspec
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, TaskNotice, Worker
 from mainspring.core.priority import Ordering
-from mainspring.store import Renewal, Standing
-from mainspring.stores.postgres.claims import Claims
+from mainspring.store import Outlook, Renewal, Standing
+from mainspring.stores.postgres.claims import Claims, look_columns
 from mainspring.stores.postgres.database import Database, Transaction
 from mainspring.stores.postgres.offers import Offers
 from mainspring.stores.postgres.reports import hand_back
@@ -68,6 +68,12 @@ class Work:
 
     async def next_due(self, worker: Worker) -> Instant | None:
         return await self._claims.next_due(worker)
+
+    async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
+        known, due_at = (False, None) if fresh else self._claims.seen(worker)
+        if known:
+            return Outlook(due_at, self._offers.on_duty)
+        return await self._offers.look(worker, look_columns(worker), idle)
 
     async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
         tokens = dict(claims)

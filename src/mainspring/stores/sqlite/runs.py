@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -72,6 +72,11 @@ class Runs:
     async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["logs"], (run_id, after, limit)).fetchall())
         return [(row[0], LogLine(*row[1:])) for row in rows]
+
+    async def have_written(self, after: Mapping[str, int]) -> list[str]:
+        asked = _encode(list(after.items())).decode()
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["have_written"], (asked,)).fetchall())
+        return [row[0] for row in rows]
 
     async def upstream_runs(self, run_id: str) -> list[str]:
         return [row[0] for row in await self._db.read(lambda tx: tx.execute(_Q["upstreams_of"], (run_id,)).fetchall())]

@@ -33,7 +33,7 @@ class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure,
         self.now: Callable[[], Instant] = clock.now
         self.surely_now: Callable[[], Instant] = clock.now
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, TaskNotice, Worker
 from mainspring.core.outcome import is_suspect, too_late
 from mainspring.core.priority import PRIORITIES, Ordering, rank
-from mainspring.store import Renewal, Standing
+from mainspring.store import Outlook, Renewal, Standing
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
@@ -74,7 +74,7 @@ class Work:
         )
 
     def stand(self, standing: Standing | None) -> None:
-        if standing is None:
+        if standing is None or standing.limit <= 0:
             self._db.standing = None
             return
         worker, limit, ttl, ordering, take = standing
@@ -86,6 +86,9 @@ class Work:
             return min(found, default=None)
 
         return await self._db.read(work, quick=True)
+
+    async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
+        return Outlook(await self.next_due(worker))
 
     async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
         def work(tx: Transaction) -> Renewal:

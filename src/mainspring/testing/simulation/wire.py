@@ -39,7 +39,9 @@ _LOOKS = (
     "finished",
     "gate_",
     "get_",
+    "have_",
     "list_",
+    "look",
     "next_",
     "ups",
 )
@@ -92,7 +94,7 @@ class Wire:
         """See the store port."""
         return self._clock.store_now() - LARGEST_ERROR
 
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         """See the store port: hints come late, or not at all, or for nothing."""
         return self._store.on_change(partial(self._hint, listener))
 

@@ -1,20 +1,8 @@
 -- append: keep the events of a transaction
 INSERT INTO mainspring.outbox (count, events, created_at) VALUES ($1, $2, $3);
 
--- any_unpublished: whether a transaction waits for its position
-SELECT EXISTS (SELECT FROM mainspring.outbox WHERE position IS NULL);
-
--- lock_positions: let nobody else give positions meanwhile; what is numbered next is looked up afterwards, when all before is visible
-SELECT value FROM mainspring.counters WHERE name = 'event_position' FOR UPDATE;
-
--- publish: give the next transactions their positions. What caused something was visible before it, so its seq is smaller
-WITH next AS MATERIALIZED (
-  SELECT seq, count, sum(count) OVER (ORDER BY seq) - count AS before
-  FROM (SELECT seq, count FROM mainspring.outbox WHERE position IS NULL ORDER BY seq LIMIT $1) AS first),
-moved AS (
-  UPDATE mainspring.counters SET value = value + (SELECT coalesce(sum(count), 0) FROM next) WHERE name = 'event_position')
-UPDATE mainspring.outbox AS o SET position = $2::bigint + 1 + next.before FROM next
-WHERE o.seq = next.seq AND o.seq = ANY (ARRAY(SELECT seq FROM next));
+-- number: give the next transactions their positions; how many those were
+SELECT mainspring.number_events($1);
 
 -- since: public events from a position on, beginning with the transaction that holds it
 SELECT position, events FROM mainspring.outbox

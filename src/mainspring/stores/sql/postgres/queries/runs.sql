@@ -256,6 +256,10 @@ SELECT id, attempt, token, worker, outcome, started_at, finished_at, reason, err
 FROM mainspring.history WHERE id = $1 AND finished_at >= $2 AND outcome IS NOT NULL
 ORDER BY 2;
 
+-- have_written: which of some runs have written beyond the lines that are known of each
+SELECT e.run_id FROM unnest($1::text[], $2::bigint[]) AS e (run_id, after)
+WHERE EXISTS (SELECT FROM mainspring.logs AS l WHERE l.run_id = e.run_id AND l.seq > e.after);
+
 -- logs: what a run wrote, from a line number on
 SELECT seq, run_id, attempt, at, stream, text FROM mainspring.logs WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3;
 

@@ -18,7 +18,8 @@ LIMIT $11;
 
 -- claim_plain: the claim of runs that need no care, as one statement, which is the whole transaction: they are found as by `candidates`,
 -- the best of them are taken, and it is told. If one that needs care is among them, none is taken, and it is the answer. They are taken by
--- their places, which is cheaper than by their ids; one that came to another place after this statement began is left for the next
+-- their places, which is cheaper than by their ids; one that came to another place after this statement began is left for the next. If it
+-- comes back short, it says when the next will be due, in a row of its own if nothing was found
 WITH found AS MATERIALIZED (
   SELECT r.*, place.number
   FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
@@ -48,9 +49,16 @@ told AS (
            ',') || ']', $8
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
-       t.claimed_until, t.job_id, f.seq, f.care, NULL, f.number
-FROM found AS f LEFT JOIN taken AS t ON t.id = f.id
-WHERE f.care OR t.id IS NOT NULL
+       t.claimed_until, t.job_id, f.seq, f.care, NULL, f.number,
+       CASE WHEN (SELECT count(*) FROM found) < $11 THEN (
+         SELECT min(r.due_at)
+         FROM unnest($2::text[], $3::text[], $4::smallint[]) AS place (queue, region, priority)
+         CROSS JOIN LATERAL (
+           SELECT due_at FROM mainspring.runs
+           WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
+             AND due_at > $12 AND task = ANY ($9::text[]) AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
+           ORDER BY due_at, seq LIMIT 1) AS r) END
+FROM (SELECT) AS always LEFT JOIN (found AS f LEFT JOIN taken AS t ON t.id = f.id) ON f.care OR t.id IS NOT NULL
 ORDER BY f.priority * $15::bigint + f.due_at, f.seq;
 
 -- take: claim runs that are locked

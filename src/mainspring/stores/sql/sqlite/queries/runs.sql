@@ -174,6 +174,10 @@ UNION ALL
 SELECT id, attempt, token, worker, state, started_at, finished_at, reason, error FROM history WHERE id = ?1 AND state = 'succeeded'
 ORDER BY attempt;
 
+-- have_written: which of some runs have written beyond the lines that are known of each
+SELECT json_extract(e.value, '$[0]') FROM json_each(?) AS e
+WHERE EXISTS (SELECT 1 FROM logs WHERE run_id = json_extract(e.value, '$[0]') AND seq > json_extract(e.value, '$[1]'));
+
 -- logs: what a run wrote, from a line number on
 SELECT seq, run_id, attempt, at, stream, text FROM logs WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?;
 
