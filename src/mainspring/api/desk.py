@@ -25,6 +25,7 @@ from mainspring.api.statuses import Statuses
 from mainspring.api.streaming import SSE
 from mainspring.api.tokens import Keys, KeyWatch
 from mainspring.api.waking import Waking
+from mainspring.api.watching import Watching
 from mainspring.app import Mainspring
 from mainspring.core.instants import SECOND, Instant
 from mainspring.enduring import is_cancelled
@@ -75,6 +76,7 @@ class Desk:
         self.capacity = Capacity(settings.requests, settings.watchers)
         self.measures = Measures()
         self.waking = Waking()
+        self.watching = Watching(self.waking, lambda: self.store)
         self.guard = Guard(settings, app.clock)
         self.forms = Forms()
         self.vitals = Vitals()

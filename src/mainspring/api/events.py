@@ -11,9 +11,6 @@ from mainspring.api.streaming import SSE, beats, sse
 from mainspring.core.model import Event
 from mainspring.views import event_view
 
-LOOK_S = 0.25
-BATCH = 200
-
 
 async def follow_events(call: Call) -> Answer:
     """Server-sent events from now on, or from beyond `Last-Event-ID` (or `after`): each has its position as id."""
@@ -28,17 +25,11 @@ async def follow_events(call: Call) -> Answer:
 
 
 async def _events(call: Call, position: int) -> AsyncIterator[bytes]:
-    store, waking = call.desk.store, call.desk.waking
-    while not waking.closing:
-        batches = await store.events_since(position, BATCH)
-        for batch in batches:
-            for offset, event in enumerate(batch.events):
-                if _fits(event, call.namespace, call.query):
-                    place = batch.position + offset
-                    yield sse(event.kind, event_view(place, event), place)
-            position = batch.position + len(batch.events)
-        if not batches:
-            await waking.wait(LOOK_S)
+    async for batch in call.desk.watching.tail.follow(position):
+        for offset, event in enumerate(batch.events):
+            if _fits(event, call.namespace, call.query):
+                place = batch.position + offset
+                yield sse(event.kind, event_view(place, event), place)
 
 
 def _fits(event: Event, namespace: str, query: Given) -> bool:

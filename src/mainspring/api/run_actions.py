@@ -24,9 +24,6 @@ from mainspring.task import repeat_run
 from mainspring.views import View, attempt_view, log_view, run_view
 
 LONGEST_WAIT_S = 300.0
-LOOK_S = 0.2
-FIRST_LOOK_S = 0.005
-"""Most runs that somebody waits for end soon: who waits looks often at first, and less and less often."""
 PAGE = 1_000
 RERUN_PAGE = 500
 
@@ -145,14 +142,23 @@ async def wait_run(call: Call) -> Answer:
     """Wait for a run to end, at most five minutes: its state tells whether it has."""
     seconds = min(parse_duration(call.query.get("timeout", "30s"), "timeout") / SECOND, LONGEST_WAIT_S)
     run = await _run(call)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    waking, pause = call.desk.waking, FIRST_LOOK_S
-    while run.state not in FINAL and loop.time() < deadline and not waking.closing:
-        await waking.wait(min(pause, deadline - loop.time()))
-        pause = min(pause * 2, LOOK_S)
+    if run.state not in FINAL:
+        await _wait_for_end(call, run.id, seconds)
         run = await call.desk.store.get_run(call.namespace, run.id)
     return Answer(200, run_view(run))
+
+
+async def _wait_for_end(call: Call, run_id: str, seconds: float) -> None:
+    """Until a run has ended, or the server stops, or so long; one look at the store serves all who wait."""
+    ended = asyncio.ensure_future(call.desk.app.waiting.until_ended(run_id))
+    closing = asyncio.ensure_future(call.desk.waking.until_closing())
+    try:
+        await asyncio.wait({ended, closing}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            ended.result()
+    finally:
+        ended.cancel()
+        closing.cancel()
 
 
 async def list_logs(call: Call) -> Answer:
@@ -198,7 +204,7 @@ async def _follow(call: Call, run: Run, after: int) -> AsyncIterator[bytes]:
             if ended:
                 yield sse("end", run_view(await store.get_run(run.namespace, run.id)))
                 return
-            await waking.wait(LOOK_S)
+            await call.desk.watching.lines.wait((run.id, after), LONGEST_WAIT_S)
 
 
 _SELECTED = {"anyOf": [{"required": [name]} for name in ("job", "task", "tag")]}

@@ -14,6 +14,7 @@ class Waking:
 
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()
+        self._closers: set[asyncio.Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self._hinted = False
@@ -50,6 +51,19 @@ class Waking:
             if not waiter.done():
                 waiter.set_result(None)
         self._waiters.clear()
+        for closer in self._closers if self.closing else ():
+            if not closer.done():
+                closer.set_result(None)
+
+    async def until_closing(self) -> None:
+        """Until the server is about to stop."""
+        while not self.closing:
+            waiter = asyncio.get_running_loop().create_future()
+            self._closers.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._closers.discard(waiter)
 
     async def wait(self, seconds: float) -> None:
         """Until something may have changed, or so long."""

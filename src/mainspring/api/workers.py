@@ -12,6 +12,7 @@ from mainspring.api import shapes
 from mainspring.api.audit import attested
 from mainspring.api.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerBody
 from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.watching import kind_of
 from mainspring.core.instants import SECOND, format_duration, parse_duration
 from mainspring.core.model import Claim, RunOptions, Worker
 from mainspring.errors import Conflict, InvalidInput, NotFound
@@ -19,7 +20,6 @@ from mainspring.lookup import look_around
 from mainspring.views import View, iso, raw, worker_view
 
 LONGEST_WAIT_S = 60.0
-LOOK_S = 1.0
 
 _options = msgspec.json.Decoder(RunOptions)
 
@@ -110,17 +110,17 @@ async def assign_work(call: Call) -> Answer:
         raise Conflict(f"worker {worker.id} was asked to stop: finish what you hold, and register anew later")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    limit = call.given.get("limit", 1)
+    limit, kind = call.given.get("limit", 1), kind_of(worker)
     while True:
         if call.gone():
             return Answer(200, {"runs": []})  # Nobody would hear of it: it is left to others.
         claims = await desk.store.claim(worker, limit, desk.settings.claim_ttl, desk.settings.ordering)
         left = deadline - loop.time()
+        if claims:
+            desk.watching.work.pass_on(kind)  # There may be more.
         if claims or left <= 0 or desk.waking.closing:
             return Answer(200, {"runs": [claim_view(claim) for claim in claims]})
-        due_at = await desk.store.next_due(worker)
-        soon = LOOK_S if due_at is None else max((due_at - desk.store.now()) / SECOND, 0.001)
-        await desk.waking.wait(min(soon, left, LOOK_S))
+        await desk.watching.work.wait(kind, left)
 
 
 def claim_view(claim: Claim) -> View:
