@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench.cluster.arena import OURS, Arena
 from bench.cluster.contestants import EVERY_PEER, Contestant, environment
+from bench.cluster.fleet import measure_fleet, measure_idle_fleet
 from bench.cluster.flow import measure_billion
 from bench.cluster.idling import measure_idle
 from bench.cluster.latency import measure_latency
@@ -48,6 +49,8 @@ MEASURES: Mapping[str, Measure] = {
     "latency": measure_latency,
     "lateness": measure_lateness,
     "idle": measure_idle,
+    "fleet": measure_fleet,
+    "idle_fleet": measure_idle_fleet,
     "crowd": measure_crowd,
     "held": measure_held,
     "billion": measure_billion,

@@ -62,7 +62,13 @@ def prepare(_: Params) -> Answer:
 def work(params: Params) -> Answer:
     """One worker process."""
     concurrency = str(params.get("concurrency", CONCURRENCY))
-    command = ["-m", "mainspring", "worker", "bench.ours.cluster_app:app", "--quiet", "--concurrency", concurrency]
+    command = ["-m", "mainspring", "worker", "bench.ours.cluster_app:app", "--concurrency", concurrency]
+    os.execv(sys.executable, [sys.executable, *command, *(["--quiet"] if params.get("quiet", True) else [])])
+
+
+def server(_: Params) -> Answer:
+    """One process that schedules, relays events and serves the API, as users start it."""
+    command = ["-m", "mainspring", "server", "bench.ours.cluster_app:app", "--port", "0", "--quiet"]
     os.execv(sys.executable, [sys.executable, *command])
 
 
@@ -130,6 +136,7 @@ if __name__ == "__main__":
             "prepare": prepare,
             "work": work,
             "node": node,
+            "server": server,
             "store_jobs": store_jobs,
             "bare": lambda params: _run(_bare(params)),
             "flow": lambda params: _run(_flow(params)),

@@ -1,0 +1,154 @@
+"""A fleet as users run it: one `mainspring server`, which relays events, and more and more worker processes.
+
+What a run costs must not grow with the number of workers that could have taken it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.cluster.arena import OURS, Arena
+from bench.cluster.contestants import MAINSPRING
+from bench.cluster.cost import server_s, workers_s
+from bench.cluster.stage import DATABASE, Stage, set_stage
+from bench.figures import Row, at, show
+from bench.running import Failed
+from bench.script import Answer
+
+WORKERS = (2, 10, 30, 60)
+QUICK_WORKERS = (2, 30)
+IDLE = (1, 10, 60)
+QUICK_IDLE = (1, 10)
+MOST_OF_WORKER, MOST_OF_SERVER, TOLERANCE = 1.0, 5.0, 0.05
+SETTLE_S = 6.0
+PER_SECOND = 500
+CALLERS = 8
+FASTEST = 5_000
+"""More submissions a second than the machine carries: what is reached is the highest rate."""
+WARM = 200
+START_LIMIT_S = 120
+LIMIT_S = 240
+STATEMENTS_GROW = 1.2
+"""Statements a run may grow by a fifth, from the smallest fleet to the largest."""
+TOP = 12
+_COUNT = f"""
+SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid
+WHERE d.datname = '{DATABASE}'
+"""
+_BREAKDOWN = f"""
+SELECT string_agg(calls || ' ' || left(regexp_replace(query, '\\s+', ' ', 'g'), 90), E'\n' ORDER BY calls DESC)
+FROM (SELECT s.query, s.calls FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid
+      WHERE d.datname = '{DATABASE}' ORDER BY calls DESC LIMIT {TOP}) AS s
+"""
+
+
+@contextmanager
+def fleet(arena: Arena, workers: int, slots: int, *, server: bool = True, quiet: bool = True) -> Iterator[Stage]:
+    """So many workers, and a server beside them, once all are at work; statements are counted from then on."""
+    arena.servers.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+    with set_stage(MAINSPRING, arena.servers, arena.folder, slots) as stage:
+        stage.servers.execute(f"ALTER DATABASE {DATABASE} SET pg_stat_statements.track = 'top'")
+        commands = [stage.command("work", {"limit_s": LIMIT_S, "quiet": quiet})] * workers
+        if server:
+            commands.append(stage.command("server", {"limit_s": LIMIT_S}))
+        with stage.started(commands) as stage.workers:
+            active = "SELECT count(*) FROM mainspring.workers WHERE state = 'active'"
+            stage.wait(lambda: stage.servers.fetch(active, DATABASE) == workers, START_LIMIT_S, "starting was")
+            yield stage
+
+
+def statements(stage: Stage) -> int:
+    """How many the server has executed so far for this database."""
+    return int(stage.servers.fetch(_COUNT))
+
+
+def _send(stage: Stage, per_second: int, seconds: int) -> Answer:
+    """Submit at a pace, one by one; what was reached, and what it cost."""
+    count = per_second * seconds
+    stage.slate.clear()
+    stage.servers.execute("SELECT pg_stat_statements_reset()")
+    cpu = server_s(stage) + workers_s(stage)
+    began = time.monotonic()
+    sent = stage.ask("send", {"per_second": per_second, "seconds": seconds, "callers": CALLERS}, LIMIT_S)["sent"]
+    stage.wait(lambda: stage.slate.ran() == count, LIMIT_S, "sending was")
+    stage.wait(lambda: stage.unfinished() == 0, LIMIT_S, "recording was")
+    asked, spent = statements(stage), server_s(stage) + workers_s(stage) - cpu
+    if doubled := stage.slate.doubled():
+        raise Failed(f"{doubled} runs ran twice")
+    print(stage.servers.fetch(_BREAKDOWN), file=sys.stderr)
+    took = [(start - at_) * 1000 for start, at_ in zip(stage.slate.times, sent, strict=True)]
+    span = max(stage.slate.times) - min(sent)
+    return {
+        "rates": [count / span],
+        "samples_ms": took,
+        "asked": asked / count,
+        "cpu_us": spent / count * 1e6,
+        "took_s": time.monotonic() - began,
+    }
+
+
+def measure_fleet(arena: Arena) -> list[Row]:
+    """500 runs a second, and as many as the machine carries, by 2, 10, 30 and 60 workers."""
+    answers: dict[tuple[str, int], Answer] = {}
+    seconds = arena.size(10, 5)
+    for workers in QUICK_WORKERS if arena.quick else WORKERS:
+        print(f"  fleet: {workers} workers", file=sys.stderr)
+        with fleet(arena, workers, PER_SECOND * seconds) as stage:
+            stage.warm_up(WARM)
+            answers["at 500/s", workers] = _send(stage, PER_SECOND, seconds)
+        with fleet(arena, workers, FASTEST * 2) as stage:
+            stage.warm_up(WARM)
+            answers["as fast as it goes", workers] = _send(stage, FASTEST, 2)
+    return [
+        _row(pace, {count: each for (name, count), each in answers.items() if name == pace})
+        for pace in ("at 500/s", "as fast as it goes")
+    ]
+
+
+def measure_idle_fleet(arena: Arena) -> list[Row]:
+    """Statements a second of workers with nothing to do, each, by how many there are; and of a server beside them."""
+    seconds = arena.size(20, 10)
+    sizes = QUICK_IDLE if arena.quick else IDLE
+    alone = {count: _idle(arena, count, seconds, server=False) for count in sizes}
+    served = _idle(arena, sizes[0], seconds, server=True) - alone[sizes[0]]
+    each = {count: asked / count for count, asked in alone.items()}
+    row = Row(
+        "idle: statements a second of each worker; of the server",
+        {OURS: "; ".join([*(f"{count}: {asked:.2f}" for count, asked in each.items()), f"server: {served:.2f}"])},
+    )
+    row.target = f"≤ {MOST_OF_WORKER:g} each, ≤ {MOST_OF_SERVER:g}"
+    row.met = max(each.values()) <= MOST_OF_WORKER + TOLERANCE and served <= MOST_OF_SERVER + TOLERANCE
+    row.rounds = {str(count): [asked] for count, asked in each.items()} | {"server": [served]}
+    return [row]
+
+
+def _idle(arena: Arena, workers: int, seconds: int, *, server: bool) -> float:
+    print(f"  idle: {workers} workers", file=sys.stderr)
+    with fleet(arena, workers, 1, server=server) as stage:
+        time.sleep(SETTLE_S)
+        stage.servers.execute("SELECT pg_stat_statements_reset()")
+        began = time.monotonic()
+        time.sleep(seconds)
+        asked, took = statements(stage), time.monotonic() - began
+        print(stage.servers.fetch(_BREAKDOWN), file=sys.stderr)
+        return asked / took
+
+
+def _row(pace: str, answers: dict[int, Answer]) -> Row:
+    cells = [
+        f"{workers}: {show(each['rates'][0], '/s')}, {show(at(0.5)(each))} / {show(at(0.99)(each), 'ms')}, "
+        f"{each['asked']:.2f} statements, {show(each['cpu_us'], 'µs')}"
+        for workers, each in answers.items()
+    ]
+    fewest, *_, most = answers.values()
+    row = Row(
+        f"a fleet of N workers {pace}: rate, start latency p50 / p99, statements and CPU of a run",
+        {OURS: "; ".join(cells)},
+    )
+    row.target = f"statements grow ≤ {STATEMENTS_GROW:g} ×, rate holds"
+    row.met = most["asked"] <= STATEMENTS_GROW * fewest["asked"] and most["rates"][0] >= 0.9 * fewest["rates"][0]
+    row.rounds = {str(workers): [each["rates"][0], each["asked"], each["cpu_us"]] for workers, each in answers.items()}
+    return row
