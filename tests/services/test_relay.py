@@ -11,7 +11,7 @@ import pytest
 from stage import FaultyStore, JumpingClock, let_others_run, let_pass, turning
 
 from mainspring.core.model import Event, EventBatch
-from mainspring.services.relay import BATCH, IDLE_S, Relay
+from mainspring.services.relay import BATCH, IDLE_S, QUIET_S, Relay
 
 
 class Notebook:
@@ -75,10 +75,29 @@ async def test_every_sink_hears_all_of_them(store: Any, clock: JumpingClock) -> 
 async def test_what_happens_is_told_within_a_moment(store: Any, clock: JumpingClock) -> None:
     sink = Notebook()
     async with turning(make_relay(store, clock, sink)):
-        await let_pass(clock, "10s")
+        await let_pass(clock, "3s")
         await tell(store, clock, "news")
         await let_pass(clock, f"{IDLE_S}s")
         assert sink.kinds == ["news"]
+
+
+async def test_after_a_long_silence_it_looks_less_often_and_can_be_woken(store: Any, clock: JumpingClock) -> None:
+    sink, line = Notebook(), FaultyStore(store)
+    relay = make_relay(line, clock, sink)
+    async with turning(relay):
+        await let_pass(clock, "10s")
+        assert relay.is_quiet
+        line.calls.clear()
+        await let_pass(clock, "10s")
+        assert line.calls["number_events"] <= 11
+        await tell(store, clock, "found")
+        await let_pass(clock, f"{QUIET_S}s")
+        assert sink.kinds == ["found"]
+        await let_pass(clock, "10s")
+        await tell(store, clock, "woken")
+        relay.wake()
+        await let_others_run()
+        assert sink.kinds == ["found", "woken"]
 
 
 class TestTrouble:

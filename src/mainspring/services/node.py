@@ -224,6 +224,8 @@ class Node:
         self._planner_waits, self._planner_woken_at = False, self._loop.time()
         if self._dispatcher is not None:
             self._dispatcher.wake()
+        if scheduler.chores.relay.is_quiet:
+            scheduler.chores.relay.wake()
         for elector, planner in zip(scheduler.electors, scheduler.planners, strict=True):
             planner.wake()
             if elector.term() is None:

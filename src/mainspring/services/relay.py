@@ -14,6 +14,8 @@ from mainspring.store import EventStore
 BATCH = 200
 BUSY_S = 0.02
 IDLE_S = 0.25
+QUIET_AFTER_S, QUIET_S = 5.0, 1.0
+"""Where nothing has happened for so long, it looks so often; hints of changes wake it."""
 
 
 class Relay(Loop):
@@ -30,13 +32,23 @@ class Relay(Loop):
         self._sinks = sinks
         self._position: int | None = None
         self.idle_s = IDLE_S
+        self._news_at = clock.monotonic()
 
     async def turn(self) -> float:
         """After a pass with news, wait a moment: what happens meanwhile is told together."""
         told = await self._pass()
         if told >= BATCH:
             return 0.0
-        return BUSY_S if told else self.idle_s
+        now = self.clock.monotonic()
+        if told:
+            self._news_at = now
+            return BUSY_S
+        return self.idle_s if now - self._news_at < QUIET_AFTER_S else max(self.idle_s, QUIET_S)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has happened for long: then it is to be woken by a hint."""
+        return self.clock.monotonic() - self._news_at >= QUIET_AFTER_S
 
     async def finish(self) -> None:
         """Stop, and tell everything that has happened so far, also where this node no longer leads: nobody else may be

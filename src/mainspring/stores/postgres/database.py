@@ -8,6 +8,7 @@ has a pool of its own.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -117,6 +118,8 @@ class Database:
 
     herald: Callable[[Sequence[NewRun]], None] | None = None
     """Who tells of submissions instead of this: see `announcing.HeraldedStore`."""
+    schedulers: tuple[float, Sequence[str]] = (-math.inf, ())
+    """Who held the scheduler's lease at a monotonic instant: an idle worker's look tells it by the way."""
     leaves_trail = False
     """Whether a transaction also tells of its answer, which must then be the whole of it."""
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
+from mainspring.core.leadership import LEASE
 from mainspring.core.model import Event, Hold, Term
 from mainspring.stores.postgres.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "leases")
+
+SEEN_S = 2.0
+"""Who holds the scheduler's lease is asked again if what is known of it is older than this."""
 
 
 class Leases:
@@ -20,15 +24,21 @@ class Leases:
         return Hold(name, owner, rows[0][0], ttl, rows[0][1]) if rows else None
 
     async def renew_hold(self, hold: Hold) -> Hold | None:
-        given = self._db.clock.given()
+        given, sent_at = self._db.clock.given(), self._db.monotonic()
         rows = await self._db.alone(_Q["renew"], hold.name, hold.owner, hold.token, hold.ttl, given)
-        return Hold(hold.name, hold.owner, hold.token, hold.ttl, rows[0][0]) if rows else None
+        if not rows:
+            return None
+        self._db.clock.learn(rows[0][0] - hold.ttl, sent_at)
+        return Hold(hold.name, hold.owner, hold.token, hold.ttl, rows[0][0])
 
     async def release(self, hold: Hold) -> None:
         await self._db.alone(_Q["release"], hold.name, hold.owner, hold.token)
         self._db.announce()  # A stand-by need not wait until it looks by itself.
 
     async def holders(self, name: str) -> list[str]:
+        seen_at, schedulers = self._db.schedulers
+        if name == LEASE and self._db.monotonic() < seen_at + SEEN_S:
+            return sorted(schedulers)
         rows = await self._db.read(lambda tx: tx.fetch(_Q["holders"], name, tx.given))
         return sorted(row[0] for row in rows)
 

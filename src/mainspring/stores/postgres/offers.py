@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from mainspring.core.instants import SECOND, Duration
+from mainspring.core.leadership import LEASE
 from mainspring.core.model import Claim, Worker
 from mainspring.errors import MainspringError
 from mainspring.store import Outlook, Standing
@@ -148,10 +149,11 @@ class Offers:
             self._out, self._offered_at = (worker.id, ear), sent_at
         values = (
             *(db.clock.given(), worker.id, worker.namespace, worker.queues, worker.regions, worker.tasks, idle),
-            *(HEARTBEAT, ear, ttl, int(sent_at * SECOND), min(GOOD, ttl // 4), most, *places),
+            *(HEARTBEAT, ear, ttl, int(sent_at * SECOND), min(GOOD, ttl // 4), most, *places, LEASE),
         )
-        ((now, others, before, due_at),) = await self._ask(ear, values)
+        ((now, others, before, due_at, schedulers),) = await self._ask(ear, values)
         db.clock.learn(now, sent_at)
+        db.schedulers = (sent_at, schedulers)
         self._take_or_leave_duty(most, others, before)
         return Outlook(due_at, self.on_duty, idle)
 

@@ -6,8 +6,8 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $8, now + $10::bigint FROM time
 ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, regions = excluded.regions, tasks = excluded.tasks, ear = excluded.ear,
   ttl = excluded.ttl, offered_at = excluded.offered_at, until = excluded.until;
 
--- look: all that a worker with nothing to do needs, in one question: the server's time, when the first run that it may take is due, and how
--- many others stand by that could take all that it could (and how many of them come before it). It is a sign of life, if the last is older
+-- look: all that a worker with nothing to do needs, in one question: the server's time, when the first run that it may take is due, who
+-- holds a lease of the scheduler ($17), and how many others stand by that could take all that it could (and how many of them come before it). It is a sign of life, if the last is older
 -- than $8. If it keeps an ear ($9) and is among the first $13, it offers to take what comes; if not, its offer goes
 WITH time AS MATERIALIZED (SELECT mainspring.store_now($1) AS now),
 others AS MATERIALIZED (
@@ -33,7 +33,8 @@ SELECT time.now, others.standing, others.before, (
     SELECT due_at FROM mainspring.runs
     WHERE state = 'pending' AND namespace = $3 AND queue = place.queue AND region = place.region AND priority = place.priority
       AND task = ANY ($6::text[]) AND (expires_at IS NULL OR expires_at >= time.now OR attempt > 0)
-    ORDER BY due_at, seq LIMIT 1) AS r)
+    ORDER BY due_at, seq LIMIT 1) AS r),
+  ARRAY(SELECT DISTINCT owner FROM mainspring.leases WHERE starts_with(name, $17) AND expires_at > time.now)
 FROM time, others;
 
 -- withdraw: it has something to do, or is about to end
