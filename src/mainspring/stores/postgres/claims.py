@@ -158,10 +158,11 @@ class Claims:
         )
         if rows[-1][16]:
             return None
-        if not ahead:
-            self._seen = (worker, rows[0][19]) if len(rows) < limit else None
+        next_due = rows[0][19]
         if rows[0][0] is None:
             rows = []
+        if not ahead and len(rows) < limit:
+            self._seen = (worker, next_due)
         if not ahead:
             took = _search_time(self._db.clock.now() - now, len(rows))
             look = Look(places, rows, marks is None, len(rows) < limit, now, took)
