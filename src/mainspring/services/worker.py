@@ -96,8 +96,7 @@ class Worker:
         self._own_loop = asyncio.get_running_loop()
         self._on_unstoppable = on_unstoppable
         self._on_stopped = on_stopped
-        self._told = False
-        self._patience_s = PARTING_S
+        self._told, self._patience_s = False, PARTING_S
         self._endings: set[asyncio.Task[None]] = set()
         self.held = Held()
         self.crew = Crew(
