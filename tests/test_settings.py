@@ -165,6 +165,9 @@ def test_an_unknown_setting_that_resembles_none_is_refused_with_all_of_them() ->
         ("pools", 7, "write it like"),
         ("pools", [], "write it like"),
         ("pools", [1, 2], "write it like"),
+        ("deadlines", 7, "write it like"),
+        ("deadlines", "1", "write it like"),
+        ("service_levels", [1, 2], "write it like"),
         ("coordination", "chaos", "leader, cluster"),
         ("store", 5, "text"),
         ("namespace", "  ", "text"),
@@ -180,6 +183,21 @@ def test_a_wrong_value_is_refused_by_name_with_a_remedy(name: str, value: object
 def test_pools_make_up_the_places_of_a_worker(written: object) -> None:
     settings = load_settings({"concurrency": 7}, {"pools": written}, {}, None)
     assert (settings.pools, settings.concurrency) == (((1, 100), (2, 50), (3, 20)), 170)
+
+
+@pytest.mark.parametrize("written", ["1=1m, 2=5m,3=30m", ["3=30m", "1=60", "2=5m"], {"1": "1m", "2": "5m", "3": "30m"}])
+def test_deadlines_are_by_priority(written: object) -> None:
+    settings = load_settings({}, {"deadlines": written}, {}, None)
+    assert settings.deadlines == ((1, MINUTE), (2, 5 * MINUTE), (3, 30 * MINUTE)) == Settings().service_levels
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [("11=1m", "is not a priority"), ("1=1m,1=2m", "again"), ("1=soon", "duration"), ("1=0", "no time")],
+)
+def test_a_deadline_that_is_none_is_refused_with_what_was_written(written: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=f"MAINSPRING_DEADLINES: .*{why}"):
+        from_environment(MAINSPRING_DEADLINES=written)
 
 
 def test_a_pool_that_is_none_is_refused_with_what_was_written() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from threading import Lock
@@ -49,7 +49,9 @@ class Spread:
 class Figures:
     """Grow only."""
 
-    def __init__(self) -> None:
+    def __init__(self, targets: Mapping[int, Duration] | None = None) -> None:
+        """`targets`: how long after they are due runs of a priority start at the latest."""
+        self.targets = targets or {}
         self.lock = Lock()
         self.counts: Counter[tuple[str, str]] = Counter()
         """By name and, where there is one, label."""
@@ -141,7 +143,13 @@ class Measured:
         now, figures = self._store.now(), self.figures
         with figures.lock:
             figures.counts["claims", ""] += len(claims)
-            figures.run_delay.add(*[max(now - claim.due_at, 0) for claim in claims])
+            delays = [max(now - claim.due_at, 0) for claim in claims]
+            figures.run_delay.add(*delays)
+            for claim, delay in zip(claims, delays, strict=True):
+                if (target := figures.targets.get(claim.priority)) is not None:
+                    priority = str(claim.priority)
+                    figures.counts["starts", priority] += 1
+                    figures.counts["starts_late", priority] += delay > target
 
     async def report(self, reports: Sequence[Report]) -> list[Verdict]:
         try:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from functools import cache
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
@@ -24,7 +24,7 @@ from mainspring.core.alerts import check_alert
 from mainspring.core.breaker import Policy
 from mainspring.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
 from mainspring.core.pools import read_pools
-from mainspring.core.priority import Ordering
+from mainspring.core.priority import Ordering, check_priority
 from mainspring.errors import InvalidInput
 
 FILE = Path("mainspring.toml")
@@ -125,6 +125,22 @@ def _read_pools(field: str, value: object) -> tuple[tuple[int, int], ...]:
     if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, str) for part in parts):
         raise InvalidInput(field, value, "is not a list of pools", 'write it like ["1=100", "2=50"], or 1=100,2=50')
     return read_pools(field, parts)
+
+
+def _read_deadlines(field: str, value: object) -> tuple[tuple[int, Duration], ...]:
+    """What was written as `priority=duration`, in order of priority."""
+    parts = [f"{name}={span}" for name, span in value.items()] if isinstance(value, dict) else value
+    parts = parts.split(",") if isinstance(parts, str) else parts
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) and "=" in part for part in parts):
+        raise InvalidInput(field, value, "is not a list of durations", 'write it like ["1=1m", "2=5m"], or 1=1m,2=5m')
+    found: dict[int, Duration] = {}
+    for part in parts:
+        left, _, right = (word.strip() for word in part.partition("="))
+        priority = check_priority(int(left) if left.isascii() and left.isdecimal() else left, field)
+        if priority in found:
+            raise InvalidInput(field, part, f"names priority {priority} again", "give each priority one duration")
+        found[priority] = _read_duration(field, right)
+    return tuple(sorted(found.items()))
 
 
 def _read_networks(field: str, value: object) -> tuple[str, ...]:
@@ -247,6 +263,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[tuple[int, int], ...],
         Knob(_read_pools, "places of a worker for runs of a priority: 1=100,2=50,3=20"),
     ] = ()
+    deadlines: Annotated[
+        tuple[tuple[int, Duration], ...],
+        Knob(_read_deadlines, "after how long a run of a priority that names no timeout is killed: 1=1m,2=5m,3=30m"),
+    ] = ()
+    service_levels: Annotated[
+        tuple[tuple[int, Duration], ...],
+        Knob(_read_deadlines, "how long after it is due a run of a priority starts at the latest, for the figures"),
+    ] = ((1, MINUTE), (2, 5 * MINUTE), (3, 30 * MINUTE))
     queues: Annotated[
         tuple[str, ...],
         Knob(_read_names, "the queues that a worker serves; without any, default and those its app names"),
@@ -285,6 +309,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     submit_rates: Annotated[
         tuple[tuple[str, int], ...], Knob(_read_rates, "the same by role, where it differs: operator=5000,viewer=1")
     ] = ()
+    job_rate: Annotated[int, _count("how many jobs a subject may create or declare in a minute")] = 1_000
+    query_rate: Annotated[int, _count("how many queries a subject may make of one server in a minute")] = 60_000
     health_port: Annotated[
         int | None,
         Knob(_read_port, "the port where a worker serves its health and metrics; without one, nowhere"),
@@ -492,8 +518,14 @@ def _show(value: object, knob: Knob) -> str:
         return str(value).lower()
     if isinstance(value, int) and knob.read is _read_duration:
         return format_duration(value)
-    if isinstance(value, tuple) and knob.read is _read_pauses:
-        return ",".join(format_duration(pause) for pause in value)
-    if isinstance(value, tuple) and knob.read is _read_users:
+    return _show_parts(value, knob) if isinstance(value, tuple) else str(value)
+
+
+def _show_parts(value: tuple[Any, ...], knob: Knob) -> str:
+    if knob.read is _read_users:
         return "-".join(map(str, value))
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if knob.read is _read_pauses:
+        return ",".join(map(format_duration, value))
+    if knob.read is _read_deadlines:
+        return ",".join(f"{priority}={format_duration(span)}" for priority, span in value)
+    return ",".join(map(str, value))

@@ -48,7 +48,7 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
 
     To be called on a thread where no event loop runs.
     """
-    figures = Figures()
+    figures = Figures(dict(settings.service_levels))
     return measured(_announced(_open_store(url, settings, clock), settings, clock, figures), figures)
 
 

@@ -223,6 +223,36 @@ def test_beyond_the_rate_submissions_are_refused_with_when_to_come_again(slow_do
     assert client.get("/v1/runs").status_code == 200
 
 
+def test_jobs_and_queries_have_rates_of_their_own(tmp_path: Path) -> None:
+    with open_door(tmp_path, submit_rate=2, job_rate=3, query_rate=5) as door:
+        client = door.client("admin")
+        jobs = [client.post("/v1/jobs", json={"name": f"j{n}", "manual": True, "task": "x"}) for n in range(4)]
+        assert [answer.status_code for answer in jobs] == [201, 201, 201, 429]
+        assert "3 jobs may be created or declared in a minute" in problem(jobs[-1], 429, "rate-limited")["detail"]
+        bodies = [{"name": f"k{n}", "manual": True, "task": "x"} for n in range(4)]
+        synced = client.post("/v1/jobs:sync", json={"app": "a", "jobs": bodies})
+        assert "4 jobs at once are more than the 3" in problem(synced, 429, "rate-limited")["detail"]
+        assert [client.post("/v1/runs", json=BODY).status_code for _ in range(3)] == [201, 201, 429]
+        looks = [client.get("/v1/runs") for _ in range(6)]
+        assert [answer.status_code for answer in looks] == [200] * 5 + [429]
+        assert 1 <= int(looks[-1].headers["retry-after"]) <= 12
+        assert door.client("admin", subject="bob").get("/v1/runs").status_code == 200
+        assert client.get("/health/ready").status_code == 200
+        text = client.get("/metrics").text
+    for operation, refused in (("submit", 1), ("define", 2), ("query", 1)):
+        assert f'mainspring_rate_limited_total{{operation="{operation}"}} {refused}.0' in text
+
+
+def test_a_trigger_counts_the_runs_that_it_makes(slow_door: Door) -> None:
+    client = slow_door.client("admin")
+    for name, completions in (("small", 4), ("large", 11)):
+        body = {"name": name, "manual": True, "task": "x", "completions": completions}
+        assert client.post("/v1/jobs", json=body).status_code == 201
+    statuses = [client.post("/v1/jobs/small/trigger").status_code for _ in range(3)]
+    assert statuses == [201, 201, 429]
+    problem(client.post("/v1/jobs/large/trigger"), 429, "rate-limited")
+
+
 def test_a_batch_counts_its_members(slow_door: Door) -> None:
     client = slow_door.client("admin")
     assert client.post("/v1/runs:batch", json={"runs": [BODY] * 8}).status_code == 201

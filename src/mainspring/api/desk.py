@@ -145,6 +145,8 @@ class Desk:
         notes["route"] = endpoint.path
         notes["patient"] = endpoint.patient
         self.guard.check_room(namespace, grows=endpoint.grows)
+        if endpoint.method == "GET" and not (endpoint.vital or endpoint.permission == PUBLIC):
+            self.limits.query(caller.subject, self.settings.query_rate)
         query = read_query(request.scope["query_string"], endpoint.query) if endpoint.query else _no_query(request)
         owner = None if caller is LOCAL else (namespace, caller.subject)
         body, given, wrong = await self._read(endpoint, request, owner, names)

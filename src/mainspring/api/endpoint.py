@@ -11,6 +11,7 @@ import msgspec
 
 from mainspring.api.access import Caller, Permission
 from mainspring.api.decoding import Given
+from mainspring.api.limits import DEFINE
 from mainspring.api.problems import Problem, Wrong
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import Instant
@@ -90,6 +91,10 @@ class Call(NamedTuple):
         """Take so much of what the caller may submit; the headers that tell what is left. Problem if it is too much."""
         rate = self.caller.rate(self.namespace, self.desk.settings.submit_rate, self.desk.rates)
         return await self.desk.limits.spend(self.caller.subject, cost, rate)
+
+    async def spend_definitions(self, cost: int) -> dict[str, str]:
+        """The same of the jobs that the caller may create or declare."""
+        return await self.desk.limits.spend(self.caller.subject, cost, self.desk.settings.job_rate, DEFINE)
 
     def named(self, part: str) -> str:
         """A part of the path: what cannot be a name or an id names nothing."""

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from mainspring.api import shapes
 from mainspring.api.endpoint import PUBLIC, Answer, Call, Endpoint
+from mainspring.api.limits import DEFINE, QUERY, SUBMIT
 from mainspring.api.measures import METRICS_TYPE, namespace_families, process_families, show
 from mainspring.errors import MainspringError
 from mainspring.figures import figures_of
@@ -185,8 +186,9 @@ def _refusals(call: Call) -> list[Metric]:
     turned_away = CounterMetricFamily("mainspring_http_turned_away", meaning, labels=["kind"])
     for kind in call.desk.capacity.busy:
         turned_away.add_metric([kind], call.desk.capacity.refused[kind])
-    limited = CounterMetricFamily("mainspring_rate_limited", "Submissions refused by the rate limit")
-    limited.add_metric([], call.desk.limits.refused)
+    limited = CounterMetricFamily("mainspring_rate_limited", "Refused by a rate limit", labels=["operation"])
+    for operation in (SUBMIT, DEFINE, QUERY):
+        limited.add_metric([operation.name], call.desk.limits.refused[operation.name])
     return [turned_away, limited]
 
 

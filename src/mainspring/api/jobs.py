@@ -40,7 +40,7 @@ async def create_job(call: Call) -> Answer:
     desk = call.desk
     await learn_tasks(call, [call.given])
     draft = read_job(call, call.given, call.wrong, None)
-    headers = await call.spend(1)
+    headers = await call.spend_definitions(1)
     (job_id,) = call.stamp.ids(1, desk.app.new_ids)
     try:
         trail = attested(call, "job.create", f"job:{job_id}", None, job_view)
@@ -199,7 +199,7 @@ async def sync_jobs(call: Call) -> Answer:
             )
     call.wrong.settle()
     app, source = call.given["app"], call.given.get("source", "")
-    headers = await call.spend(len(drafts)) if drafts else {}
+    headers = await call.spend_definitions(len(drafts)) if drafts else {}
     ids = call.stamp.ids(len(drafts), desk.app.new_ids)
     jobs = [msgspec.structs.replace(job, id=job_id, app=app) for job, job_id in zip(drafts, ids, strict=True)]
     trail = attested(call, "job.sync", f"app:{app}", None, msgspec.structs.asdict)

@@ -38,6 +38,8 @@ COUNTED = {
     "locks": ("result", "Locks that users wanted: acquired, refused, lost"),
     "broker": ("change", "How often this process gave up its broker (lost), and used it again (back)"),
     "cache": ("change", "How often this process gave up the cache of statuses (lost), and used it again (back)"),
+    "starts": ("priority", "Runs taken by workers, of priorities that have a service level"),
+    "starts_late": ("priority", "Those of them that were taken later than their service level"),
     "statuses": ("source", "Status queries that this process answered, by where from"),
     "loop_restarts": ("loop", "How often a loop of this process ended unasked, or was ended, and was started again"),
     "loop_stalls": ("loop", "How often a loop of this process stood still for too long"),

@@ -17,7 +17,7 @@ from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
 from mainspring.core.states import SUCCEEDED
 from mainspring.executor import AttemptContext
-from mainspring.services.crew import prepare
+from mainspring.services.crew import prepare, with_deadline
 from mainspring.services.held import Held
 from mainspring.services.loop import Loop, log
 from mainspring.services.worker_breaker import WorkerBreaker
@@ -79,6 +79,7 @@ class Claimer(Loop):
         self._settings = settings
         self._ttl = settings.claim_ttl
         self._ordering = settings.ordering
+        self._deadlines = dict(settings.deadlines)
         self._sated = False
         self._asked_at: Instant = 0
         self._hinted = False
@@ -216,6 +217,7 @@ class Claimer(Loop):
                     amendments.append(filled)
                     continue
                 attempt.options = filled
+            attempt.options = with_deadline(attempt.options, claim.priority, self._deadlines)
             attempts.append(attempt)
         if limited:
             self.amend(limited, amendments, until)

@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.context import RunContext
-from mainspring.core.instants import SECOND, Instant, format_duration
+from mainspring.core.instants import SECOND, Duration, Instant, format_duration
 from mainspring.core.model import Amendment, Claim, Failure, LogLine, Progress, Report, RunOptions, TaskNotice
 from mainspring.core.outcome import Next, after_failure
 from mainspring.core.states import CANCELLED, FAILED, SKIPPED, SUCCEEDED
@@ -367,6 +367,13 @@ class Crew:
 def prepare(options: str) -> RunOptions:
     """The options of a claim, read once."""
     return _options(options) if options != "{}" else _DEFAULTS
+
+
+def with_deadline(options: RunOptions, priority: int, deadlines: Mapping[int, Duration]) -> RunOptions:
+    """The same; a run without a timeout has the deadline of its priority, if there is one."""
+    if options.timeout is not None or (deadline := deadlines.get(priority)) is None:
+        return options
+    return msgspec.structs.replace(options, timeout=deadline)
 
 
 _DEFAULTS = RunOptions()
