@@ -140,14 +140,25 @@ def test_metrics_tell_what_became_of_runs(private_door: Door) -> None:
         'mainspring_reports_total{verdict="stale"}': 1,
         "mainspring_run_delay_seconds_count": 1,
         "mainspring_run_seconds_count": 1,
-        'mainspring_queue_depth{namespace="default",priority="3"}': 1,
-        'mainspring_queue_depth{namespace="default",priority="9"}': 1,
+        'mainspring_queue_depth{namespace="default",priority="3",queue="default",region="default"}': 1,
+        'mainspring_queue_depth{namespace="default",priority="9",queue="default",region="default"}': 1,
         'mainspring_workers{namespace="default",state="alive"}': 1,
+        'mainspring_workers{namespace="default",state="dead"}': 0,
+        'mainspring_worker_places{namespace="default"}': 1,
+        'mainspring_worker_utilisation{namespace="default"}': 0,
+        'mainspring_workers_dead_share{namespace="default"}': 0,
         "mainspring_degradation_level": 0,
         'mainspring_breaker_open{breaker="store"}': 0,
     }
     assert {name: float(figures[name]) for name in expected} == expected
-    assert float(figures['mainspring_queue_oldest_seconds{namespace="default",priority="9"}']) > 0
+    assert (
+        float(
+            figures[
+                'mainspring_queue_oldest_seconds{namespace="default",priority="9",queue="default",region="default"}'
+            ]
+        )
+        > 0
+    )
 
 
 def test_a_worker_tells_how_it_is_on_a_port_of_its_own(tmp_path: Path) -> None:

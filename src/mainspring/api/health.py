@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, cast
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,9 +22,13 @@ from mainspring.services.loop import Loop
 
 log = logging.getLogger("mainspring")
 
+T = TypeVar("T")
+
 PATIENCE_S = 5.0
-COUNTED_UP_TO = 100_000
-"""So many waiting runs are counted at most, of each queue and priority."""
+COUNTED_UP_TO = 50_000_000
+"""Waiting runs of one queue, region and priority are counted up to here: to count ten million takes a few seconds."""
+COUNTING_SHARE = 0.05
+"""Of the time, at most so much is spent on one count: what took 2 s is counted again after 40 s."""
 STUCK_S = 60.0
 """A loop that has not turned for so long is not alive. The slowest look once in half a minute."""
 STORE_FIGURES_WAIT_S = 2.0
@@ -130,6 +135,8 @@ class Vitals:
         self._reads: dict[str, asyncio.Task[None]] = {}
         self._last: dict[str, tuple[float, Sequence[Metric]]] = {}
         """By namespace: when the figures were read, and the figures."""
+        self._counts: dict[str, tuple[float, float, Any]] = {}
+        """What was counted, by what it is of: when, how long that took, and what came of it."""
 
     async def check_store(self, call: Call) -> dict[str, str]:
         """Whether the store answers, and has the schema that this program needs."""
@@ -161,13 +168,24 @@ class Vitals:
     async def _read(self, call: Call) -> None:
         desk, namespace = call.desk, call.namespace
         async with asyncio.timeout(STORE_FIGURES_LIMIT_S):
-            counted = await desk.store.count_runs(namespace)
+            counted = await self._count(call, f"runs of {namespace}", lambda: desk.store.count_runs(namespace))
             crowd = await look_around(desk.app, namespace)
-            backlog = await desk.store.backlog(COUNTED_UP_TO)
+            backlog = await self._count(call, "backlog", lambda: desk.store.backlog(COUNTED_UP_TO))
         families = list(namespace_families(namespace, counted, crowd, backlog, desk.store.now()))
         if len(self._last) >= MOST_NAMESPACES:
             self._last.clear()
+            self._counts.clear()
         self._last[namespace] = (desk.app.clock.monotonic(), families)
+
+    async def _count(self, call: Call, what: str, count: Callable[[], Awaitable[T]]) -> T:
+        """Counted now, or lately: the longer a count takes, the longer it holds."""
+        monotonic = call.desk.app.clock.monotonic
+        began, (read_at, took_s, kept) = monotonic(), self._counts.get(what, (float("-inf"), 0.0, None))
+        if began - read_at < took_s / COUNTING_SHARE:
+            return cast(T, kept)
+        counted = await count()
+        self._counts[what] = (monotonic(), monotonic() - began, counted)
+        return counted
 
 
 async def metrics(call: Call) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+MOST_QUEUES, OTHERS = 50, "others"
+"""Pairs of queue and region that are told apart; a tenant may make up as many as it likes."""
 
 COUNTED = {
     "submissions": ("", "Runs that this process accepted"),
@@ -153,22 +157,52 @@ def namespace_families(
     for state in STATES:
         held.add_metric([namespace, state], runs.get(state, 0))
     yield held
-    living = crowd.living()
-    workers = GaugeMetricFamily("mainspring_workers", "Workers that live", labels=["namespace", "state"])
+    yield from _worker_families(namespace, crowd)
+    yield from _queue_families(namespace, crowd, [row for row in backlog if row.namespace == namespace], now)
+
+
+def _worker_families(namespace: str, crowd: Crowd) -> Iterator[Metric]:
+    living, dead = crowd.living(), crowd.lately_dead()
+    workers = GaugeMetricFamily("mainspring_workers", "Workers by state", labels=["namespace", "state"])
     workers.add_metric([namespace, "alive"], len(living))
     workers.add_metric([namespace, "busy"], sum(each.running > 0 for each in living))
     workers.add_metric([namespace, "draining"], sum(each.state == "draining" for each in living))
+    workers.add_metric([namespace, "dead"], len(dead))
     yield workers
-    running = GaugeMetricFamily("mainspring_workers_running", "Runs that workers execute now", labels=["namespace"])
-    running.add_metric([namespace], sum(each.running for each in living))
-    yield running
-    labels = ["namespace", "priority"]
+    places, running = sum(each.concurrency for each in living), sum(each.running for each in living)
+    for name, meaning, value in (
+        ("workers_running", "Runs that workers execute now", running),
+        ("worker_places", "Runs that living workers could execute at once", places),
+        ("worker_utilisation", "The share of these places that is in use: 0 to 1", running / places if places else 0.0),
+        ("workers_dead_share", "Dead workers beside all that live or died lately: 0 to 1",
+         len(dead) / (len(dead) + len(living)) if dead else 0.0),
+    ):  # fmt: skip
+        family = GaugeMetricFamily(f"mainspring_{name}", meaning, labels=["namespace"])
+        family.add_metric([namespace], value)
+        yield family
+
+
+def _queue_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: Instant) -> Iterator[Metric]:
+    """By queue and region: of those with most to do, and of those that workers serve, up to a bound; the rest is told
+    together."""
+    waiting: Tally[tuple[str, str]] = Tally()
+    for row in backlog:
+        waiting[row.queue, row.region] += row.count
+    served = {(queue, region) for each in crowd.living() for queue in each.queues for region in each.regions}
+    shown = {place for place, _ in waiting.most_common(MOST_QUEUES)}
+    shown |= set(sorted(served - shown)[: MOST_QUEUES - len(shown)])
+    rows: dict[tuple[str, str, int], tuple[int, Instant]] = {
+        (*place, priority): (0, now) for place in shown for priority in range(1, 11)
+    }
+    for row in backlog:
+        place = (row.queue, row.region) if (row.queue, row.region) in shown else (OTHERS, OTHERS)
+        count, oldest_at = rows.get((*place, row.priority), (0, now))
+        rows[*place, row.priority] = (count + row.count, min(oldest_at, row.oldest_at))
+    labels = ["namespace", "queue", "region", "priority"]
     depth = GaugeMetricFamily("mainspring_queue_depth", "Due runs that nobody has taken", labels=labels)
     oldest = GaugeMetricFamily("mainspring_queue_oldest_seconds", "Since when the oldest of them is due", labels=labels)
-    for priority in range(1, 11):
-        rows = [row for row in backlog if row.namespace == namespace and row.priority == priority]
-        depth.add_metric([namespace, str(priority)], sum(row.count for row in rows))
-        age = max((now - row.oldest_at for row in rows), default=0)
-        oldest.add_metric([namespace, str(priority)], age / SECOND)
+    for (queue, region, priority), (count, oldest_at) in sorted(rows.items()):
+        depth.add_metric([namespace, queue, region, str(priority)], count)
+        oldest.add_metric([namespace, queue, region, str(priority)], (now - oldest_at) / SECOND)
     yield depth
     yield oldest

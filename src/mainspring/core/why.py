@@ -34,6 +34,10 @@ class GateUse(NamedTuple):
     capacity: int
 
 
+DEAD_LATELY: Duration = 10 * MINUTE
+"""For so long a dead worker counts as a loss of the fleet; then it was replaced, or is not missed."""
+
+
 class Crowd(NamedTuple):
     """The workers that the store knows, and since when silence means death."""
 
@@ -45,6 +49,11 @@ class Crowd(NamedTuple):
         """Those that were heard of lately and have not said goodbye."""
         oldest = self.now - self.dead_after
         return [each for each in self.workers if each.state in ("active", "draining") and each.heartbeat_at >= oldest]
+
+    def lately_dead(self) -> list[Worker]:
+        """Those that fell silent a short while ago without a goodbye. Older ones say nothing of how the fleet is."""
+        oldest = self.now - DEAD_LATELY
+        return [each for each in self.workers if self.state_of(each) == "dead" and each.heartbeat_at >= oldest]
 
     def state_of(self, worker: Worker) -> str:
         """The state that a worker is really in: one that was silent for too long is dead, if nobody noticed yet."""
