@@ -510,6 +510,16 @@ class TestWorkers:
         assert "h:3" in cli("workers").out
 
 
+class TestDashes:
+    def test_what_follows_two_dashes_is_a_command_though_no_task_stands_before_it(self, cli: Terminal) -> None:
+        run = cli.json("run", "submit", "--", "sh", "-c", "echo a | wc -l")
+        assert (run["task"], run["args"]) == ("command", {"argv": ["sh", "-c", "echo a | wc -l"]})
+        both = cli("run", "submit", "encode", "--", "ls")
+        assert (both.code, "Give one of a task" in both.err) == (2, True)
+        remedy = cli("run", "submit", "--command", "echo a | wc -l").err
+        assert "-- sh -c 'echo a | wc -l'" in remedy
+
+
 class TestOperations:
     """What an operator asks of a scheduler besides jobs and runs."""
 

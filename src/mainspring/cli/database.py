@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from mainspring.app import Mainspring
@@ -47,7 +49,7 @@ async def _count(app: Mainspring) -> tuple[dict[State, int], int]:
 def _draw(screen: Screen, url: str, found: DatabaseStatus, jobs: int, runs: dict[State, int]) -> None:
     facts: list[tuple[str, Value]] = [("store", url)]
     if found.path != url:
-        facts.append(("file", found.path))
+        facts.append(("file", str(Path(found.path).absolute())))
     if not found.exists:
         state = "there is no database yet" if found.size == 0 else "nothing of Mainspring's is in this database yet"
         screen.facts([*facts, ("state", Cell(state, "yellow"))])

@@ -18,7 +18,7 @@ from mainspring.cli.stored_jobs import shown
 from mainspring.cli.times import moment, relative
 from mainspring.cli.triggering import TriggerWords, clock_options, read_trigger
 from mainspring.clock import SystemClock
-from mainspring.core.instants import Duration, Instant, format_instant, from_datetime, load_zone, parse_duration
+from mainspring.core.instants import SECOND, Duration, Instant, format_instant, from_datetime, load_zone, parse_duration
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import jitter_of
 from mainspring.core.triggers import check_not_past, describe, manual
@@ -42,7 +42,9 @@ def draw_fire_times(screen: Screen, times: Sequence[shapes.FireTime], now: Insta
     noted = any(time.note for time in times)
     columns = [f"FIRES ({times[0].zone})", "FROM NOW", "UTC", *(["CLOCKS"] if noted else [])]
     rows = [_row(time, now)[: len(columns)] for time in times]
-    screen.table(columns, rows, fold=("CLOCKS",))
+    if times[0].zone == "UTC" and not any(from_datetime(time.fire_at) % SECOND for time in times):
+        columns, rows = columns[:2], [row[:2] for row in rows]  # It would say the same again.
+    screen.table(columns, rows, fold=("CLOCKS",), spare=("UTC",))
 
 
 def _row(time: shapes.FireTime, now: Instant) -> list[Value]:

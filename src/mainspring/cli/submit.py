@@ -72,7 +72,9 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     \b
     mainspring run submit encode --arg video=v1 --arg size=4
     mainspring run submit --command 'sleep 10' --timeout 5s
+    mainspring run submit --timeout 1h -- sh -c 'pg_dump shop | gzip > shop.gz'
     """
+    task, argv = _after_dashes(session, task, argv)
     work = read_work(task, words.pop("command"), argv, words.pop("pairs"), words.pop("http"))
     if work.task is None:
         raise click.UsageError("Say what: a task, --command, or a command after --.")
@@ -103,6 +105,15 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
         screen.warn(trouble)
     if not (trouble or named in PROVIDED_TASKS or named in app.tasks or is_served(session, app)):
         screen.hint(f"What {named} declares (priority, timeout, retries, limit ...) holds only with --app APP.")
+
+
+def _after_dashes(session: Session, task: str | None, argv: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """What follows `--` is a command, even if no task stands before it: click would take its first word for one."""
+    if task is not None and "--" in session.args:
+        words = session.args[session.args.index("--") + 1 :]
+        if words == (task, *argv):
+            return None, words
+    return task, argv
 
 
 def _check_known(app: Mainspring, task: str) -> None:
