@@ -32,8 +32,10 @@ def body_of(job: Job) -> Body:
 
 
 def word_values(values: Mapping[str, Any]) -> Body:
-    """Options as they are stored (see `options.read_words`), as a body says them; None is left out."""
-    return {name: _WORDED.get(name, _plain)(value) for name, value in values.items() if value is not None}
+    """Options as they are stored (see `options.read_words`), as a body says them; None is left out, and so is which of
+    them were said: a body says nothing else."""
+    worded = {name: value for name, value in values.items() if value is not None and name != "said"}
+    return {name: _WORDED.get(name, _plain)(value) for name, value in worded.items()}
 
 
 def word_options(options: RunOptions) -> Body:
