@@ -510,6 +510,32 @@ class TestWorkers:
         assert "h:3" in cli("workers").out
 
 
+class TestFilters:
+    def test_runs_are_selected_by_queue_worker_and_time(self, cli: Terminal) -> None:
+        here, there = submit(cli, "--queue", "films"), submit(cli)
+
+        def found(*words: str) -> set[str]:
+            return {run["run_id"] for run in cli.json("run", "list", *words)}
+
+        assert found("--queue", "films") == {here}
+        assert found("--queue", "mail") == set()
+        assert found("--since", "1h") == {here, there}
+        assert found("--since", "2100-01-01T00:00Z") == set()
+        assert found("--since", "2020-01-01T00:00Z", "--queue", "films") == {here}
+        cli.store(lambda store: store.claim(a_worker("w7", queues=("films",)), 1, HOUR, "strict"))
+        assert found("--worker", "w7") == {here}
+        assert found("--worker", "w8") == set()
+        refused = cli("run", "list", "--since", "yesterday")
+        assert (refused.code, "since: 'yesterday'" in refused.err) == (2, True)
+
+    def test_what_acts_on_many_acts_on_no_others(self, cli: Terminal) -> None:
+        here, there = submit(cli, "--queue", "films"), submit(cli)
+        cli("run", "cancel", "--queue", "films", "--yes")
+        cli("run", "cancel", "--since", "2100-01-01T00:00Z", "--yes")
+        states = {run["run_id"]: run["state"] for run in cli.json("run", "list")}
+        assert states == {here: "cancelled", there: "pending"}
+
+
 class TestDashes:
     def test_what_follows_two_dashes_is_a_command_though_no_task_stands_before_it(self, cli: Terminal) -> None:
         run = cli.json("run", "submit", "--", "sh", "-c", "echo a | wc -l")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
 import click
@@ -11,7 +12,18 @@ from mainspring.cli.lazy import stack
 from mainspring.cli.naming import complete_job
 from mainspring.cli.session import is_attended
 from mainspring.cli.trouble import FAILED
+from mainspring.core.instants import parse_duration, parse_instant, to_datetime
 from mainspring.core.states import STATES, State
+from mainspring.errors import InvalidDuration
+
+
+def _read_since(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(microseconds=parse_duration(value, "since"))
+    except InvalidDuration:
+        return to_datetime(parse_instant(value, "since"))
 
 
 class RunWords(TypedDict):
@@ -20,6 +32,9 @@ class RunWords(TypedDict):
     job: str | None
     task: str | None
     tag: str | None
+    queue: str | None
+    worker: str | None
+    since: datetime | None
     states: tuple[State, ...]
 
 
@@ -27,6 +42,14 @@ run_filters = stack(
     click.option("--job", metavar="NAME", shell_complete=complete_job, help="Of this job."),
     click.option("--task", metavar="TASK", help="Of this task."),
     click.option("--tag", metavar="TAG", help="With this tag."),
+    click.option("--queue", metavar="QUEUE", help="In this queue."),
+    click.option("--worker", metavar="WORKER", help="Running on this worker, by its id."),
+    click.option(
+        "--since",
+        metavar="WHEN",
+        callback=_read_since,
+        help="Due or submitted since an instant, or since 2h ago.",
+    ),
     click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state; or in several."),
 )
 """The options that select runs."""

@@ -88,7 +88,9 @@ def _act(session: Session, verb: str, choice: Choice, act: Act) -> int:
     selected = any(choice.words.values())
     if selected == bool(choice.run_ids):
         how = "not both" if selected else "e.g. --job NAME or --state failed"
-        raise click.UsageError(f"Name runs, or select them with --job, --task, --tag or --state: {how}.")
+        raise click.UsageError(
+            f"Name runs, or select them with --job, --task, --tag, --queue, --worker, --since or --state: {how}."
+        )
     screen = Screen(session)
     runs, now = with_scheduler(session, lambda scheduler: _choose(scheduler, choice))
     if choice.dry_run or not runs:
@@ -106,10 +108,8 @@ async def _choose(scheduler: Scheduler, choice: Choice) -> tuple[list[shapes.Run
     if choice.run_ids:
         runs = [await find_run(scheduler, each) for each in dict.fromkeys(choice.run_ids)]
     else:
-        words = choice.words
-        states = words["states"] or choice.fallback
-        found = scheduler.runs.list(states=states, job=words["job"], task=words["task"], tag=words["tag"])
-        runs = [run async for run in found]
+        words: RunWords = {**choice.words, "states": choice.words["states"] or choice.fallback}
+        runs = [run async for run in scheduler.runs.list(**words)]
     return runs, scheduler.now()
 
 

@@ -102,9 +102,12 @@ class Runs(Protocol):
         job: str | None = None,
         task: str | None = None,
         tag: str | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
+        since: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[shapes.Run, None]:
-        """Newest first."""
+        """Newest first; those that `worker` holds, those due or submitted `since`."""
 
     async def attempts(self, run_id: str) -> Sequence[shapes.Attempt]:
         """Those that have ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import datetime
 from typing import Unpack
 
 import msgspec
@@ -12,7 +13,8 @@ from mainspring.api import shapes
 from mainspring.app import Mainspring
 from mainspring.cli.stored_care import StoredAudit, StoredCalendars, StoredEvents
 from mainspring.cli.stored_jobs import StoredJobs, shown
-from mainspring.core.instants import SECOND, Instant, parse_duration
+from mainspring.core.ids import encode_time
+from mainspring.core.instants import SECOND, Instant, from_datetime, parse_duration
 from mainspring.core.model import LogLine, Run
 from mainspring.core.retry import Length
 from mainspring.core.states import FINAL, State
@@ -57,10 +59,16 @@ class StoredRuns:
         job: str | None = None,
         task: str | None = None,
         tag: str | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
+        since: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[shapes.Run, None]:
         """See `scheduler.Runs`."""
-        where = RunFilter(self._app.settings.namespace, tuple(states), job, task, tag)
+        oldest = None if since is None else encode_time(from_datetime(since))
+        where = RunFilter(
+            self._app.settings.namespace, tuple(states), job, task, tag, queue=queue, worker=worker, since=oldest
+        )
         async for run in select_runs(await self._app.open(), where, limit):
             yield _shown(run)
 

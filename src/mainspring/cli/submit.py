@@ -27,7 +27,7 @@ from mainspring.core.triggers import OnFailure, When
 from mainspring.core.why import Crowd, worker_trouble
 from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.lookup import short_id
-from mainspring.options import Defaults
+from mainspring.options import Defaults, RunWords
 
 LONG_AGO = 100_000 * DAY
 """Whether workers are alive is in their states already."""
@@ -149,6 +149,7 @@ def _defaults(defaults: Defaults) -> dict[str, Any]:
     return {
         name: format_duration(value) if name in ("timeout", "soft_timeout") and value is not None else value
         for name, value in words.items()
+        if name in RunWords.__annotations__
     }
 
 

@@ -82,12 +82,15 @@ class Runs:
         job: str | None = None,
         task: str | None = None,
         tag: str | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[shapes.Run, None]:
-        """Runs, newest first."""
-        query = {"state": list(states), "job": job, "task": task, "tag": tag, **_span(since, until)}
+        """Runs, newest first; of running ones, those that `worker` holds."""
+        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        query = {"state": list(states), **named, **_span(since, until)}
         return each(self._line, path_of("runs"), query, shapes.Run, limit)
 
     def dead_letters(
