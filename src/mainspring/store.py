@@ -188,7 +188,10 @@ class RunStore(Protocol):
         """In order; an attempt that is still running is not among them."""
 
     async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
-        """Lines with a number greater than `after`."""
+        """Lines with a number greater than `after`. Numbers grow; they need not follow each other."""
+
+    async def count_logs(self, run_id: str, most: int) -> int:
+        """How many lines a run wrote, counted up to `most`."""
 
     async def have_written(self, after: Mapping[str, int]) -> list[str]:
         """Those of the runs that have lines with a number greater than the one given for each."""

@@ -189,6 +189,88 @@ def test_the_current_run_of_a_job_is_completed_or_failed_by_the_job(admin: httpx
         assert answer.json() == {"run_id": run_id, "verdict": "accepted", "state": state}
 
 
+def overtake(door: Door, hand: httpx.Client, run_id: str, successor: str) -> dict[str, Any]:
+    """Let the claim of a run run out, and another worker take it."""
+    until(lambda: door.ask(lambda store: store.recover(MINUTE, 10)).lost)
+    (claim,) = until(lambda: take(hand, successor))
+    assert claim["run_id"] == run_id
+    return claim
+
+
+@pytest.mark.parametrize("path", ["complete", "fail"])
+def test_a_worker_that_was_overtaken_cannot_report_by_the_job(tmp_path: Path, path: str) -> None:
+    with open_door(tmp_path, claim_ttl="300ms", claim_renew="100ms") as door:
+        admin, hand = door.client("admin", subject="root"), door.client("worker", subject="hand")
+        admin.post("/v1/jobs", json={"name": "report", "manual": True, "task": "elsewhere", "retry": 0})
+        run_id = admin.post("/v1/jobs/report/trigger").json()["run_id"]
+        late, holder = register(hand), register(hand)
+        (lost,) = take(hand, late)
+        claim = overtake(door, hand, run_id, holder)
+        url, body = f"/v1/jobs/report/{path}", {"error": "x"} if path == "fail" else {"status": "success"}
+        beat = {"claims": [{"run_id": run_id, "token": claim["token"]}]}
+        hand.put(f"/v1/workers/{holder}/heartbeat", json=beat)
+        for named in ({}, {"worker_id": late}, {"token": lost["token"]}, {"worker_id": late, "token": claim["token"]}):
+            problem(hand.put(url, json={**body, **named}), 409, "stale-claim")
+        done = hand.put(url, json={**body, "worker_id": holder})
+        assert (done.status_code, done.json()["verdict"]) == (200, "accepted")
+
+
+def test_a_run_that_its_only_worker_lost_and_took_again_needs_its_token(tmp_path: Path) -> None:
+    with open_door(tmp_path, claim_ttl="300ms", claim_renew="100ms") as door:
+        admin, hand = door.client("admin", subject="root"), door.client("worker", subject="hand")
+        admin.post("/v1/jobs", json={"name": "report", "manual": True, "task": "elsewhere"})
+        run_id = admin.post("/v1/jobs/report/trigger").json()["run_id"]
+        worker = register(hand)
+        take(hand, worker)
+        claim = overtake(door, hand, run_id, worker)
+        problem(hand.put("/v1/jobs/report/complete", json={}), 409, "stale-claim")
+        assert hand.put("/v1/jobs/report/complete", json={"token": claim["token"]}).status_code == 200
+
+
+def test_a_worker_is_assigned_the_job_that_it_names(admin: httpx.Client, hand: httpx.Client) -> None:
+    jobs = [
+        admin.post("/v1/jobs", json={"name": name, "manual": True, "task": "elsewhere"}).json()["job_id"]
+        for name in ("first", "second", "idle")
+    ]
+    runs = {each: admin.post(f"/v1/jobs/{each}/trigger").json()["run_id"] for each in ("first", "second")}
+    alone, later = submit(admin), submit(admin, delay="1h")
+    worker = register(hand)
+    assert [run["run_id"] for run in take(hand, worker, job_id=jobs[1], limit=5)] == [runs["second"]]
+    assert take(hand, worker, job_id=jobs[2]) == []
+    assert [run["run_id"] for run in take(hand, worker, job_id=alone)] == [alone]
+    assert take(hand, worker, job_id=later) == []
+    problem(hand.put(f"/v1/workers/{worker}/assign", json={"job_id": "none"}), 404, "not-found")
+    assert [run["run_id"] for run in take(hand, worker, limit=5)] == [runs["first"]]
+
+
+def test_a_success_is_told_in_the_words_of_other_schedulers(admin: httpx.Client, hand: httpx.Client) -> None:
+    worker = register(hand)
+    run_id = submit(admin)
+    assert len(take(hand, worker)) == 1
+    url = f"/v1/jobs/{run_id}/complete"
+    assert problem(hand.put(url, json={"status": "failed"}), 422, "invalid-input")["errors"][0]["field"] == "status"
+    both = {"output": "a", "result": "b"}
+    assert problem(hand.put(url, json=both), 422, "invalid-input")["errors"][0]["field"] == "output"
+    assert hand.put(url, json={"status": "success", "output": "240 frames"}).json()["state"] == "succeeded"
+    assert admin.get(f"/v1/runs/{run_id}").json()["result"] == "240 frames"
+
+
+def test_the_lines_of_other_runs_do_not_count(
+    private_door: Door, admin: httpx.Client, hand: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.api.work.MOST_LINES", 10)
+    worker = register(hand)
+    submit(admin), submit(admin)
+    loud, quiet = take(hand, worker, limit=2)
+
+    def write(claim: dict[str, Any], count: int) -> int:
+        body = {"token": claim["token"], "lines": ["text"] * count}
+        return hand.post(f"/v1/runs/{claim['run_id']}/logs", json=body).status_code
+
+    assert [write(loud, 10), write(loud, 1)] == [204, 413]
+    assert [write(quiet, 5), write(quiet, 6), write(quiet, 5), write(quiet, 1)] == [204, 413, 204, 413]
+
+
 def test_where_several_runs_of_a_job_are_current_only_their_own_address_will_do(
     private_door: Door, admin: httpx.Client, hand: httpx.Client
 ) -> None:

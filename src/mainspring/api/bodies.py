@@ -78,6 +78,9 @@ Whom = Annotated[
         description="who is told if it fails for good: a task, a URL, or $ and a command, which needs run:command",
     ),
 ]
+Outcome = Annotated[str, Meta(max_length=100, description="success; a failure is reported by /fail")]
+Output = Annotated[Any, Meta(description="the same as result")]
+WorkerId = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="which of your workers reports")]
 Token = Annotated[int, Meta(ge=1, le=LARGEST, description="the token that came with the claim")]
 
 
@@ -291,6 +294,10 @@ class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
 
     limit: Annotated[int, Meta(ge=1, le=1_000, description="at most so many runs")] | UnsetType = UNSET
     wait: Span | UnsetType = UNSET
+    job_id: (
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="only runs of this job, or this run")]
+        | UnsetType
+    ) = UNSET
 
 
 class CompleteBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -298,13 +305,18 @@ class CompleteBody(msgspec.Struct, forbid_unknown_fields=True):
 
     token: Token
     result: Any = None
+    status: Outcome | UnsetType = UNSET
+    output: Output = UNSET
 
 
 class CompleteJobBody(msgspec.Struct, forbid_unknown_fields=True):
     """The current run of a job has succeeded."""
 
     token: Token | UnsetType = UNSET
+    worker_id: WorkerId | UnsetType = UNSET
     result: Any = None
+    status: Outcome | UnsetType = UNSET
+    output: Output = UNSET
 
 
 class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -329,6 +341,7 @@ class FailJobBody(msgspec.Struct, forbid_unknown_fields=True):
 
     error: ErrorBody | Text
     token: Token | UnsetType = UNSET
+    worker_id: WorkerId | UnsetType = UNSET
     retry_after: Span | UnsetType = UNSET
     final: Annotated[bool, Meta(description="the same would happen again: do not retry")] | UnsetType = UNSET
 

@@ -21,13 +21,15 @@ from mainspring.core.instants import parse_duration
 from mainspring.core.model import Failure, LogLine, Progress, Report, Run, RunOptions
 from mainspring.core.outcome import Next, after_failure
 from mainspring.core.states import FAILED, RUNNING, SUCCEEDED
-from mainspring.errors import Conflict, InvalidInput
+from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.payload import encode_result
 from mainspring.store import RunFilter
 
 MOST_CURRENT = 1_000
 MOST_LINES = 10_000
 LONGEST_SUMMARY = 500
+SUCCESSES = ("success", "succeeded", "complete", "completed", "ok")
+"""What a worker may call a success."""
 
 
 async def complete_run(call: Call) -> Answer:
@@ -41,7 +43,8 @@ async def fail_run(call: Call) -> Answer:
 
 
 async def complete_job(call: Call) -> Answer:
-    """The current run of a job has succeeded. Where several are current, the token must tell which."""
+    """The current run of a job has succeeded. Which one it is follows from the token; without it, from `worker_id`, or
+    from the caller's having one worker only, which has not lost the run meanwhile. Otherwise it is refused (409)."""
     return await _complete(call, await _current_run(call))
 
 
@@ -68,24 +71,66 @@ def _overtaken(run_id: str) -> Problem:
 
 
 async def _current_run(call: Call) -> Run:
+    """The run of a job that a worker of the caller reports on.
+
+    A token names a claim. Without one, it has to be certain whose claim is meant: that of the worker that is named; or
+    that of the caller's only worker, if no earlier claim of the run was lost. Else a worker that was overtaken would be
+    taken for the one that has its work now.
+    """
     call.wrong.settle()
-    store = call.desk.store
-    job = await store.get_job(call.namespace, call.named("job_id"))
-    running = await store.list_runs(RunFilter(call.namespace, (RUNNING,), job=job.name, limit=MOST_CURRENT))
-    own = [run for run in running if run.worker is not None and run.worker.endswith(owner_mark(call))]
-    if not own:
-        raise Conflict(f"no worker of yours holds a run of job {job.name}")
-    token = call.given.get("token")
-    fitting = [run for run in own if token is None or run.token == token]
-    if len(fitting) != 1:
-        ids = ", ".join(run.id for run in own[:5])
-        raise Conflict(f"job {job.name} has {len(own)} runs of yours ({ids}): report by /v1/runs/RUN with its token")
-    return fitting[0]
+    job, running = await _running(call)
+    held = [run for run in running if run.worker is not None and run.worker.endswith(owner_mark(call))]
+    if not held:
+        raise Conflict(f"no worker of yours holds a run of {job}")
+    token, worker = call.given.get("token"), call.given.get("worker_id")
+    fitting = [run for run in held if token in (None, run.token) and worker in (None, run.worker)]
+    if not fitting:
+        raise _not_held(f"no run of {job} is held under this token by the worker that you name")
+    if len(fitting) > 1:
+        ids = ", ".join(run.id for run in fitting[:5])
+        raise Conflict(f"{job} has {len(fitting)} runs of yours ({ids}): report by /v1/runs/RUN with its token")
+    (run,) = fitting
+    if token is None and worker is None and (run.losses or await _count_workers(call) != 1):
+        raise _not_held(f"it is not certain which of your workers reports on run {run.id} of {job}")
+    return run
+
+
+async def _running(call: Call) -> tuple[str, list[Run]]:
+    """A job in words, and its runs that are running; of a run that belongs to no job, itself."""
+    store, named = call.desk.store, call.named("job_id")
+    try:
+        job = await store.get_job(call.namespace, named)
+    except NotFound as unknown:
+        try:
+            run = await store.get_run(call.namespace, named)
+        except NotFound:
+            raise unknown from None
+        return f"job {run.id}", [run] if run.state == RUNNING else []
+    where = RunFilter(call.namespace, (RUNNING,), job=job.name, limit=MOST_CURRENT)
+    return f"job {job.name}", await store.list_runs(where)
+
+
+async def _count_workers(call: Call) -> int:
+    """The caller's workers, also those that were silent for too long: one of them may report late."""
+    mark = owner_mark(call)
+    return sum(worker.id.endswith(mark) for worker in await call.desk.store.list_workers(call.namespace))
+
+
+def _not_held(detail: str) -> Problem:
+    remedy = "report by /v1/runs/RUN with the token of your claim, or name your worker_id; if you hold nothing, drop it"
+    return Problem("stale-claim", detail, remedy=remedy)
 
 
 async def _complete(call: Call, run: Run) -> Answer:
-    result = encode_result(call.given.get("result"), call.desk.settings.payload_limit)
-    return await _report(call, run, Next(SUCCEEDED, ""), result=result)
+    given, result = call.given, call.given.get("result")
+    if "output" in given:
+        if result is not None:
+            call.wrong.add("output", "is given together with result", "give one of them")
+        result = given["output"]
+    if str(given.get("status", "success")).lower() not in SUCCESSES:
+        call.wrong.add("status", f"is not one of {', '.join(SUCCESSES)}", "report a failure by …/fail, with its error")
+    call.wrong.settle()
+    return await _report(call, run, Next(SUCCEEDED, ""), result=encode_result(result, call.desk.settings.payload_limit))
 
 
 async def _fail(call: Call, run: Run) -> Answer:
@@ -155,7 +200,7 @@ async def set_progress(call: Call) -> Answer:
 async def add_lines(call: Call) -> Answer:
     """Keep what a run wrote."""
     run, store = await _held_run(call), call.desk.store
-    if await store.list_logs(run.id, after=MOST_LINES, limit=1):
+    if await store.count_logs(run.id, MOST_LINES) + len(call.given["lines"]) > MOST_LINES:
         raise Problem("too-large", f"a run may write {MOST_LINES} lines", remedy="keep what it writes elsewhere")
     stream = call.given.get("stream", "stdout")
     now = store.now()

@@ -14,12 +14,18 @@ from mainspring.api.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerB
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.watching import kind_of
 from mainspring.core.instants import SECOND, format_duration, parse_duration
-from mainspring.core.model import Claim, RunOptions, Worker
+from mainspring.core.model import Claim, Run, RunOptions, Worker
+from mainspring.core.states import PENDING
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.lookup import look_around
+from mainspring.store import RunFilter
 from mainspring.views import View, iso, raw, worker_view
 
 LONGEST_WAIT_S = 60.0
+NAMED_LOOK_S = 1.0
+"""How often a worker that waits for one job looks: what wakes the others may not be for it."""
+MOST_LOOKED_AT = 1_000
+"""Waiting runs of a job that is named, of which those are taken that are due."""
 
 _options = msgspec.json.Decoder(RunOptions)
 
@@ -98,7 +104,8 @@ async def heartbeat(call: Call) -> Answer:
 
 
 async def assign_work(call: Call) -> Answer:
-    """Take due runs, at most `limit`; wait for some for up to a minute. Each is this worker's until its claim ends."""
+    """Take due runs, at most `limit`, of any job or of one; wait for some for up to a minute. Each is this worker's
+    until its claim ends."""
     wait = call.given.get("wait", 0)
     try:
         seconds = min(parse_duration(wait, "wait") / SECOND, LONGEST_WAIT_S)
@@ -114,13 +121,40 @@ async def assign_work(call: Call) -> Answer:
     while True:
         if call.gone():
             return Answer(200, {"runs": []})  # Nobody would hear of it: it is left to others.
-        claims = await desk.store.claim(worker, limit, desk.settings.claim_ttl, desk.settings.ordering)
+        claims = await _claim(call, worker, limit)
         left = deadline - loop.time()
-        if claims:
+        if claims and "job_id" not in call.given:
             desk.watching.work.pass_on(kind)  # There may be more.
         if claims or left <= 0 or desk.waking.closing:
             return Answer(200, {"runs": [claim_view(claim) for claim in claims]})
-        await desk.watching.work.wait(kind, left)
+        if "job_id" in call.given:
+            await desk.waking.wait(min(left, NAMED_LOOK_S))
+        else:
+            await desk.watching.work.wait(kind, left)
+
+
+async def _claim(call: Call, worker: Worker, limit: int) -> list[Claim]:
+    store, settings = call.desk.store, call.desk.settings
+    if "job_id" not in call.given:
+        return await store.claim(worker, limit, settings.claim_ttl, settings.ordering)
+    found = [(run.id, run.token) for run in await _due(call, call.given["job_id"], limit)]
+    return await store.claim_these(worker, found, settings.claim_ttl) if found else []
+
+
+async def _due(call: Call, named: str, limit: int) -> list[Run]:
+    """The due runs of a job; of a run that belongs to no job, itself."""
+    store = call.desk.store
+    try:
+        job = await store.get_job(call.namespace, named)
+    except NotFound as unknown:
+        try:
+            runs = [await store.get_run(call.namespace, named)]
+        except NotFound:
+            raise unknown from None
+    else:
+        runs = await store.list_runs(RunFilter(call.namespace, (PENDING,), job=job.name, limit=MOST_LOOKED_AT))
+    due = [run for run in runs if run.state == PENDING and run.due_at <= store.now()]
+    return sorted(due, key=lambda run: (run.priority, run.due_at, run.id))[:limit]
 
 
 def claim_view(claim: Claim) -> View:

@@ -312,6 +312,17 @@ class ReportSuite:
         assert sorted(await store.have_written({run.id: numbers[3], other.id: 0})) == sorted([run.id, other.id])
         assert await store.have_written({}) == []
 
+    async def test_lines_are_counted_by_run(self, store: Store, clock: ManualClock) -> None:
+        run, other = a_run(clock), a_run(clock)
+        await submit(store, run, other)
+        await take(store)
+        for each, count in ((other, 7), (run, 3), (other, 2), (run, 1)):
+            await store.record([LogLine(each.id, 1, clock.now(), "stdout", "text") for _ in range(count)], [])
+        assert await store.count_logs(run.id, 100) == 4
+        assert await store.count_logs(other.id, 100) == 9
+        assert await store.count_logs(other.id, 5) == 5
+        assert await store.count_logs("no such run", 5) == 0
+
     async def test_one_bad_line_does_not_spoil_the_rest(self, store: Store, clock: ManualClock) -> None:
         run, _ = await claimed(store, clock)
         texts = ["before", "bad \ud800 and \x00 text", "", "after"]

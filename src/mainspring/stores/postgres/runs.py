@@ -76,6 +76,10 @@ class Runs:
         values = (list(after), list(after.values()))
         return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["have_written"], *values))]
 
+    async def count_logs(self, run_id: str, most: int) -> int:
+        row = await self._db.read(lambda tx: tx.fetchrow(_Q["count_logs"], run_id, most))
+        return 0 if row is None else int(row[0])
+
     async def upstream_runs(self, run_id: str) -> list[str]:
         return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["upstreams_of"], run_id))]
 

@@ -78,6 +78,10 @@ class Runs:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["have_written"], (asked,)).fetchall())
         return [row[0] for row in rows]
 
+    async def count_logs(self, run_id: str, most: int) -> int:
+        row = await self._db.read(lambda tx: tx.execute(_Q["count_logs"], (run_id, most)).fetchone())
+        return int(row[0])
+
     async def upstream_runs(self, run_id: str) -> list[str]:
         return [row[0] for row in await self._db.read(lambda tx: tx.execute(_Q["upstreams_of"], (run_id,)).fetchall())]
 

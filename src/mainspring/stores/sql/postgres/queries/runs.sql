@@ -260,6 +260,9 @@ ORDER BY 2;
 SELECT e.run_id FROM unnest($1::text[], $2::bigint[]) AS e (run_id, after)
 WHERE EXISTS (SELECT FROM mainspring.logs AS l WHERE l.run_id = e.run_id AND l.seq > e.after);
 
+-- count_logs: how many lines a run wrote, up to a number
+SELECT count(*) FROM (SELECT FROM mainspring.logs WHERE run_id = $1 LIMIT $2) AS counted;
+
 -- logs: what a run wrote, from a line number on
 SELECT seq, run_id, attempt, at, stream, text FROM mainspring.logs WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3;
 

@@ -178,6 +178,9 @@ ORDER BY attempt;
 SELECT json_extract(e.value, '$[0]') FROM json_each(?) AS e
 WHERE EXISTS (SELECT 1 FROM logs WHERE run_id = json_extract(e.value, '$[0]') AND seq > json_extract(e.value, '$[1]'));
 
+-- count_logs: how many lines a run wrote, up to a number
+SELECT count(*) FROM (SELECT 1 FROM logs WHERE run_id = ? LIMIT ?);
+
 -- logs: what a run wrote, from a line number on
 SELECT seq, run_id, attempt, at, stream, text FROM logs WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?;
 
