@@ -90,6 +90,8 @@ class Measured:
             self.figures.count("store_errors", "submit")
             raise
         self.figures.count("submissions", "", len(runs))
+        if repeated := sum(run_id != run.id for run_id, run in zip(ids, runs, strict=True)):
+            self.figures.count("duplicates", "submission", repeated)
         return ids
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
@@ -160,6 +162,7 @@ class Measured:
         accepted = [each for each, verdict in zip(reports, verdicts, strict=True) if verdict == "accepted"]
         with self.figures.lock:
             self._add("reports", verdicts)
+            self._add("duplicates", [f"{verdict}_result" for verdict in verdicts if verdict != "accepted"])
             self._add("attempts", [report.outcome for report in accepted])
             self._add("runs_finished", [report.state for report in accepted if report.state in FINAL])
             self.figures.run_seconds.add(

@@ -11,7 +11,7 @@ from mainspring.app import Mainspring
 from mainspring.core.ids import ALPHABET, TAIL
 from mainspring.core.leadership import LEASE
 from mainspring.core.model import Event, Firing, Job, Run
-from mainspring.core.states import BLOCKED, FINAL
+from mainspring.core.states import BLOCKED, FINAL, SUCCEEDED
 from mainspring.core.why import Crowd, GateUse, why_not_firing, why_not_running
 from mainspring.errors import NotFound
 from mainspring.store import RunFilter, Store
@@ -62,6 +62,21 @@ async def last_firings(app: Mainspring, jobs: Sequence[Job]) -> dict[str, Firing
     store = await app.open()
     ledgers = await asyncio.gather(*(store.list_firings(job.id, limit=1) for job in jobs))
     return {ledger[0].job_id: ledger[0] for ledger in ledgers if ledger}
+
+
+async def last_run(app: Mainspring, job: Job) -> Run | None:
+    """A run of the newest firing of a job that has one and is still kept; of several, one that says most of it."""
+    store = await app.open()
+    size = len(job.policy.regions) * job.policy.completions
+    rows = [row for row in await store.list_firings(job.id, limit=size) if row.run_id is not None]
+    if not rows:
+        return None
+    newest = [row for row in rows if row.fire_at == rows[0].fire_at]
+    telling = next((row for row in newest if row.outcome != SUCCEEDED), newest[0])
+    try:
+        return await store.get_run(job.namespace, telling.run_id or "")
+    except NotFound:
+        return None
 
 
 async def look_around(app: Mainspring, namespace: str | None = None) -> Crowd:

@@ -111,6 +111,11 @@ class JobWords(TaskWords, total=False):
     regions: Sequence[str] | None
     completions: int | None
     parallelism: int | None
+    dependencies: Sequence[str] | None
+    """Jobs by name. At each instant a run waits until the newest firing of each of them has ended, and starts if they
+    succeeded."""
+    on_dependency_failure: OnFailure | None
+    """What becomes of an instant if one of them did not succeed, or has not run yet."""
 
 
 class Defaults(msgspec.Struct, frozen=True):
@@ -159,6 +164,9 @@ def read_policy(values: Values) -> JobPolicy:
     if policy.overlap == "queue" and policy.completions > 1:
         # A place in a line is one run's; a firing of several would let the next one in when its first run ends.
         raise InvalidInput("overlap", "queue", "does not go with completions", 'choose "forbid", or completions=1')
+    if policy.overlap == "replace" and policy.dependencies:
+        # The run that is replaced is waited for whatever becomes of it; a dependency is not.
+        raise InvalidInput("overlap", "replace", "does not go with dependencies", 'choose "forbid" or "queue"')
     return policy
 
 
@@ -288,4 +296,6 @@ _READERS: dict[str, Callable[[str, Any], object]] = {
     "regions": _read_some_names,
     "completions": _count_from(1),
     "parallelism": _count_from(1),
+    "dependencies": _read_names,
+    "on_dependency_failure": _word_of(OnFailure),
 }

@@ -10,6 +10,7 @@ from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Instant, format_duration, format_instant
 from mainspring.core.isolation import format_isolation
 from mainspring.core.model import Attempt, Event, Firing, Job, KeptOptions, LogLine, Run, RunOptions, Worker
+from mainspring.core.states import BLOCKED, SUCCEEDED
 from mainspring.core.triggers import (
     AfterTrigger,
     AtTrigger,
@@ -55,6 +56,7 @@ def run_view(run: Run) -> View:
         "attempt": run.attempt,
         "started_at": iso(run.started_at),
         "finished_at": iso(run.finished_at),
+        "duration": _duration_of(run),
         "worker": run.worker,
         "namespace": run.namespace,
         "queue": run.queue,
@@ -72,12 +74,26 @@ def run_view(run: Run) -> View:
         "job_id": run.job_id,
         "index": run.idx,
         "created_at": iso(run.created_at),
+        "updated_at": iso(_updated_at(run)),
         "expires_at": iso(run.expires_at),
         "cancel_requested_at": iso(run.cancel_requested_at),
         "cancel_reason": run.cancel_reason,
         "retry_of": run.retry_of,
         "submitted_by": options.submitted_by or None,
     }
+
+
+def _duration_of(run: Run) -> str | None:
+    """How long the last attempt of a run that has ended took."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return format_duration(max(run.finished_at - run.started_at, 0))
+
+
+def _updated_at(run: Run) -> Instant:
+    """When something last happened to a run: it was accepted, started, asked to stop, or it ended."""
+    moments = (run.created_at, run.started_at, run.cancel_requested_at, run.finished_at)
+    return max(each for each in moments if each is not None)
 
 
 def execution_view(options: RunOptions) -> View:
@@ -111,7 +127,7 @@ def log_view(line: LogLine) -> View:
 
 
 def job_view(job: Job) -> View:
-    """A job. `next_run` is its next fire time under the name that other schedulers' users look for."""
+    """A job. `next_run` and `last_run` are its fire times under the names that users of other schedulers look for."""
     return {
         "job_id": job.id,
         "name": job.name,
@@ -122,6 +138,7 @@ def job_view(job: Job) -> View:
         "next_fire_at": iso(job.next_fire_at),
         "next_run": iso(job.next_fire_at),
         "last_fire_at": iso(job.last_fire_at),
+        "last_run": iso(job.last_fire_at),
         "fired": job.fired,
         "paused_at": iso(job.paused_at),
         "paused_why": job.paused_why,
@@ -139,6 +156,18 @@ def job_view(job: Job) -> View:
         "created_at": iso(job.created_at),
         "updated_at": iso(job.updated_at),
     }
+
+
+def progress_view(last: Run | None) -> View:
+    """How a job stands, by its last run, in the words of other schedulers."""
+    if last is None:
+        return {"status": "scheduled", "retry_count": 0}
+    status: str = _STATUSES.get(last.state, last.state)
+    retries = 0 if last.state == SUCCEEDED else last.attempt
+    return {"status": "retrying" if status == "pending" and retries else status, "retry_count": retries}
+
+
+_STATUSES = {BLOCKED: "pending", SUCCEEDED: "completed"}
 
 
 def policy_view(job: Job) -> View:

@@ -121,6 +121,19 @@ def test_metrics_count_what_happens_under_bounded_labels(private_door: Door) -> 
     assert {name for name in served if not name.endswith("_created")} == documented
 
 
+def test_what_comes_twice_is_counted_by_kind(private_door: Door) -> None:
+    admin, worker = private_door.client("admin"), private_door.client("worker")
+    for _ in range(3):
+        admin.post("/v1/runs", json={"task": "elsewhere"}, headers={"Idempotency-Key": "once"})
+    worker_id = worker.post("/v1/workers", json={"tasks": ["elsewhere"]}).json()["worker_id"]
+    (claim,) = worker.put(f"/v1/workers/{worker_id}/assign", json={}).json()["runs"]
+    for token in (claim["token"], claim["token"], claim["token"] + 1):
+        worker.put(f"/v1/runs/{claim['run_id']}/complete", json={"token": token})
+    text = admin.get("/metrics").text
+    found = dict(re.findall(r'^mainspring_duplicates_total{kind="(\w+)"} (\S+)$', text, re.MULTILINE))
+    assert found == {"submission": "2.0", "repeated_result": "1.0", "stale_result": "1.0"}
+
+
 def test_metrics_tell_what_became_of_runs(private_door: Door) -> None:
     admin, worker = private_door.client("admin"), private_door.client("worker")
     for priority in (3, 3, 9):

@@ -106,6 +106,8 @@ def test_all_policies_can_be_written_and_are_read_back(client: httpx.Client) -> 
         "regions": ["eu", "us"],
         "completions": 2,
         "parallelism": 1,
+        "dependencies": ["b"],
+        "on_dependency_failure": "run",
     }
     job = make(client, "a", every="1h", **words)
     assert job["policy"] == {
@@ -113,6 +115,7 @@ def test_all_policies_can_be_written_and_are_read_back(client: httpx.Client) -> 
         "overlap": "forbid", "jitter": "2s", "start_at": "2090-01-01T00:00:00Z", "end_at": "2100-01-01T00:00:00Z",
         "max_firings": 9, "calendars": ["free"], "on_excluded": "next_day", "keep_succeeded": 4, "keep_failed": 5,
         "regions": ["eu", "us"], "completions": 2, "parallelism": 1,
+        "dependencies": ["b"], "on_dependency_failure": "run",
     }  # fmt: skip
     told = {name: job[name] for name in ("priority", "queue", "timeout", "key", "limit", "tags", "retries")}
     assert told == {
@@ -129,7 +132,7 @@ def test_all_policies_can_be_written_and_are_read_back(client: httpx.Client) -> 
     same = {
         name: value
         for name, value in job.items()
-        if name not in ("priority", "version", "updated_at", "next_run", "next_fire_at")
+        if name in changed and name not in ("priority", "version", "updated_at", "next_run", "next_fire_at")
     }
     assert same == {name: changed[name] for name in same}
     assert (changed["priority"], changed["version"]) == (3, 2)

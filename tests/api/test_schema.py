@@ -36,6 +36,7 @@ schemathesis.openapi.format("cursor", st.sampled_from(["Nw", "MTI"]))
 
 TOGETHER = {
     "POST /v1/jobs", "PUT /v1/jobs/{job_id}", "PATCH /v1/jobs/{job_id}", "POST /v1/jobs:sync", "POST /v1/runs",
+    "POST /api/jobs/schedule",
     "POST /v1/runs:batch", "PUT /v1/calendars/{name}", "POST /v1/jobs/{job_id}/backfill", "GET /v1/jobs/{job_id}/next",
     "GET /v1/runs",
 }  # fmt: skip

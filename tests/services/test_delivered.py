@@ -269,3 +269,17 @@ async def test_a_broker_that_is_waited_for_long_in_vain_is_given_up_at_once(
     assert not switch.is_closed
     with pytest.raises(BrokerUnavailable, match="asked again in a moment"):
         await switch.call(wait_in_vain)
+
+
+async def test_messages_that_find_nothing_to_claim_are_counted(store: SqliteStore, clock: JumpingClock) -> None:
+    counted = measured(cast(Store, store))
+    line = Line(cast(Store, store), clock)
+    source = Delivered(counted, line, clock, "node")
+    runs = [a_run(clock) for _ in range(3)]
+    await submit(store, *runs)
+    notices, _ = await store.due_runs(10)
+    await line.publish(notices)
+    assert len(await source.claim(a_worker(), 10, TTL, "strict")) == 3
+    await line.publish(notices)  # As a broker does that was not told in time.
+    assert await source.claim(a_worker("another"), 10, TTL, "strict") == []
+    assert figures_of(counted).counts["duplicates", "delivery"] == 3

@@ -124,6 +124,11 @@ class _Execution(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ) = UNSET
     tags: Names | UnsetType | None = UNSET
     key: Name | UnsetType | None = UNSET
+    type: Annotated[Name, Meta(description="the same as task")] | UnsetType | None = UNSET
+    payload: Annotated[dict[str, Any], Meta(description="the same as args")] | UnsetType | None = UNSET
+    max_retries: Annotated[CountFrom0, Meta(description="the same as retry, as a number")] | UnsetType | None = UNSET
+    executeAt: Annotated[When_, Meta(description="the same as run_at")] | UnsetType | None = UNSET
+    execute_at: Annotated[When_, Meta(description="the same as run_at")] | UnsetType | None = UNSET
 
 
 class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
@@ -133,11 +138,25 @@ class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
         UNSET
     )
     cron: Annotated[str, Meta(max_length=1000, description="the same as schedule")] | UnsetType | None = UNSET
+    cronExpression: Annotated[str, Meta(max_length=1000, description="the same as schedule")] | UnsetType | None = UNSET
     every: Span | UnsetType | None = UNSET
     anchor: When_ | UnsetType | None = UNSET
     run_at: When_ | UnsetType | None = UNSET
     at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
     after: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)] | UnsetType | None = UNSET
+    dependencies: (
+        Annotated[
+            list[Name],
+            Meta(
+                min_length=1,
+                max_length=MOST_NAMES,
+                description="jobs that its runs wait for, to have succeeded; without a time of its own, as after",
+            ),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+    on_dependency_failure: OnFailure | UnsetType | None = UNSET
     when: When | UnsetType | None = UNSET
     on_failure: OnFailure | UnsetType | None = UNSET
     manual: Annotated[bool, Meta(description="due only when somebody triggers it")] | UnsetType | None = UNSET
@@ -160,6 +179,9 @@ class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
     keep_succeeded: CountFrom0 | UnsetType | None = UNSET
     keep_failed: CountFrom0 | UnsetType | None = UNSET
     regions: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType | None = UNSET
+    targetDataCenters: (
+        Annotated[list[Name], Meta(min_length=1, max_length=100, description="the same as regions")] | UnsetType | None
+    ) = UNSET
     completions: Annotated[int, Meta(ge=1, le=10000)] | UnsetType | None = UNSET
     parallelism: Count | UnsetType | None = UNSET
 
@@ -186,8 +208,18 @@ class RunBody(_Execution, forbid_unknown_fields=True, kw_only=True):
     at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
     expires: Span | UnsetType | None = UNSET
     after: Names | UnsetType | None = UNSET
+    dependencies: Annotated[Names, Meta(description="the same as after")] | UnsetType | None = UNSET
     when: When | UnsetType | None = UNSET
     on_failure: OnFailure | UnsetType | None = UNSET
+
+
+class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One piece of work at an instant, in the words of other schedulers: a run."""
+
+    type: Annotated[Name, Meta(description="the task")]
+    executeAt: Annotated[When_, Meta(description="when it is due; not in the past")]
+    priority: Priority | UnsetType = UNSET
+    payload: Annotated[dict[str, Any], Meta(description="the task's arguments by name")] | UnsetType = UNSET
 
 
 class PlainRun(msgspec.Struct, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from mainspring.api.problems import Problem, Wrong, nothing_wrong, to_problem
 from mainspring.api.replies import answer_once, fresh_stamp
 from mainspring.api.statuses import Statuses
 from mainspring.api.streaming import SSE
+from mainspring.api.tasks import KnownTasks
 from mainspring.api.tokens import Keys, KeyWatch
 from mainspring.api.waking import Waking
 from mainspring.api.watching import Watching
@@ -30,6 +31,7 @@ from mainspring.app import Mainspring
 from mainspring.core.instants import SECOND, Instant
 from mainspring.enduring import is_cancelled
 from mainspring.errors import StoreUnavailable
+from mainspring.figures import figures_of
 from mainspring.options import check_name
 from mainspring.services.node import Node
 from mainspring.settings import Settings
@@ -80,6 +82,7 @@ class Desk:
         self.guard = Guard(settings, app.clock)
         self.forms = Forms()
         self.vitals = Vitals()
+        self.tasks = KnownTasks(app)
         self._store: Store | None = None
         self.limits = Limits(lambda: self.store, app.clock)
         watch = None if keys is None else KeyWatch(keys, settings, app.clock.monotonic)
@@ -167,7 +170,11 @@ class Desk:
             if key is None:
                 return await act(fresh_stamp())
             what = f"{endpoint.method} {request.scope['path']}?".encode() + request.scope["query_string"]
-            return await answer_once(self.store, f"{namespace}\n{caller.subject}", key, what + b"\0" + body, act)
+            scope = f"{namespace}\n{caller.subject}"
+            answered = await answer_once(self.store, scope, key, what + b"\0" + body, act)
+            if "Idempotency-Replayed" in answered.headers:
+                figures_of(self.unguarded).count("duplicates", "submission")
+            return answered
 
         if endpoint.vital:
             return await answer()

@@ -18,6 +18,8 @@ from mainspring.api.reading import (
     read_trigger,
     read_work,
     read_zone,
+    rename_aliases,
+    settle_dependencies,
     settle_names,
 )
 from mainspring.app import Mainspring
@@ -33,6 +35,7 @@ OWNER = "api"
 
 _WHEN = ("schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect")
 _SECRET = f'"{SECRET}"'
+_TIMED = ("schedule", "cron", "every", "run_at", "at", "manual")
 _KINDS = ("schedule", "cron", "every", "run_at", "at", "after", "manual")
 
 
@@ -43,6 +46,7 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
     """
     desk = call.desk
     named = settle_names(given, wrong)
+    settle_dependencies(named, wrong)
     if "name" in named:
         _note(wrong, check_name, "name", named["name"])
     work, zone = read_work(named, wrong), read_zone(named, wrong)
@@ -160,7 +164,9 @@ def _fits(work: Work, wrong: Wrong, prefix: str) -> bool:
 
 def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
     """A body with a change put over it. Another kind of trigger or work takes the place of the old one."""
-    base = dict(body)
+    base, change = dict(body), rename_aliases(change)
+    if "dependencies" in change and "after" in base and not any(change.get(name) for name in _TIMED):
+        change = {"after" if name == "dependencies" else name: value for name, value in change.items()}
     new_kinds = [name for name in _KINDS if change.get(name) is not None]
     kind = next((name for name in _KINDS if name in base), None)
     renamed = {"cron": "schedule", "at": "run_at"}

@@ -11,9 +11,21 @@ from mainspring.api.streaming import SSE, beats, sse
 from mainspring.core.model import Event
 from mainspring.views import event_view
 
+ALIASES = {
+    "job_created": ("job.created",),
+    "job.scheduled": ("firing.fired", "run.submitted"),
+    "job.completed": ("run.succeeded",),
+    "job.failed": ("run.failed",),
+    "job.running": ("run.running",),
+    "job.submitted": ("run.submitted",),
+}
+"""What other schedulers call events (docs/sources.md)."""
+
 
 async def follow_events(call: Call) -> Answer:
     """Server-sent events from now on, or from beyond `Last-Event-ID` (or `after`): each has its position as id."""
+    if "kind" in call.query:
+        call.query["kind"] = [kind for name in call.query["kind"] for kind in ALIASES.get(name, (name,))]
     resumed = call.headers.get("last-event-id", "")
     if resumed.isascii() and resumed.isdecimal() and len(resumed) < 19:
         position = int(resumed) + 1

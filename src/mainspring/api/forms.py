@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,9 @@ MOST_FORMS = 1_024
 _SIMPLE = frozenset({"task", "args", "priority", "queue", "timeout", "retry", "region"})
 """Fields that mean the same to a caller at any time: when it asks does not matter to what they come to."""
 
+_OWN = ("run_id", "due_at", "created_at", "updated_at", "namespace", "args")
+"""What each answer has of its own."""
+
 Key = tuple[str | tuple[str, Any], ...]
 
 
@@ -27,25 +30,28 @@ class Form:
         self.recipe = recipe
         self._parts, self._order = _split(run_view(accepted(recipe.run("", "{}", "", 0))))
 
-    def answer(self, run: NewRun) -> bytes:
+    def answer(self, run: NewRun, warnings: Sequence[str] = ()) -> bytes:
         """The run just after it was accepted, as it is shown: the same as `run_view` gives, in less time."""
         at = f'"{iso(run.due_at)}"'.encode()
         values = {
             "run_id": f'"{run.id}"'.encode(),
             "due_at": at,
             "created_at": at,
+            "updated_at": at,
             "namespace": msgspec.json.encode(run.namespace),
             "args": run.args.encode(),
         }
         pieces = [self._parts[0]]
         for name, part in zip(self._order, self._parts[1:], strict=True):
             pieces += (values[name], part)
+        if warnings:
+            pieces[-1] = pieces[-1].removesuffix(b"}") + b',"warnings":' + msgspec.json.encode(warnings) + b"}"
         return b"".join(pieces)
 
 
 def _split(view: View) -> tuple[list[bytes], list[str]]:
     """What is between the values that differ, and the order of those."""
-    marks = {name: secrets.token_hex(16) for name in ("run_id", "due_at", "created_at", "namespace", "args")}
+    marks = {name: secrets.token_hex(16) for name in _OWN}
     text = msgspec.json.encode(view | marks)
     order = sorted(marks, key=lambda name: text.index(marks[name].encode()))
     parts = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -18,8 +20,8 @@ from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.api.queries import JobQuery, ReasonQuery
 from mainspring.core.model import Job
 from mainspring.errors import Conflict, NotFound
-from mainspring.lookup import explain_job, last_firings, note_jobs
-from mainspring.views import firing_view, job_view
+from mainspring.lookup import explain_job, last_firings, last_run, note_jobs
+from mainspring.views import firing_view, job_view, progress_view
 from mainspring.wording import body_of
 
 SCAN = 500
@@ -30,7 +32,7 @@ AT_ONCE = 50
 """So many jobs of a sync are read without a look at what else there is to do."""
 
 
-def job_answer(status: int, job: Job, **more: object) -> Answer:
+def job_answer(status: int, job: Job, more: Mapping[str, object] = MappingProxyType({})) -> Answer:
     """A job and its version."""
     return Answer(status, {**job_view(job), **more}, {"ETag": f'"{job.version}"'})
 
@@ -47,7 +49,8 @@ async def create_job(call: Call) -> Answer:
         job = await trail.create_job(msgspec.structs.replace(draft, id=job_id))
     except Conflict as error:
         job = await _made_before(call, job_id, error)
-    answer = job_answer(201, job)
+    warnings = await desk.tasks.warn(call.namespace, [job.task])
+    answer = job_answer(201, job, progress_view(None) | ({"warnings": warnings} if warnings else {}))
     return answer._replace(headers={**answer.headers, **headers, "Location": f"/v1/jobs/{job.id}"})
 
 
@@ -64,7 +67,8 @@ async def _made_before(call: Call, job_id: str, refusal: Conflict) -> Job:
 async def get_job(call: Call) -> Answer:
     """A job by its id or name, and what keeps it from firing."""
     job = await call.desk.store.get_job(call.namespace, call.named("job_id"))
-    return job_answer(200, job, why=await explain_job(call.desk.app, job))
+    app = call.desk.app
+    return job_answer(200, job, progress_view(await last_run(app, job)) | {"why": await explain_job(app, job)})
 
 
 async def list_jobs(call: Call) -> Answer:
@@ -211,7 +215,7 @@ EXAMPLE = {"name": "daily-report", "schedule": "0 0 * * *", "command": "python g
 
 ENDPOINTS = (
     Endpoint(
-        "POST", "/v1/jobs", create_job, "jobs:create", "Create a job.", {201: shapes.Job}, JobBody,
+        "POST", "/v1/jobs", create_job, "jobs:create", "Create a job.", {201: shapes.NewJob}, JobBody,
         problems=(409, 429), example=EXAMPLE,
         description="A command needs the permission run:command.", grows=True,
     ),

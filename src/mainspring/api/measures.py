@@ -32,6 +32,7 @@ COUNTED = {
     "firings": ("outcome", "Due instants that this process recorded, by what became of them"),
     "claims": ("", "Runs that workers took through this process"),
     "reports": ("verdict", "Results that were reported through this process; stale ones were refused"),
+    "duplicates": ("kind", "What came twice, or too late, and changed nothing"),
     "attempts": ("outcome", "Attempts whose result this process recorded"),
     "runs_finished": ("state", "Runs that this process brought to their final state"),
     "runs_lost": ("", "Runs that this process found lost by their worker"),

@@ -30,7 +30,19 @@ from mainspring.options import JobWords, RunWords, Values, check_name, read_word
 
 COMMANDS = frozenset({"command", "container"})
 """Tasks that execute whatever they are given: they need a permission of their own."""
-_ALIASES = (("schedule", "cron"), ("run_at", "at"), ("timezone", "tz"))
+_ALIASES = (
+    ("schedule", "cron"),
+    ("run_at", "at"),
+    ("timezone", "tz"),
+    ("schedule", "cronExpression"),
+    ("run_at", "executeAt"),
+    ("run_at", "execute_at"),
+    ("task", "type"),
+    ("args", "payload"),
+    ("retry", "max_retries"),
+    ("regions", "targetDataCenters"),
+)
+"""Words of ours, and what other schedulers call them (docs/sources.md). They are understood, never answered with."""
 _TRIGGERS = ("schedule", "every", "run_at", "after", "manual")
 _TRIGGER_WORDS = frozenset(
     {"schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect"}
@@ -48,14 +60,29 @@ class Work(NamedTuple):
 def settle_names(given: Given, wrong: Wrong) -> Given:
     """The fields under their first names; null is the same as leaving a field out."""
     named = {name: value for name, value in given.items() if value is not None}
+    wrong.names.update({name: name for name, _ in _ALIASES})
     for name, alias in _ALIASES:
-        wrong.names[name] = name
         if alias in named:
             if name in named:
                 wrong.add(alias, f"is given together with {name}", "give one of them")
             named[name] = named.pop(alias)
             wrong.names[name] = alias
     return named
+
+
+def settle_dependencies(named: Given, wrong: Wrong) -> None:
+    """What a job follows: its trigger, or, where it has a time of its own as well, what its runs wait for then."""
+    timed = any(name in named for name in ("schedule", "every", "run_at", "manual"))
+    given, name = [each for each in ("after", "dependencies") if each in named], "dependencies" if timed else "after"
+    if len(given) > 1:
+        wrong.add("dependencies", "is given together with after", "give one of them")
+        del named["dependencies"]
+    elif given:
+        named[name] = named.pop(given[0])
+        wrong.names[name] = given[0]
+    if timed and "on_failure" in named and "dependencies" in named:
+        named["on_dependency_failure"] = named.pop("on_failure")
+        wrong.names["on_dependency_failure"] = "on_failure"
 
 
 def read_work(given: Given, wrong: Wrong) -> Work:
@@ -192,6 +219,13 @@ def read_run_options(given: Given, wrong: Wrong) -> Values:
             wrong.add(word, "has no use without after", "name the runs that it should wait for")
             del values[word]
     return values
+
+
+def rename_aliases(change: Mapping[str, Any]) -> dict[str, Any]:
+    """A change under our own words, so that it takes the place of what was stored under them. What is given twice is
+    left for `settle_names` to refuse."""
+    ours = {alias: name for name, alias in _ALIASES if alias not in ("cron", "at", "tz") and name not in change}
+    return {ours.get(name, name): value for name, value in change.items()}
 
 
 def merge(stored: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:

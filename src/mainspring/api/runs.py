@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.api import shapes
 from mainspring.api.audit import attested
-from mainspring.api.bodies import BatchBody, PlainBatch, PlainRun, RunBody
+from mainspring.api.bodies import BatchBody, PlainBatch, PlainRun, RunBody, ScheduleBody
 from mainspring.api.decoding import Given, given_of
 from mainspring.api.drafts import encode_work, learn_tasks, names_secret, need_command, need_secrets
 from mainspring.api.endpoint import Answer, Call, Endpoint
@@ -24,13 +24,14 @@ from mainspring.core.ids import encode_time
 from mainspring.core.instants import Instant, parse_instant
 from mainspring.core.model import PROVIDED_TASKS, NewRun
 from mainspring.core.states import FAILED, State
+from mainspring.core.triggers import AtTrigger, check_not_past
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.lookup import explain_run, find_ids
 from mainspring.options import read_defaults
 from mainspring.payload import Signature
 from mainspring.store import RunFilter
 from mainspring.task import Recipe, make_recipe, marked
-from mainspring.views import run_view
+from mainspring.views import View, run_view
 
 AT_ONCE = 100
 """So many kinds of runs of a batch are read without a look at what else there is to do."""
@@ -43,6 +44,11 @@ _SAID = '"said":'
 def _recipe(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
     """What runs of these fields have in common, and the work of this one; None, and the faults noted, if wrong."""
     named = settle_names(given, wrong)
+    if "dependencies" in named:
+        if "after" in named:
+            wrong.add("dependencies", "is given together with after", "give one of them")
+        named["after"] = named.pop("dependencies")
+        wrong.names["after"] = "dependencies"
     work = read_work(named, wrong)
     values = read_run_options(named, wrong)
     if wrong.faults:
@@ -94,11 +100,31 @@ async def submit_run(call: Call) -> Answer:
     headers = await call.spend(1)
     await desk.store.submit([replace(run, noted_for=call.caller.subject, request_id=call.request_id)])
     headers["Location"] = f"/v1/runs/{run.id}"
+    warnings = await desk.tasks.warn(call.namespace, [run.task])
     if form is not None:
-        return Answer(201, form.answer(run), headers)
-    if run.after or run.lines:
-        return Answer(201, run_view(await desk.store.get_run(call.namespace, run.id)), headers)
-    return Answer(201, run_view(accepted(run)), headers)
+        return Answer(201, form.answer(run, warnings), headers)
+    waits = run.after or run.lines
+    view = run_view(await desk.store.get_run(call.namespace, run.id) if waits else accepted(run))
+    return Answer(201, with_warnings(view, warnings), headers)
+
+
+def with_warnings(view: View, warnings: Sequence[str]) -> View:
+    """What was made, and what its maker may not have meant, if there is anything."""
+    return {**view, "warnings": warnings} if warnings else view
+
+
+async def schedule_run(call: Call) -> Answer:
+    """Submit one run for an instant, in the words of other schedulers: `type` is a task, `payload` its arguments. The
+    `job_id` of the answer is the run's id, and names it wherever a job is reported on."""
+    if "executeAt" in call.given:
+        try:
+            check_not_past(AtTrigger(parse_instant(call.given["executeAt"], "executeAt")), call.desk.store.now())
+        except InvalidInput as error:
+            call.wrong.add("executeAt", error.problem, error.remedy)
+            call.wrong.settle()
+    answer = await submit_run(call)
+    view = msgspec.json.decode(answer.encode(), type=dict[str, Any])
+    return answer._replace(body={**view, "job_id": view["run_id"], "status": "scheduled"})
 
 
 def _run_id(call: Call) -> str:
@@ -122,7 +148,8 @@ async def submit_batch(call: Call) -> Answer:
     headers = await call.spend(len(runs))
     told = {"count": len(runs), "first": runs[0].id, "last": runs[-1].id}
     run_ids = await attested(call, "run.submit_batch", f"runs:{len(runs)}", None, lambda _: told).submit(runs)
-    return Answer(201, {"run_ids": run_ids, "count": len(run_ids)}, headers)
+    warnings = await call.desk.tasks.warn(call.namespace, {run.task for run in runs})
+    return Answer(201, with_warnings({"run_ids": run_ids, "count": len(run_ids)}, warnings), headers)
 
 
 async def _draft_all(call: Call, bodies: Sequence[RunBody | PlainRun]) -> list[NewRun]:
@@ -260,12 +287,17 @@ EXAMPLE = {"task": "encode", "args": {"video": "v1", "size": "4K"}, "priority": 
 
 ENDPOINTS = (
     Endpoint(
-        "POST", "/v1/runs", submit_run, "runs:submit", "Submit a run.", {201: shapes.Run}, RunBody,
+        "POST", "/v1/runs", submit_run, "runs:submit", "Submit a run.", {201: shapes.NewRun}, RunBody,
         problems=(409, 429), example=EXAMPLE, description="A command needs the permission run:command.", grows=True,
     ),
     Endpoint(
         "POST", "/v1/runs:batch", submit_batch, "runs:submit", "Submit many runs, all or none.", {201: shapes.Batch},
         BatchBody, PlainBatch, problems=(409, 429), example={"runs": [EXAMPLE]}, grows=True,
+    ),
+    Endpoint(
+        "POST", "/api/jobs/schedule", schedule_run, "runs:submit", "Submit a run for an instant.",
+        {201: shapes.ScheduledRun}, ScheduleBody, problems=(409, 429), grows=True,
+        example={"type": "payout", "priority": 1, "executeAt": "2030-03-04T09:00:00Z", "payload": {"driver": "d7"}},
     ),
     Endpoint(
         "GET", "/v1/runs", list_runs, "runs:read", "List runs.", {200: shapes.Page[shapes.Run]}, query=RunQuery,

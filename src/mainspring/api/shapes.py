@@ -40,6 +40,7 @@ class Job(msgspec.Struct, kw_only=True):
     next_fire_at: Moment | None
     next_run: Moment | None
     last_fire_at: Moment | None
+    last_run: Moment | None
     fired: int
     paused_at: Moment | None
     paused_why: str
@@ -63,10 +64,24 @@ class Job(msgspec.Struct, kw_only=True):
     updated_at: Moment
 
 
-class JobStory(Job, kw_only=True):
-    """A job, and what keeps it from firing."""
+JobStatus = Literal["scheduled", "pending", "running", "retrying", "completed", "failed", "cancelled", "skipped"]
 
+
+class JobStory(Job, kw_only=True):
+    """A job, how its last run stands (`scheduled` before the first), how often that failed so far, and what keeps the
+    job from firing."""
+
+    status: JobStatus
+    retry_count: int
     why: list[str]
+
+
+class NewJob(Job, kw_only=True):
+    """A job that was just made, and what its maker may not have meant."""
+
+    status: JobStatus
+    retry_count: int
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Firing(msgspec.Struct):
@@ -103,6 +118,7 @@ class Run(msgspec.Struct):
     attempt: int
     started_at: Moment | None
     finished_at: Moment | None
+    duration: str | None
     worker: str | None
     namespace: str
     queue: str
@@ -125,11 +141,25 @@ class Run(msgspec.Struct):
     job_id: str | None
     index: int
     created_at: Moment
+    updated_at: Moment
     expires_at: Moment | None
     cancel_requested_at: Moment | None
     cancel_reason: str
     retry_of: str | None
     submitted_by: str | None
+
+
+class NewRun(Run, kw_only=True):
+    """A run that was just accepted, and what its submitter may not have meant."""
+
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ScheduledRun(Run, kw_only=True):
+    """The same where it is called a job: `job_id` is the run's."""
+
+    status: Literal["scheduled"]
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class RunStory(Run):
@@ -143,6 +173,7 @@ class Batch(msgspec.Struct):
 
     run_ids: list[str]
     count: int
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Synced(msgspec.Struct):

@@ -243,5 +243,5 @@ def _show(screen: Screen, defined: _Defined, verb: str) -> None:
         for sentence in defined.why:
             screen.hint(sentence)
 
-    view: View = msgspec.structs.asdict(job)
+    view: View = {name: value for name, value in msgspec.structs.asdict(job).items() if value is not msgspec.UNSET}
     screen.answer({**view, "next_fire_times": ahead}, draw)

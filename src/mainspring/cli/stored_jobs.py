@@ -19,9 +19,9 @@ from mainspring.core.retry import Retry, RetryPolicy
 from mainspring.core.specs import check_spec
 from mainspring.core.triggers import Trigger
 from mainspring.forecast import forecast, forecast_view
-from mainspring.lookup import explain_job, last_firings, note_jobs, select_jobs
+from mainspring.lookup import explain_job, last_firings, last_run, note_jobs, select_jobs
 from mainspring.options import JobWords, read_policy, read_words
-from mainspring.views import View, firing_view, job_view
+from mainspring.views import View, firing_view, job_view, progress_view
 
 T = TypeVar("T")
 Words = dict[str, Any]
@@ -60,7 +60,8 @@ class StoredJobs:
     async def get(self, job: str) -> shapes.JobStory:
         """See `scheduler.Jobs`."""
         found = await self._get(job)
-        return shown({**job_view(found), "why": await explain_job(self._app, found)}, shapes.JobStory)
+        progress = progress_view(await last_run(self._app, found))
+        return shown({**job_view(found), **progress, "why": await explain_job(self._app, found)}, shapes.JobStory)
 
     async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[shapes.FireTime]:
         """See `scheduler.Jobs`."""

@@ -45,12 +45,12 @@ class Jobs:
         args: Mapping[str, object] | None = None,
         idempotency_key: str | None = None,
         **words: Unpack[JobWords],
-    ) -> shapes.Job:
+    ) -> shapes.NewJob:
         """Store a new job: see `Mainspring.add_job`. Conflict if there is one of that name."""
         values = read_words(words, JobWords, "a job")
         read_policy(values)
         body = {"name": name, "task": task, "args": args or {}, **trigger_body(trigger), **word_values(values)}
-        return await self._line.ask(Request("POST", path_of("jobs"), body=body, key=idempotency_key), shapes.Job)
+        return await self._line.ask(Request("POST", path_of("jobs"), body=body, key=idempotency_key), shapes.NewJob)
 
     async def get(self, job: str) -> shapes.JobStory:
         """A job, and what keeps it from firing."""

@@ -32,12 +32,12 @@ class Runs:
 
     async def submit(
         self, task: str, args: Mapping[str, object] | None = None, **words: Unpack[RunWords]
-    ) -> shapes.Run:
+    ) -> shapes.NewRun:
         """Submit a run: durable once this returns, and once only, however often the line breaks. For the options see
         `RunWords`."""
         values, key = _read(words)
         body = {"task": task, "args": args or {}, **word_values(values)}
-        return await self._line.ask(Request("POST", path_of("runs"), body=body, key=key), shapes.Run)
+        return await self._line.ask(Request("POST", path_of("runs"), body=body, key=key), shapes.NewRun)
 
     async def submit_many(
         self,

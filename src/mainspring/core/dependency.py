@@ -1,4 +1,4 @@
-"""What waits for what: runs for runs, and `after` jobs for jobs."""
+"""What waits for what: runs for runs, `after` jobs for jobs, and runs of a job for those of its dependencies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Edge, FiringOutcome
+from mainspring.core.model import Edge, Firing, FiringOutcome
 from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED, State
 from mainspring.core.triggers import OnFailure, When
 
@@ -84,3 +84,24 @@ def combined_outcome(outcomes: Sequence[FiringOutcome]) -> FiringOutcome:
         if outcome in outcomes:
             return outcome
     return "succeeded"
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """How a job that another depends on stands at an instant, by its newest firing until then."""
+
+    job: str
+    unfinished: tuple[str, ...] = ()
+    """The runs of that firing that have not ended."""
+    fault: str = ""
+    """Why it has not succeeded, where nothing of it can still succeed."""
+
+
+def newest_firing(job: str, ledger: Sequence[Firing]) -> Upstream:
+    """How a job stands, by the rows of its ledger until an instant, newest first."""
+    if not ledger:
+        return Upstream(job, fault="has not run yet")
+    rows = [row for row in ledger if row.fire_at == ledger[0].fire_at]
+    outcome = combined_outcome([row.outcome for row in rows])
+    if outcome == "fired":
+        return Upstream(job, tuple(row.run_id for row in rows if row.outcome == "fired" and row.run_id is not None))
+    return Upstream(job) if outcome == "succeeded" else Upstream(job, fault=f"{outcome} at its last instant")

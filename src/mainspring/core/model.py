@@ -93,6 +93,9 @@ class JobPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     regions: tuple[str, ...] = (DEFAULT,)
     completions: int = 1
     parallelism: int | None = None
+    dependencies: tuple[str, ...] = ()
+    """Jobs, by name, whose newest firing must have succeeded before a run of this one starts."""
+    on_dependency_failure: OnFailure = "skip"
 
 
 class Job(msgspec.Struct, frozen=True):

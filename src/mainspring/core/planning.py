@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.core.calendars import Calendar, excluded, excluded_until, next_allowed_day
 from mainspring.core.cron import parse_cron
-from mainspring.core.dependency import End, Fire
+from mainspring.core.dependency import End, Fire, Upstream
 from mainspring.core.firing_limits import Bounds, runs_of
 from mainspring.core.ids import fraction_of, run_id_of
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_duration, to_datetime
@@ -215,7 +215,7 @@ def may_precede(ahead: Plan) -> bool:
     """Whether a plan that was made before its instant may also be written before it: its runs wait there until they are
     due. Not so where it depends on what has ended by then, or where others would have to wait behind its runs."""
     job = ahead.job
-    if ahead.kind != "scheduled" or job.policy.overlap != "allow" or len(ahead.firings) != 1:
+    if ahead.kind != "scheduled" or job.policy.overlap != "allow" or job.policy.dependencies or len(ahead.firings) != 1:
         return False
     firing = ahead.firings[0]
     return firing.outcome == "fired" and not any(run.lines or run.after for run in firing.runs)
@@ -337,6 +337,21 @@ def settle(made: Plan, verdict: Fire | End, fire_at: Instant, now: Instant) -> P
     runs = earlier(make_runs(job, fire_at, now), fire_at - planned)
     moved = [msgspec.structs.replace(it, fire_at=fire_at, runs=runs if it.runs else ()) for it in made.firings]
     return msgspec.structs.replace(made, firings=tuple(moved))
+
+
+def depend(firing: PlannedFiring, policy: JobPolicy, upstreams: Sequence[Upstream]) -> PlannedFiring:
+    """A firing of a job with dependencies: its runs wait for theirs. It has none where one of those has not succeeded,
+    unless the job runs all the same."""
+    failed = [each for each in upstreams if each.fault]
+    if failed and policy.on_dependency_failure != "run":
+        outcome: FiringOutcome = "failed" if policy.on_dependency_failure == "fail" else "skipped"
+        return PlannedFiring(firing.fire_at, outcome, f"job {failed[0].job}, which it depends on, {failed[0].fault}")
+    after = tuple(run_id for each in upstreams for run_id in each.unfinished)
+    runs = [
+        msgspec.structs.replace(run, after=after, on_failure=policy.on_dependency_failure) if after else run
+        for run in firing.runs
+    ]
+    return msgspec.structs.replace(firing, runs=tuple(runs))
 
 
 def earlier(runs: Sequence[NewRun], by: Duration) -> tuple[NewRun, ...]:

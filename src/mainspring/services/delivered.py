@@ -17,6 +17,7 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Worker
 from mainspring.core.priority import Ordering
 from mainspring.errors import BrokerUnavailable, StoreError
+from mainspring.figures import figures_of
 from mainspring.services.loop import log
 from mainspring.services.switch import Switch
 from mainspring.store import Outlook, Standing, Store
@@ -106,12 +107,15 @@ class Delivered:
             if not deliveries:
                 break
             try:
-                claims += await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
+                got = await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
             except StoreError:
                 self._later(partial(self._switch.call, partial(self._broker.release, deliveries)))
                 if claims:
                     break
                 raise
+            claims += got
+            if len(got) < len(deliveries):
+                figures_of(self._store).count("duplicates", "delivery", len(deliveries) - len(got))
             self._ack_soon(deliveries)
             if len(claims) >= limit or len(deliveries) < wanted:
                 break

@@ -20,15 +20,16 @@ from random import Random
 
 from mainspring.clock import Clock
 from mainspring.core.calendars import Calendar
+from mainspring.core.dependency import Upstream, newest_firing
 from mainspring.core.fair_queue import FairQueue
 from mainspring.core.firing_limits import PLAN_RUNS, Bounds, oversize, rate_reason, runs_of
 from mainspring.core.instants import MILLISECOND, MINUTE, SECOND, ZONE_DATA, Duration, Instant
 from mainspring.core.leadership import shard_of
 from mainspring.core.model import Job, Term
-from mainspring.core.planning import Plan, as_of, cut, may_precede, plan, runs_in, written_at
+from mainspring.core.planning import Plan, as_of, cut, depend, may_precede, plan, runs_in, written_at
 from mainspring.core.triggers import AfterTrigger
 from mainspring.core.wheel import Wheel
-from mainspring.errors import TermPassed
+from mainspring.errors import NotFound, TermPassed
 from mainspring.services.contender import Contender
 from mainspring.services.firing_budget import FiringBudget
 from mainspring.services.loop import Loop, log
@@ -65,6 +66,11 @@ MANY = 100
 """Fewer say little about what each of many costs."""
 _FROM_NOW_ON = 2**62
 """Asked for changes after this number, the store has none, and says how far it has numbered them."""
+
+UPSTREAM_LOOK = 20 * MILLISECOND
+"""How soon to look again whether a job has been fired that another of the same instant depends on."""
+UPSTREAM_PATIENCE = 2 * SECOND
+"""How long to wait for that; then its last firing counts. Less than the grace after which an instant is a misfire."""
 
 Leads = Callable[[], Term | None]
 
@@ -271,6 +277,53 @@ class Planner(Loop):
             raise
 
     async def _fire(self, plans: Sequence[Plan], term: Term | None) -> None:
+        """Jobs that others depend on go first, so that those of the same instant find their firings."""
+        free = [made for made in plans if not made.job.policy.dependencies]
+        await self._contend(free, term)
+        if len(free) == len(plans):
+            return
+        ready = [await self._depend(made) for made in plans if made.job.policy.dependencies]
+        await self._contend([made for made in ready if made is not None], term)
+
+    async def _depend(self, made: Plan) -> Plan | None:
+        """A plan whose runs wait for those of the jobs that it depends on; None, and it is looked at again soon, while
+        one of those is still to be fired for an instant that counts."""
+        job, now = made.job, self._store.now()
+        instants = [firing.fire_at for firing in made.firings if firing.outcome == "fired"]
+        if not instants:
+            return made
+        upstreams = {name: await self._find_job(job.namespace, name) for name in job.policy.dependencies}
+        behind = [each for each in upstreams.values() if each is not None and _is_behind(each, instants[-1])]
+        if behind and now < instants[-1] + UPSTREAM_PATIENCE:
+            self._budget.give_back(job.namespace, runs_in(made))
+            if not self._wheel.insert(job.id, now + UPSTREAM_LOOK):
+                self._drop(job.id)
+            return None
+        firings = [
+            depend(firing, job.policy, [await self._upstream(*each, firing.fire_at) for each in upstreams.items()])
+            if firing.outcome == "fired"
+            else firing
+            for firing in made.firings
+        ]
+        dependent = Plan(job, tuple(firings), made.next_fire_at, made.kind)
+        self._budget.give_back(job.namespace, runs_in(made) - runs_in(dependent))
+        return dependent
+
+    async def _find_job(self, namespace: str, name: str) -> Job | None:
+        try:
+            return await self._store.get_job(namespace, name)
+        except NotFound:
+            return None
+
+    async def _upstream(self, name: str, job: Job | None, until: Instant) -> Upstream:
+        if job is None:
+            return Upstream(name, fault="does not exist")
+        size = len(job.policy.regions) * job.policy.completions
+        return newest_firing(name, await self._store.list_firings(job.id, before=until + 1, limit=size))
+
+    async def _contend(self, plans: Sequence[Plan], term: Term | None) -> None:
+        if not plans:
+            return
         if self._contender is None:
             await self._write(plans, term)
             return
@@ -405,3 +458,8 @@ class Planner(Loop):
         if waiting_at is not None:
             next_at = min(next_at, waiting_at)
         return min(max((next_at - now) / SECOND, 0.0), LONGEST_WAIT_S)
+
+
+def _is_behind(job: Job, instant: Instant) -> bool:
+    """Whether a job is still to be fired for an instant, or one before it."""
+    return job.paused_at is None and job.next_fire_at is not None and job.next_fire_at <= instant
