@@ -21,11 +21,12 @@ def body_of(job: Job) -> Body:
     defaults = msgspec.structs.asdict(JobPolicy())
     policy = msgspec.structs.asdict(job.policy)
     own = {"priority": job.priority, "queue": job.queue, "key": job.key, "limit": job.limit}
+    options = {name: value for name, value in msgspec.structs.asdict(job.options).items() if name != "said"}
     return {
         "name": job.name,
         "task": job.task,
         "args": msgspec.json.decode(job.args),
-        **word_values({**own, **msgspec.structs.asdict(job.options)}),
+        **word_values({**own, **options}),
         **trigger_body(job.trigger),
         **word_values({name: value for name, value in policy.items() if value != defaults[name]}),
     }

@@ -89,6 +89,15 @@ def test_all_wrong_fields_are_named_at_once(door: Door) -> None:
     )  # fmt: skip
 
 
+def test_the_remedy_of_several_faults_is_not_that_of_one(door: Door) -> None:
+    client = door.client("admin")
+    one = problem(client.post("/v1/runs", json={"task": "x", "priority": 99}), 422, "invalid-input")
+    assert one["remedy"] == one["errors"][0]["remedy"]
+    two = problem(client.post("/v1/runs", json={"task": "x", "priority": 99, "timeout": "soon"}), 422, "invalid-input")
+    assert len(two["errors"]) == 2
+    assert two["remedy"] == "each of errors says what would be right for its field"
+
+
 def test_faults_in_a_batch_are_named_by_their_place(door: Door) -> None:
     body = {"runs": [{"task": "a"}, {"task": "b", "priority": 11}, {"args": {}}, {"task": "d", "delay": "soon"}]}
     document = problem(door.client("admin").post("/v1/runs:batch", json=body), 422, "invalid-input")

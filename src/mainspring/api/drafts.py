@@ -86,7 +86,7 @@ async def learn_tasks(call: Call, bodies: Iterable[Given]) -> None:
     """Look up what workers announced of the tasks that bodies name, before those are read."""
     app = call.desk.app
     for body in bodies:
-        task = body.get("task")
+        task = body.get("task") or body.get("type")
         if isinstance(task, str) and task not in app.tasks:
             await app.known_tasks.learn(call.desk.store, call.namespace, task, app.clock.monotonic())
 

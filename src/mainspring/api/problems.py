@@ -107,7 +107,8 @@ def invalid(faults: Sequence[Fault]) -> Problem:
     """All that is wrong with a request, at once."""
     fields = ", ".join(dict.fromkeys(fault.field for fault in faults[:10]))
     count = f"{len(faults)} fields are wrong" if len(faults) > 1 else "one field is wrong"
-    return Problem("invalid-input", f"{count}: {fields}", remedy=faults[0].remedy, faults=faults)
+    remedy = faults[0].remedy if len(faults) == 1 else "each of errors says what would be right for its field"
+    return Problem("invalid-input", f"{count}: {fields}", remedy=remedy, faults=faults)
 
 
 def to_problem(error: Exception, names: Mapping[str, str] | None = None) -> Problem | None:
