@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,10 @@ def fill(file: Path) -> None:
             ballast.write(b"\0" * 4096)
 
 
+def modes_in(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
 class TestOpening:
     def test_a_text_file_is_refused_and_left_alone(self, tmp_path: Path) -> None:
         path = tmp_path / "notes.db"
@@ -114,6 +119,23 @@ class TestOpening:
             folder.chmod(0o755)
         with without_root(), pytest.raises(StoreReadOnly, match="check the permissions"):
             SqliteStore(str(path), CLOCK)
+
+    async def test_a_new_file_and_its_log_are_their_owners_alone(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.db"
+        before = os.umask(0o022)
+        try:
+            store = SqliteStore(str(path), CLOCK)
+            await store.submit([new_run()])
+        finally:
+            os.umask(before)
+        assert modes_in(tmp_path) == {"x.db": 0o600, "x.db-wal": 0o600, "x.db-shm": 0o600}
+        await store.close()
+
+    async def test_a_file_that_was_made_before_keeps_its_mode(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.db"
+        os.close(os.open(path, os.O_CREAT, 0o640))
+        await SqliteStore(str(path), CLOCK).close()
+        assert modes_in(tmp_path) == {"x.db": 0o640}
 
     def test_a_folder_in_place_of_a_file_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(StoreRefused, match="it is a folder; name a file in it"):

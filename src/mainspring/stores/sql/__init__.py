@@ -10,30 +10,33 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, SupportsIndex, cast
 
 _HERE = Path(__file__).parent
+_NUMBER = re.compile(r"\?\d")
 _PARAMETER = re.compile(r"\?(\d*)")
 _HEADING = re.compile(r"^-- (\w+): \S.*$", re.MULTILINE)
 
 
 class Numbered(str):
     """A query whose file numbers its parameters (`?1`). The driver takes numbers for names since Python 3.12, and wants
-    no sequence for them: so the text has plain marks, and `order` says which value each of them stands for."""
+    no sequence for them: so `plain` has marks without numbers, and `order` says which value each of them stands for."""
 
+    plain: str
     order: tuple[int, ...]
 
-    @classmethod
-    def of(cls, text: str) -> str:
-        """The query, or the text itself if no parameter has a number."""
+    def __new__(cls, text: str) -> Numbered:
+        query = super().__new__(cls, text)
         order: list[int] = []
         for number in _PARAMETER.findall(text):
             order.append(int(number) - 1 if number else max(order, default=-1) + 1)
-        if order == list(range(len(order))):
-            return _PARAMETER.sub("?", text)
-        query = cls(_PARAMETER.sub("?", text))
         query.order = tuple(order)
+        query.plain = _PARAMETER.sub("?", text)
         return query
+
+    def replace(self, old: str, new: str, count: SupportsIndex = -1) -> Numbered:
+        """Another query."""
+        return Numbered(super().replace(old, new, count))
 
     def arrange(self, values: Sequence[object] | Mapping[str, object]) -> list[object]:
         """The values in the order of the marks."""
@@ -59,7 +62,7 @@ def load_queries(dialect: str, topic: str) -> dict[str, str]:
     if len(queries) * 2 != len(pieces):
         raise ValueError(f"a query of {dialect}/{topic}.sql is named twice")
     if dialect == "sqlite":
-        return {name: Numbered.of(query) for name, query in queries.items()}
+        return {name: Numbered(query) if _NUMBER.search(query) else query for name, query in queries.items()}
     return queries
 
 

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -38,6 +38,7 @@ def connect(path: str) -> sqlite3.Connection:
     """A connection with our settings; the caller begins and ends transactions."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreMismatch(f"SQLite {sqlite3.sqlite_version} is too old: Mainspring needs 3.35 or newer")
+    _create_private(path)
     with mapped_errors(path):
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=512
@@ -48,6 +49,14 @@ def connect(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA journal_size_limit = 67108864")
         return connection
+
+
+def _create_private(path: str) -> None:
+    """A new file is its owner's alone: arguments and results are in it. SQLite gives its log and index the same mode.
+    Whoever wants to share it changes the mode, which is kept."""
+    if path != ":memory:":
+        with suppress(OSError):  # It is there already, or cannot be made: SQLite says so.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def prepare(connection: sqlite3.Connection, path: str, *, synced: bool, now: int) -> None:

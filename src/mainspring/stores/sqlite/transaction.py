@@ -34,7 +34,7 @@ class Transaction:
     def execute(self, query: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
         """Execute a query."""
         if isinstance(query, Numbered):
-            values = query.arrange(values)
+            return self.connection.execute(query.plain, query.arrange(values))
         return self.connection.execute(query, values)
 
     def executemany(
@@ -42,7 +42,7 @@ class Transaction:
     ) -> sqlite3.Cursor:
         """Execute a query once per row."""
         if isinstance(query, Numbered):
-            rows = map(query.arrange, rows)
+            return self.connection.executemany(query.plain, map(query.arrange, rows))
         return self.connection.executemany(query, rows)
 
     def commit(self) -> None:

@@ -229,7 +229,7 @@ LIMIT $3;
 SELECT id FROM (SELECT id FROM mainspring.runs WHERE namespace = $1 ORDER BY id DESC LIMIT 10000) AS recent
 WHERE right(id, 8) >= $2 AND right(id, 8) < $2 || '{'
 UNION ALL
-SELECT id FROM (SELECT id, namespace FROM mainspring.history WHERE finished_at >= $4 ORDER BY id DESC LIMIT 20000) AS recent
+SELECT id FROM (SELECT id, namespace FROM mainspring.history WHERE finished_at >= $4 ORDER BY id DESC LIMIT 10000) AS recent
 WHERE namespace = $1 AND right(id, 8) >= $2 AND right(id, 8) < $2 || '{'
 UNION ALL
 SELECT id FROM mainspring.history WHERE finished_at < $4 AND namespace = $1 AND right(id, 8) >= $2 AND right(id, 8) < $2 || '{'
