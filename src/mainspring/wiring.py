@@ -62,7 +62,8 @@ def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
         return asyncio.run(opening)
     from mainspring.stores.sqlite.store import SqliteStore
 
-    return SqliteStore(_sqlite_path(url), clock, durable=settings.durable)
+    schedule_s = settings.schedule_timeout / SECOND
+    return SqliteStore(_sqlite_path(url), clock, durable=settings.durable, schedule_s=schedule_s)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -291,3 +292,33 @@ class TestHints:
             await asyncio.wait_for(store.submit([new_run(), new_run()]), 5)
         assert len(await store.list_runs(RunFilter())) == 6
         await store.close()
+
+
+async def test_submissions_fail_in_time_while_another_process_has_the_file_locked(tmp_path: Path) -> None:
+    """However many wait before them; and what nobody had begun with by then is never done."""
+    path = str(tmp_path / "locked.db")
+    clock = SystemClock()
+    store = SqliteStore(path, clock, schedule_s=0.5)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    now = clock.now()
+    runs = [NewRun(f"run-{number}", "work", now, now) for number in range(600)]
+    errors = await asyncio.gather(*(store.submit([run]) for run in runs), return_exceptions=True)
+    took_s = time.monotonic() - began
+    other.execute("ROLLBACK")
+    other.close()
+    assert {type(error) for error in errors} == {StoreUnavailable}
+    assert "not done within 0.5 s" in str(errors[-1])
+    assert took_s < 3.0
+    last = NewRun("last", "work", clock.now(), clock.now())
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                assert await store.submit([last]) == ["last"]
+                break
+            except StoreUnavailable:
+                continue  # The thread is still trying for those that came first.
+    kept = await store.list_runs(RunFilter(limit=1_000))
+    assert len(kept) < 600, "those whose callers had left before their turn came are not there"
+    await store.close()

@@ -19,7 +19,7 @@ from mainspring.api.health import Vitals
 from mainspring.api.lane import Asked, check_once
 from mainspring.api.limits import Limits
 from mainspring.api.measures import Measures
-from mainspring.api.problems import Problem, Wrong, nothing_wrong, to_problem
+from mainspring.api.problems import Problem, Wrong, nothing_wrong, retry_after, to_problem
 from mainspring.api.replies import answer_once, fresh_stamp
 from mainspring.api.statuses import Statuses
 from mainspring.api.streaming import SSE
@@ -137,9 +137,11 @@ class Desk:
             if not limit.expired():
                 raise
             self.guard.note(well=False)
-            late = f"not done within {within_s:.3g} s (setting schedule_timeout), so given up"
-            why = "the store is slow, or what is to be written is locked. Whether it was done is not known"
-            raise StoreUnavailable(f"{late}: {why}") from None
+            late = (
+                f"not done within {within_s:.3g} s, so given up: the store is slow, or what is to be written is locked"
+            )
+            remedy = "try again; with the same Idempotency-Key it is done once, should it have been done after all"
+            raise Problem("unavailable", late, remedy=remedy, headers=retry_after(1)) from None
 
     async def _serve(self, endpoint: Endpoint, request: Asked, notes: dict[str, Any], names: dict[str, str]) -> Answer:
         headers = request.headers

@@ -10,7 +10,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -50,6 +50,9 @@ MOMENT_S = 0.001
 LOOK_BACK_S, STEPS = 5.0, 20_000
 """For how long one look at history may go on, and after how many steps of SQLite's machine the time is looked at."""
 
+BULK_PER_S = 1_000
+"""What is submitted in bulk has a second more for each of these: slower than any disk takes them."""
+
 MEMORY = ":memory:"
 
 Standing = tuple[Callable[[Transaction], list[Claim]], Callable[[Sequence[Claim], float], None]]
@@ -62,6 +65,9 @@ class _TooEarlyError(Exception):
 
 class Database:
     """The file. `write` and `read` run work in a transaction each; writes are durable when they return."""
+
+    schedule_s = 5.0
+    """How long a submission may take; see the setting `schedule_timeout`."""
 
     def __init__(self, path: str, clock: Clock, *, durable: bool = True) -> None:
         self.path = path
@@ -148,6 +154,17 @@ class Database:
             await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
             return errand.result()
         return await errand.send(self._writes)
+
+    async def in_time(self, call: Awaitable[T], size: int = 1) -> T:
+        """The answer to a call that a program waits for, if it comes in time; bulk has more of it. Work that nobody has
+        begun with by then is never done."""
+        within_s = self.schedule_s + (size - 1) / BULK_PER_S
+        try:
+            async with asyncio.timeout(within_s):
+                return await call
+        except TimeoutError:
+            why = f"{self.path} is locked by another process, or very busy. It may be tried again"
+            raise StoreUnavailable(f"not done within {within_s:.3g} s, so given up: {why}") from None
 
     async def accept(self, query: str, row: Sequence[object]) -> bool:
         """Put one row into the inbox, in a commit of its own on the calling thread. False if that cannot be done now,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -53,6 +53,9 @@ class InlineDatabase(Database):
             self._announce()
         self._sync(promised)
         return answer
+
+    async def in_time(self, call: Awaitable[T], size: int = 1) -> T:
+        return await call  # It takes no time.
 
     async def accept(self, query: str, row: Sequence[object]) -> bool:
         self._check_open()

@@ -39,7 +39,7 @@ class Runs:
         alone = len(runs) == 1
         if alone and fits(runs[0]) and await self._db.accept(ACCEPT, accepted(runs[0])):
             return [runs[0].id]
-        return await self._db.write(lambda tx: _submit(tx, runs), quick=alone)
+        return await self._db.in_time(self._db.write(lambda tx: _submit(tx, runs), quick=alone), len(runs))
 
     async def get_run(self, namespace: str, run_id: str) -> Run:
         row = await self._db.read(lambda tx: tx.execute(_Q["get"], (run_id,)).fetchone())

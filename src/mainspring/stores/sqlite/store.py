@@ -28,8 +28,11 @@ class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure,
     everything on the caller's thread, for simulation.
     """
 
-    def __init__(self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False) -> None:
+    def __init__(
+        self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False, schedule_s: float = 5.0
+    ) -> None:
         self._db = (InlineDatabase if inline else Database)(path, clock, durable=durable)
+        self._db.schedule_s = schedule_s
         self.now: Callable[[], Instant] = clock.now
         self.surely_now: Callable[[], Instant] = clock.now
 
