@@ -87,13 +87,18 @@ class Runtime:
 
 async def _wind_up() -> None:
     """End what is left on this loop, and close its connections; not for long, if nobody answers."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    if left:
-        await asyncio.wait(left, timeout=LEFT_S)
+    await _end_tasks()
     closing = asyncio.ensure_future(asyncio.get_running_loop().shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=LEFT_S)
     if not closing.done():
         closing.cancel()
         await asyncio.wait({closing}, timeout=LEFT_S)
+    await _end_tasks()  # A connection that is closed on a dead line leaves a task that wants to cancel its statement.
+
+
+async def _end_tasks() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=LEFT_S)

@@ -250,11 +250,22 @@ class TestWhatGetsLostOnTheWay:
         proxy.start()
         name = f"wire_{proxy.port}"
         server.create(name)
-        app = Mainspring(f"postgresql://mainspring@127.0.0.1:{proxy.port}/{name}")
+        app = Mainspring(f"postgresql://mainspring@127.0.0.1:{proxy.port}/{name}", schedule_retries=[])
         await app.submit("work", idempotency_key="before")  # Connected, and all statements known to the server.
         yield app, proxy
         await app.close()
         proxy.close()
+
+    @pytest.mark.parametrize("cut", ["answer", "half"])
+    async def test_is_asked_for_again_by_itself_within_the_time_of_a_submission(
+        self, wire: tuple[Mainspring, Proxy], cut: Cut
+    ) -> None:
+        app, proxy = wire
+        async with Mainspring(app.settings.store, schedule_retries="50ms,100ms") as other:
+            await other.submit("work", idempotency_key="before")
+            proxy.marked = (b"again", cut)
+            await other.submit("work", idempotency_key="again")
+            assert await (await other.open()).count_runs("default") == {"pending": 2}
 
     @pytest.mark.parametrize(("cut", "written"), [("answer", 2), ("half", 1)])
     async def test_is_not_taken_for_an_acceptance_and_a_repeated_submission_is_one(
