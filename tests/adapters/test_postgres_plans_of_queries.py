@@ -118,6 +118,8 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("firings", "record"): (JOBS, [NOW] * 5, ["default"] * 5, [0] * 5, ["scheduled"] * 5, ["fired"] * 5, [""] * 5,
                             FEW[:5], ["request"] * 5, [NOW] * 5, [1] * 5, [NOW] * 5, [NOW] * 5),
     ("jobs", "due"): (NOW, 100),
+    ("jobs", "namespaces_due"): (NOW,),
+    ("jobs", "due_in_shares"): (["default", "other"], NOW, 50, 100),
     ("jobs", "changed"): (49_900, 100),
     ("jobs", "hold"): (JOBS,),
     ("jobs", "fired_ahead"): (JOBS, NOW),

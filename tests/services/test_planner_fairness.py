@@ -11,7 +11,7 @@ import pytest
 from stage import USUAL, FaultyStore, JumpingClock, let_others_run, let_pass, make_planner, turning
 from test_planners import Leadership, Leads
 
-from mainspring.core.instants import MILLISECOND, SECOND, Duration
+from mainspring.core.instants import HOUR, MILLISECOND, SECOND, Duration
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import Plan, runs_in
 from mainspring.core.triggers import EveryTrigger
@@ -195,3 +195,27 @@ async def test_very_many_changes_are_read_as_what_is_due(
         jobs = [await stored(store, f"job-{number}", "default", SECOND * 5) for number in range(30)]
         await let_pass(clock, "7s")
     assert [len(await firings(store, job)) for job in jobs] == [1] * 30
+
+
+@pytest.mark.parametrize("overdue", [True, False])
+async def test_a_planner_that_starts_with_very_many_jobs_holds_few_of_them(
+    store: Any, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch, overdue: bool
+) -> None:
+    monkeypatch.setattr(planner_module, "LOAD_LIMIT", 100)
+    jobs = [await stored(store, f"job-{number}", "default", HOUR + number * SECOND) for number in range(1_000)]
+    if overdue:
+        clock.jump("2h")
+    line = FaultyStore(store)
+    planner = make_planner(line, clock, await leads(store))
+    await planner.turn()
+    assert len(planner._jobs) <= 100
+    async with turning(planner):
+        for _ in range(60):
+            await let_others_run(100)
+            await let_pass(clock, "1s")
+            assert len(planner._jobs) <= 100
+    assert line.calls["due_jobs"] < 100
+    if overdue:
+        assert all([await firings(store, job) for job in jobs])
+    else:
+        assert await count_runs(store, "default") == 0

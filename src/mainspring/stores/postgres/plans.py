@@ -41,8 +41,11 @@ class Plans:
     async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
         async def work(tx: Transaction) -> list[Job]:
             rows = await tx.fetch(_JOBS["due"], until, limit)
-            # Ranking all that is due costs more than reading the first: only where it does not all fit.
-            return read_jobs(rows if len(rows) < limit else await tx.fetch(_JOBS["due_in_shares"], until, limit))
+            names = [row[0] for row in await tx.fetch(_JOBS["namespaces_due"], until)] if len(rows) >= limit else []
+            if len(names) > 1:
+                share = max(limit // len(names), 1)
+                rows = await tx.fetch(_JOBS["due_in_shares"], names, until, share, limit)
+            return read_jobs(rows)
 
         return await self._db.read(work)
 

@@ -41,8 +41,8 @@ class Plans:
     async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
         def work(tx: Transaction) -> list[Job]:
             rows = tx.execute(_JOBS["due"], (until, limit)).fetchall()
-            # Ranking all that is due costs more than reading the first: only where it does not all fit.
-            return read_jobs(rows if len(rows) < limit else tx.execute(_JOBS["due_in_shares"], (until, limit)))
+            names = [name for (name,) in tx.execute(_JOBS["namespaces_due"], (until,))] if len(rows) >= limit else []
+            return _due_in_shares(tx, names, until, limit) if len(names) > 1 else read_jobs(rows)
 
         return await self._db.read(work)
 
@@ -63,6 +63,17 @@ class Plans:
     def _known(self) -> dict[Task, Instant]:
         """Tasks that some worker knows, and until when that is taken for true."""
         return {}
+
+
+def _due_in_shares(tx: Transaction, namespaces: Sequence[str], until: Instant, limit: int) -> list[Job]:
+    """Of each namespace the earliest, as many as its equal share of the limit."""
+    share = max(limit // len(namespaces), 1)
+    found = [
+        job
+        for namespace in namespaces
+        for job in read_jobs(tx.execute(_JOBS["due_in_namespace"], (namespace, until, share)))
+    ]
+    return sorted(found, key=lambda job: job.next_fire_at or 0)[:limit]
 
 
 class _Due(NamedTuple):

@@ -23,14 +23,24 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL ORDER BY next_fire_at LIMIT $2;
 
--- due_in_shares: the same where not all fit: of each namespace the earliest, as many as its equal share of the limit
-WITH ranked AS MATERIALIZED (
-  SELECT id, row_number() OVER (PARTITION BY namespace ORDER BY next_fire_at) AS place
-  FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL)
+-- namespaces_due: those of which jobs are due, found from one to the next in the index
+WITH RECURSIVE names AS (
+  (SELECT namespace FROM mainspring.jobs WHERE namespace >= '' AND next_fire_at IS NOT NULL AND paused_at IS NULL ORDER BY namespace LIMIT 1)
+  UNION ALL
+  SELECT n.namespace FROM names AS h CROSS JOIN LATERAL (
+    SELECT namespace FROM mainspring.jobs
+    WHERE namespace > h.namespace AND next_fire_at IS NOT NULL AND paused_at IS NULL ORDER BY namespace LIMIT 1) AS n
+)
+SELECT n.namespace FROM names AS n WHERE EXISTS (
+  SELECT FROM mainspring.jobs AS d WHERE d.namespace = n.namespace AND d.next_fire_at <= $1 AND d.paused_at IS NULL);
+
+-- due_in_shares: the same as `due`, of each namespace so many at most
 SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
        j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at, j.origin, j.source
-FROM ranked AS r JOIN mainspring.jobs AS j ON j.id = r.id
-WHERE r.place <= greatest($2 / (SELECT count(*) FROM ranked WHERE place = 1), 1) ORDER BY j.next_fire_at LIMIT $2;
+FROM unnest($1::text[]) AS n (namespace) CROSS JOIN LATERAL (
+  SELECT * FROM mainspring.jobs AS d WHERE d.namespace = n.namespace AND d.next_fire_at <= $2 AND d.paused_at IS NULL
+  ORDER BY d.next_fire_at LIMIT $3) AS j
+ORDER BY j.next_fire_at LIMIT $4;
 
 -- changed: jobs edited, paused, resumed or made due after a change number
 SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,

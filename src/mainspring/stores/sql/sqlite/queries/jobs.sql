@@ -18,13 +18,20 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE next_fire_at <= ? AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?;
 
--- due_in_shares: the same where not all fit: of each namespace the earliest, as many as its equal share of the limit
-WITH ranked AS (SELECT id, namespace, row_number() OVER (PARTITION BY namespace ORDER BY next_fire_at) AS place
-                FROM jobs WHERE next_fire_at <= ?1 AND paused_at IS NULL)
+-- namespaces_due: those of which jobs are due, found from one to the next in the index
+WITH RECURSIVE names (namespace) AS (
+  SELECT min(namespace) FROM jobs WHERE next_fire_at IS NOT NULL AND paused_at IS NULL
+  UNION ALL
+  SELECT (SELECT min(j.namespace) FROM jobs AS j
+          WHERE j.namespace > names.namespace AND j.next_fire_at IS NOT NULL AND j.paused_at IS NULL)
+  FROM names WHERE names.namespace IS NOT NULL)
+SELECT n.namespace FROM names AS n
+WHERE EXISTS (SELECT 1 FROM jobs AS d WHERE d.namespace = n.namespace AND d.next_fire_at <= ?1 AND d.paused_at IS NULL);
+
+-- due_in_namespace: the same as `due`, of one namespace
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE id IN (SELECT id FROM ranked WHERE place <= max(?2 / (SELECT count(*) FROM ranked WHERE place = 1), 1))
-ORDER BY next_fire_at LIMIT ?2;
+FROM jobs WHERE namespace = ?1 AND next_fire_at <= ?2 AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?3;
 
 -- changed: jobs edited, paused, resumed or made due after a change number
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
