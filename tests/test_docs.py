@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from mainspring.cli.lazy import LazyGroup
+from mainspring.cli.main import cli
 from mainspring.settings import describe_settings
 
 ROOT = Path(__file__).parent.parent
@@ -56,3 +58,17 @@ def test_the_page_on_an_index_has_no_link_that_leads_nowhere(monkeypatch: pytest
     linked = hook["index_page"](text, "https://example.org/source/")
     assert "](https://example.org/source/docs/api.md)" in linked
     assert not re.findall(r"\]\((?!https?:)", linked)
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+
+    def names(group: LazyGroup, before: str = "") -> list[str]:
+        return [
+            name
+            for each, entry in group.entries.items()
+            for name in (names(entry, f"{each} ") if isinstance(entry, LazyGroup) else [before + each])
+        ]
+
+    missing = [name for name in names(cli) if not re.search(rf"`(?:mainspring )?{name}[ `]", page)]
+    assert missing == []
