@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import datetime
+from threading import Lock
 
 from mainspring.core.instants import Instant, to_datetime
 from mainspring.core.model import Claim
 from mainspring.errors import InvalidInput, MainspringError
 
+PRINT_LIMIT = 1_048_576
+LONGEST_LINE = 64 * 1024
+"""A longer line is cut into pieces."""
+
 
 class RunContext:
     """The run that a task is executing: `current_run()` gives it, in the task and in what it calls."""
 
-    __slots__ = ("_cancelled", "_claim", "_deadline", "_now", "_on_log", "_on_progress", "_soft_deadline")
+    __slots__ = (
+        *("_cancelled", "_claim", "_deadline", "_now", "_on_log", "_on_progress", "_prints", "_soft_deadline"),
+        "print_limit",
+    )
 
     def __init__(
         self,
@@ -37,6 +45,9 @@ class RunContext:
         self._cancelled = False
         self._on_log = on_log
         self._on_progress = on_progress
+        self._prints: _Prints | None = None
+        self.print_limit = PRINT_LIMIT
+        """How many characters of what is printed in this process are kept. Set by the worker."""
 
     @property
     def id(self) -> str:
@@ -118,6 +129,51 @@ class RunContext:
     def log(self, text: str) -> None:
         """Write to the run's log, as printing does."""
         self._on_log("log", str(text))
+
+    def print(self, stream: str, text: str) -> None:
+        """Take what was printed. Called by the worker, from any thread."""
+        if self._prints is None:
+            self._prints = _Prints(self.print_limit)
+        self._prints.take(stream, text, self._on_log)
+
+    def end_prints(self) -> None:
+        """Nothing more will be printed. Called by the worker."""
+        if self._prints is not None:
+            self._prints.end(self._on_log)
+            self._prints = None
+
+
+class _Prints:
+    """What is printed comes in pieces, and leaves in lines."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = Lock()
+        self._rest: dict[str, str] = {}
+        self._size = self._cut = 0
+
+    def take(self, stream: str, text: str, say: Callable[[str, str], None]) -> None:
+        with self._lock:
+            self._size += len(text)
+            if self._size > self._limit:
+                self._cut += len(text)
+                return
+            *lines, rest = (self._rest.get(stream, "") + text).split("\n")
+            while len(rest) > LONGEST_LINE:
+                lines.append(rest[:LONGEST_LINE])
+                rest = rest[LONGEST_LINE:]
+            self._rest[stream] = rest
+            for line in lines:
+                say(stream, line.rstrip("\r"))
+
+    def end(self, say: Callable[[str, str], None]) -> None:
+        with self._lock:
+            for stream, rest in self._rest.items():
+                if rest:
+                    say(stream, rest)
+            self._rest.clear()
+            if self._cut:
+                say("log", f"... {self._cut} characters of output cut ...")
 
 
 def _datetime(instant: Instant | None) -> datetime | None:

@@ -307,6 +307,14 @@ def protect_process(app: Mainspring, *, signs: bool) -> None:
     withhold(forget=() if signs else SIGNING)
 
 
+def hear_runs(settings: Settings) -> None:
+    """From now on, what tasks log and print in this process is in the logs of their runs."""
+    from mainspring.executors.saying import hear_logging, hear_prints, run_level
+
+    hear_logging(run_level(settings))
+    hear_prints()
+
+
 def describe_exposure(settings: Settings, *, work: bool) -> list[str]:
     """What others, or commands, could find out about this process, in words."""
     from mainspring.executors.command import least_level

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, Full, Queue
+from typing import TextIO
 
 import click
 
@@ -26,9 +28,11 @@ _COLORS = {
 
 
 class Lines:
-    """A queue to stdout. `on_closed` is called once nobody reads any more."""
+    """A queue to stdout, or to the file that is given for it. `on_closed` is called once nobody reads any more."""
 
-    def __init__(self, *, colored: bool, on_closed: Callable[[], None]) -> None:
+    def __init__(self, *, colored: bool, on_closed: Callable[[], None], file: TextIO | None = None) -> None:
+        # Now: what stands for stdout later may take what is written to it for the output of a run.
+        self._file = file or sys.stdout
         self._colored = colored
         self._on_closed = on_closed
         self._queue: Queue[tuple[str, str]] = Queue(KEPT)
@@ -50,7 +54,7 @@ class Lines:
         try:
             while not (self._closing.is_set() and self._queue.empty()):
                 with suppress(Empty):
-                    click.echo(self._styled(*self._queue.get(timeout=0.05)), color=self._colored)
+                    click.echo(self._styled(*self._queue.get(timeout=0.05)), file=self._file, color=self._colored)
         except OSError:
             self._on_closed()
 

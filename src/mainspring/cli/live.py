@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from mainspring.app import Mainspring
 from mainspring.cli.lines import Lines
+from mainspring.cli.logs import set_up_logging
 from mainspring.cli.opening import check_made
 from mainspring.cli.screen import Screen
 from mainspring.cli.succession import Succession
@@ -29,7 +30,8 @@ from mainspring.runtime import Runtime
 from mainspring.services.supervisor import EXIT_FAILED
 from mainspring.settings import unknown_variables
 from mainspring.views import event_view
-from mainspring.wiring import build_runtime, show_events
+from mainspring.wiring import build_runtime, hear_runs, show_events
+from mainspring.withheld import masker, secrets_of
 
 FOLLOW_S = 0.1
 FOLLOW_LIMIT = 200
@@ -188,14 +190,19 @@ def serve(service: Service) -> int:
 
 
 def _set_up_logging(service: Service) -> None:
-    """Unless the app has done so: warnings to stderr, where they do not mix with what programs read."""
-    level = logging.INFO if service.screen.session.debug else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(message)s")
+    settings = service.app.settings
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    if service.screen.session.debug:
+        level = min(level, logging.INFO)
+    set_up_logging(level, settings.log_format, masker(secrets_of(settings)))
+    if service.work:
+        hear_runs(settings)
 
 
 async def _serve(service: Service, stopping: Stopping, succession: Succession) -> int:
     app, session = service.app, service.screen.session
-    lines = Lines(colored=session.colored() and not session.as_json, on_closed=stopping.request_first)
+    colored = session.colored() and not session.as_json
+    lines = Lines(colored=colored, on_closed=stopping.request_first, file=session.stdout)
     try:
         runtime = await _begin(service, stopping, succession, lines)
         if runtime is None:

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -23,7 +23,7 @@ from mainspring.cli.sync import Undeclared, describe_saved, sync_jobs, undeclare
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.errors import MainspringError
 from mainspring.runtime import Runtime
-from mainspring.settings import Settings
+from mainspring.settings import LogFormat, LogLevel, Settings
 from mainspring.wiring import describe_exposure, describe_store, protect_process
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ api_options = stack(
 lease_option = click.option("--lease", metavar="URL", help="Who elects the leader, in place of the store: redis://…")
 """The options that `up` and `server` share."""
 cache_option = click.option("--cache", metavar="URL", help="Where statuses are kept for the API: redis://…")
+log_options = stack(
+    click.option("--log-level", type=click.Choice(get_args(LogLevel)), help="The least level to log; warning."),
+    click.option("--log-format", type=click.Choice(get_args(LogFormat)), help="How to log: text, or JSON lines."),
+)
 broker_option = click.option("--broker", metavar="URL", help="What carries runs to workers: redis://…")
 """The option that `up`, `worker` and `server` share."""
 
@@ -52,6 +56,7 @@ broker_option = click.option("--broker", metavar="URL", help="What carries runs 
 @broker_option
 @cache_option
 @undeclared_option
+@log_options
 @click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long.")
 @click.option("--quiet", is_flag=True, help="Write no access log.")
 @click.pass_obj
@@ -64,6 +69,8 @@ def server(
     broker: str | None,
     cache: str | None,
     undeclared: Undeclared,
+    log_level: str | None,
+    log_format: str | None,
     duration: str | None,
     quiet: bool,
 ) -> int:
@@ -72,7 +79,9 @@ def server(
     APP is `module:app` or `file.py`; its jobs are stored first, and arguments are checked against its tasks. Without a
     secret (MAINSPRING_SECRET) only programs on this machine are served.
     """
-    app = open_app(session, ref, host=host, port=port, lease=lease, broker=broker, cache=cache)
+    session.keep_stdout()
+    logs = {"log_level": log_level, "log_format": log_format}
+    app = open_app(session, ref, **logs, host=host, port=port, lease=lease, broker=broker, cache=cache)
     screen = Screen(session)
     check_exposure(app)
     protect_process(app, signs=True)

@@ -21,6 +21,16 @@ class Session:
     as_json: bool = False
     color: Literal["auto", "always", "never"] = "auto"
     debug: bool = False
+    stdout: TextIO | None = None
+    """Where a stream of JSON goes, if it is not to mix with what others write to stdout."""
+
+    def keep_stdout(self) -> None:
+        """Keep the standard output of this process for JSON, if that was asked for: whatever else is written there, by
+        the app, its tasks or the programs that those start, goes to the standard error."""
+        if self.as_json and self.stdout is None:
+            sys.stdout.flush()
+            self.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8")
+            os.dup2(2, 1)
 
     def colored(self, stream: TextIO | None = None) -> bool:
         """Whether to use colours on a stream (stdout): by flag, by NO_COLOR, by whether a person reads it."""

@@ -15,7 +15,15 @@ from mainspring.cli.live import Service, serve
 from mainspring.cli.opening import open_app
 from mainspring.cli.reload import reload
 from mainspring.cli.screen import Screen
-from mainspring.cli.server import api_options, broker_option, cache_option, health_beside, lease_option, serve_beside
+from mainspring.cli.server import (
+    api_options,
+    broker_option,
+    cache_option,
+    health_beside,
+    lease_option,
+    log_options,
+    serve_beside,
+)
 from mainspring.cli.session import Session
 from mainspring.cli.stored_runs import Stored
 from mainspring.cli.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
@@ -36,6 +44,8 @@ class WorkerWords(TypedDict):
     queues: tuple[str, ...]
     regions: tuple[str, ...]
     broker: str | None
+    log_level: str | None
+    log_format: str | None
     duration: str | None
     quiet: bool
 
@@ -57,6 +67,7 @@ worker_options = stack(
     click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
     click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
     broker_option,
+    log_options,
     click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
     click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
     click.option(
@@ -109,6 +120,7 @@ def up(
         "host": host,
         "port": port,
     }
+    session.keep_stdout()
     app = open_app(session, ref, **flags, **_flags(words))
     screen = Screen(session)
     protect_process(app, signs=not no_api)
@@ -139,6 +151,7 @@ def worker(
 
     It schedules nothing, and stores no jobs: where those that APP declares differ from the stored ones, it warns.
     """
+    session.keep_stdout()
     app = open_app(session, ref, health_host=health_host, health_port=health_port, **_flags(words))
     screen = Screen(session)
     protect_process(app, signs=False)
@@ -168,6 +181,8 @@ def _flags(words: WorkerWords) -> dict[str, object]:
         "queues": words["queues"] or None,
         "regions": words["regions"] or None,
         "broker": words["broker"],
+        "log_level": words["log_level"],
+        "log_format": words["log_format"],
     }
 
 

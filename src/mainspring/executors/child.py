@@ -7,6 +7,7 @@ import fcntl
 import functools
 import importlib
 import importlib.util
+import logging
 import os
 import resource
 import signal
@@ -31,6 +32,7 @@ from mainspring.executors.failures import failed
 from mainspring.executors.function import call
 from mainspring.executors.launching.kernel import adopt_orphans, hide_memory
 from mainspring.executors.messages import CHANNEL, Home, Message, Order, Setup
+from mainspring.executors.saying import hear_logging
 from mainspring.task import PlainTask, Task
 from mainspring.withheld import take_over
 
@@ -71,6 +73,8 @@ class Service:
         sys.path[:] = setup.path
         for home in setup.homes:
             self._load(home)
+        if not logging.getLogger().handlers:  # Else the app has its own, and what those write is output of the run.
+            hear_logging(setup.log_level)
         surroundings, threads = _Surroundings(), threading.active_count()
         self._tell(Message(ready=True))
         served = 0

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.context import CURRENT, RunContext
+from mainspring.context import CURRENT, PRINT_LIMIT, RunContext
 from mainspring.core.model import RunOptions
 from mainspring.executor import AttemptContext, Executor, Outcome
 from mainspring.executors.failures import failed
@@ -24,16 +24,24 @@ T = TypeVar("T")
 class FunctionExecutor:
     """Runs registered tasks. Names are looked up in the registry, never imported from data."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], threads: Threads, process: Executor) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        threads: Threads,
+        process: Executor,
+        print_limit: int = PRINT_LIMIT,
+    ) -> None:
         self._tasks = tasks
         self._threads = threads
         self._process = process
+        self._print_limit = print_limit
 
     def run(self, attempt: AttemptContext) -> Coroutine[Any, Any, Outcome]:
         task = self._tasks[attempt.claim.task]
         _isolate(attempt, task)
         if needs_process(task, attempt.options):
             return self._process.run(attempt)
+        _context(attempt).print_limit = self._print_limit
         return _await(attempt, task) if task.is_async else self._run_in_thread(attempt, task)
 
     async def _run_in_thread(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
@@ -108,7 +116,8 @@ async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
         arguments = task.decode_args(attempt.claim.args)
     except BaseException as error:
         return failed(error, final=True, unfit=True)
-    token, hopeless = CURRENT.set(_context(attempt)), False
+    context = _context(attempt)
+    token, hopeless = CURRENT.set(context), False
     try:
         result = await task.function(**arguments)
         hopeless = True
@@ -124,6 +133,7 @@ async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
         return failed(error, final=hopeless)
     finally:
         CURRENT.reset(token)
+        context.end_prints()
 
 
 def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
@@ -142,6 +152,7 @@ def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
         return failed(error, final=hopeless)
     finally:
         CURRENT.reset(token)
+        context.end_prints()
 
 
 def _context(attempt: AttemptContext) -> RunContext:

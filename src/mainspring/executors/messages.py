@@ -27,6 +27,8 @@ class Setup(msgspec.Struct):
     memory: int
     env: dict[str, str] = {}
     """The rest of its environment: given here, since what a process is started with can be read by others."""
+    log_level: int = 20
+    """What functions log at this level or above is in the logs of their runs."""
     withheld: dict[str, str] = {}
     """The part of it that is kept from what functions start."""
 

@@ -23,6 +23,7 @@ from mainspring.executors.launching.order import Order as Launch
 from mainspring.executors.messages import Home, Order, Setup
 from mainspring.executors.output import Output
 from mainspring.executors.program import ROOT, Ending, Launcher, NotStarted
+from mainspring.executors.saying import run_level
 from mainspring.executors.seat import Died, Seat, open_seat
 from mainspring.settings import Settings
 from mainspring.task import Task
@@ -241,7 +242,9 @@ class ProcessExecutor:
             seat.close()
 
     def _setup(self, homes: list[Home], runs: int) -> Setup:
-        return Setup([os.path.abspath(each) for each in sys.path], homes, runs, self._settings.process_memory)
+        path = [os.path.abspath(each) for each in sys.path]
+        level = run_level(self._settings)
+        return Setup(path, homes, runs, self._settings.process_memory, log_level=level)
 
     def _home(self, task: str) -> Home:
         home = self._homes.get(task)

@@ -28,7 +28,7 @@ class Staff:
         vault = Vault(settings.secrets)
         self._process = ProcessExecutor(tasks, self._launcher, lookout, settings)
         threads = Threads(settings.concurrency)
-        self._functions = Discreet(FunctionExecutor(tasks, threads, self._process), vault)
+        self._functions = Discreet(FunctionExecutor(tasks, threads, self._process, settings.output_limit), vault)
         self._special: dict[str, Executor] = {
             COMMAND: Discreet(CommandExecutor(self._launcher, lookout, settings), vault),
             HTTP: Discreet(HttpExecutor(settings), vault),
