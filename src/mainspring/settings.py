@@ -197,7 +197,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cache: Annotated[str | None, _text("where statuses are kept for the API: redis://host; else, nowhere")] = None
     lease: Annotated[str | None, _text("who elects, and keeps locks: redis://host; without one, the store")] = None
     sink: Annotated[str | None, _text("where events are sent on to; without one, nowhere")] = None
-    server: Annotated[str | None, _text("the server that commands ask, in place of the store")] = None
+    server: Annotated[
+        str | None, _text("the server that commands ask, in place of the store; or several, separated by commas")
+    ] = None
     token: Annotated[str | None, _text("what commands show to the server")] = None
     namespace: Annotated[str, _text("the tenant that this program works for")] = "default"
     durable: Annotated[

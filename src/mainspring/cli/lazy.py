@@ -104,7 +104,12 @@ _KEPT: dict[str, Any] = {"expose_value": False, "is_eager": True, "callback": _k
 
 def _reaching() -> list[click.Parameter]:
     return [
-        click.Option(["--server"], metavar="URL", help="Ask this server, not a database (MAINSPRING_SERVER).", **_KEPT),
+        click.Option(
+            ["--server"],
+            metavar="URL",
+            help="Ask a server (or a,b,c), not a database (MAINSPRING_SERVER).",
+            **_KEPT,
+        ),
         click.Option(["--token"], help="For the server; better kept in MAINSPRING_TOKEN, unseen.", **_KEPT),
     ]
 

@@ -23,8 +23,8 @@ import msgspec
 
 from mainspring import __version__
 from mainspring.api.shapes import Problem
+from mainspring.client.servers import Server, Servers
 from mainspring.client.trouble import (
-    check_url,
     expired_at,
     kind_of,
     mismatched,
@@ -76,14 +76,14 @@ class Request(NamedTuple):
 
 
 class Line:
-    """To one server, as one caller."""
+    """To one server, or to any of several that share a store, as one caller."""
 
     def __init__(self, url: str, token: str | None, namespace: str | None, timeout_s: float, retry: Retry) -> None:
-        self.url = check_url(url)
+        self._clock = SystemClock()
+        self.servers = Servers(url, self._clock.monotonic)
         self.retry = retry
         self._token = token
         self._timeout_s = timeout_s
-        self._clock = SystemClock()
         self._skew: Duration = 0
         self._headers = {"User-Agent": f"mainspring/{__version__}", "Accept": "application/json"}
         if token and not (token.isascii() and token.isprintable() and " " not in token):
@@ -93,6 +93,11 @@ class Line:
         if namespace:
             self._headers["Mainspring-Namespace"] = namespace
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+
+    @property
+    def url(self) -> str:
+        """Where the servers are."""
+        return ",".join(server.url for server in self.servers.all)
 
     def now(self) -> Instant:
         """The server's clock, as far as it is known."""
@@ -104,7 +109,8 @@ class Line:
         try:
             return msgspec.json.decode(answer.content, type=shape)
         except msgspec.ValidationError as error:
-            raise mismatched(self.url, await self._version(), str(error)) from None
+            url = next(each.url for each in self.servers.all if str(answer.url).startswith(each.url))
+            raise mismatched(url, await self._version(url), str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise strange(self.url, answer) from None
 
@@ -114,38 +120,52 @@ class Line:
             key = request.key or secrets.token_urlsafe(18)
             request = request._replace(headers={**request.headers, "Idempotency-Key": key})
         failures = 0
+        tried: set[Server] = set()
         while True:
-            answer: httpx.Response | None = None
-            fault: httpx.TransportError | None = None
-            try:
-                answer = await self._once(request)
-                self._note_time(answer)
-            except httpx.TransportError as error:
-                fault = error
+            server = self.servers.choose(tried)
+            answer, fault = await self._try(request, server)
             if answer is not None and answer.is_success:
                 return answer
-            failures += 1
+            tried.add(server)
             again = _may_repeat(request, answer, fault)
+            if again and self.servers.has_other(tried):
+                continue  # Another server may do it at once: only when all have been asked is it time to wait.
+            failures += 1
+            tried.clear()
             wait = self._wait(failures, None if answer is None else answer.headers.get("retry-after"))
             if not again or wait is None:
-                raise await self._error(request, answer, fault) from fault
+                raise await self._error(request, answer, fault, server.url) from fault
             await asyncio.sleep(wait)
+
+    async def _try(self, request: Request, server: Server) -> tuple[httpx.Response | None, httpx.TransportError | None]:
+        try:
+            answer = await self._once(request, server.url)
+        except httpx.TransportError as error:
+            self.servers.note(server, well=False)
+            return None, error
+        self._note_time(answer)
+        self.servers.note(server, well=not _is_ill(answer))
+        return answer, None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[httpx.Response, None]:
         """The answer to a request whose body goes on; errors as for others, but nothing is tried again."""
         timeout = httpx.Timeout(self._timeout_s, connect=CONNECT_S, read=SILENCE_S)
         headers = {**self._headers, **request.headers}
+        server = self.servers.choose()
+        url = f"{server.url}{request.path}"
         try:
             async with self._client().stream(
-                request.method, self._address(request), params=_flat(request.query), headers=headers, timeout=timeout
+                request.method, url, params=_flat(request.query), headers=headers, timeout=timeout
             ) as answer:
+                self.servers.note(server, well=not _is_ill(answer))
                 if not answer.is_success:
                     await answer.aread()
-                    raise await self._error(request, answer, None)
+                    raise await self._error(request, answer, None, server.url)
                 yield answer
         except httpx.TransportError as error:
-            raise unreached(self.url, error) from error
+            self.servers.note(server, well=False)
+            raise unreached(server.url, error) from error
 
     async def close(self) -> None:
         """Let go of the connections of this loop."""
@@ -159,13 +179,13 @@ class Line:
             await asyncio.sleep(wait)
         return wait is not None
 
-    async def _once(self, request: Request) -> httpx.Response:
+    async def _once(self, request: Request, url: str) -> httpx.Response:
         content = None if request.body is None else msgspec.json.encode(request.body)
         headers = {**self._headers, **({"Content-Type": "application/json"} if content is not None else {})}
         timeout = httpx.Timeout(self._timeout_s + request.patience_s, connect=CONNECT_S)
         return await self._client().request(
             request.method,
-            self._address(request),
+            f"{url}{request.path}",
             params=_flat(request.query),
             content=content,
             headers={**headers, **request.headers},
@@ -176,12 +196,9 @@ class Line:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             # Certificates take 50 ms to load. Where none is needed none is trusted, should one be shown after all.
-            verify = True if self.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            verify = True if "https:" in self.url else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._clients[loop] = httpx.AsyncClient(verify=verify)
         return self._clients[loop]
-
-    def _address(self, request: Request) -> str:
-        return f"{self.url}{request.path}"
 
     def _wait(self, failures: int, asked: str | None) -> float | None:
         """Seconds until the next attempt; None if there is none, or if the server asks for more than we would wait."""
@@ -192,26 +209,26 @@ class Line:
         return None if isinstance(decision, GiveUp) else decision.delay / SECOND
 
     async def _error(
-        self, request: Request, answer: httpx.Response | None, fault: httpx.TransportError | None
+        self, request: Request, answer: httpx.Response | None, fault: httpx.TransportError | None, url: str
     ) -> Exception:
         if answer is None:
             assert fault is not None
-            return unreached(self.url, fault)
+            return unreached(url, fault)
         problem = problem_of(answer)
         if problem is None:
-            return strange(self.url, answer)
+            return strange(url, answer)
         if kind_of(problem) == "unauthenticated" and (ended := expired_at(self._token or "")):
             problem.detail = f"the token has expired, at {format_instant(ended)}"
         if _may_be_unserved(problem):
-            version = await self._version()
+            version = await self._version(url)
             if version != __version__:
-                return mismatched(self.url, version, problem.detail)
+                return mismatched(url, version, problem.detail)
         return to_error(problem, request.body or request.query)
 
-    async def _version(self) -> str | None:
+    async def _version(self, url: str) -> str | None:
         """The server's, if it tells."""
         try:
-            answer = await self._once(Request("GET", "/openapi.json"))
+            answer = await self._once(Request("GET", "/openapi.json"), url)
             return str(answer.json()["info"]["version"]) if answer.is_success else None
         except (httpx.HTTPError, ValueError, LookupError, TypeError):
             return None
@@ -248,6 +265,12 @@ def _may_repeat(request: Request, answer: httpx.Response | None, fault: httpx.Tr
     if problem is not None and kind_of(problem) in _REFUSED:
         return True
     return answer.status_code in (502, 503, 504) and request.repeatable
+
+
+def _is_ill(answer: httpx.Response) -> bool:
+    """Whether another server may do better: this one has lost its store, or something before it has lost the server."""
+    problem = problem_of(answer) if answer.is_closed else None
+    return answer.status_code in (502, 503, 504) and (problem is None or kind_of(problem) == "unavailable")
 
 
 def _may_be_unserved(problem: Problem) -> bool:
