@@ -68,9 +68,9 @@ for pid in [name for name in os.listdir("/proc") if name.isdecimal() and name !=
                 memory.seek(int(start, 16))
                 text = memory.read(int(end, 16) - int(start, 16))
                 found += [pid for mark in MARKS if mark[::-1].encode() in text]
-    except (OSError, OverflowError, ValueError):
+    except (OSError, OverflowError, ValueError, MemoryError):
         pass
-print([open(f"/proc/{pid}/cmdline").read() for pid in sorted(set(found))])
+print([os.popen(f"tr '\\\\0' ' ' </proc/{pid}/cmdline").read() for pid in sorted(set(found))])
 """
 """Marks are written backwards, so that the search does not find itself."""
 
