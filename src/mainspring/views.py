@@ -91,8 +91,8 @@ def _duration_of(run: Run) -> str | None:
 
 
 def _updated_at(run: Run) -> Instant:
-    """When something last happened to a run: it was accepted, started, asked to stop, or it ended."""
-    moments = (run.created_at, run.started_at, run.cancel_requested_at, run.finished_at)
+    """When something last happened to a run: it was accepted, started, asked to stop, or it or an attempt ended."""
+    moments = (run.created_at, run.started_at, run.cancel_requested_at, run.attempt_ended_at, run.finished_at)
     return max(each for each in moments if each is not None)
 
 

@@ -21,7 +21,7 @@ from mainspring.conformance.store_samples import (
 )
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Claim, LogLine, NewRun, Progress, Report
-from mainspring.store import Store
+from mainspring.store import RunFilter, Store
 from mainspring.testing.clock import ManualClock
 
 
@@ -88,6 +88,8 @@ class ReportSuite:
         stored = await seen(store, run)
         assert (stored.state, stored.due_at, stored.attempt) == ("pending", reported_at + MINUTE, 1)
         assert (stored.reason, stored.claimed_until, stored.losses) == ("no; retry 1 of 3 in 1m", None, 0)
+        assert stored.attempt_ended_at == reported_at
+        assert [each.attempt_ended_at for each in await store.list_runs(RunFilter())] == [reported_at]
         clock.advance(MINUTE - 1)
         assert await take(store) == []
         clock.advance(1)

@@ -199,6 +199,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     error: str | None = None
     retry_of: str | None = None
+    attempt_ended_at: Instant | None = None
+    """When its last attempt ended: also of one that waits to be tried again."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):

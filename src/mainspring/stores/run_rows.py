@@ -22,7 +22,7 @@ RUN_FIELDS = (
     *("id", "namespace", "queue", "region", "task", "args", "state", "reason", "priority", "due_at", "created_at"),
     *("options", "expires_at", "job_id", "job", "fire_at", "idx", "key", "token", "attempt", "losses", "worker"),
     *("claimed_until", "started_at", "finished_at", "cancel_requested_at", "cancel_reason", "waits_for", "blocked_on"),
-    *("progress", "progress_note", "result", "error", "retry_of"),
+    *("progress", "progress_note", "result", "error", "retry_of", "attempt_ended_at"),
 )
 """In the order in which queries give them."""
 

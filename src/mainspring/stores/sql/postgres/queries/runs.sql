@@ -136,24 +136,28 @@ CROSS JOIN LATERAL (SELECT fingerprint, answer FROM mainspring.submissions AS s 
 -- get: one run, unfinished or finished
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of
+       blocked_on, progress, progress_note, NULL, NULL, retry_of,
+       CASE WHEN attempt > 0 OR losses > 0 THEN (
+         SELECT max(a.finished_at) FROM mainspring.attempts AS a WHERE a.run_id = runs.id AND a.finished_at >= runs.created_at) END
 FROM mainspring.runs WHERE id = $1
 UNION ALL
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM mainspring.history WHERE id = $1 AND finished_at >= $2;
 
 -- finished: those of the ids that have ended
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= $2;
 
 -- list_active: unfinished runs, newest first
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of
+       blocked_on, progress, progress_note, NULL, NULL, retry_of,
+       CASE WHEN attempt > 0 OR losses > 0 THEN (
+         SELECT max(a.finished_at) FROM mainspring.attempts AS a WHERE a.run_id = runs.id AND a.finished_at >= runs.created_at) END
 FROM mainspring.runs
 WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
   AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
@@ -168,7 +172,7 @@ GROUP BY 1, 2, 3;
 -- list_classes: finished runs of some classes, newest first: the newest of each, merged
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($5::text[], $6::text[], $7::text[]) AS class (queue, task, state)
@@ -185,7 +189,7 @@ ORDER BY id DESC;
 -- list_of_job: finished runs of a job, newest first: the newest of each state, merged
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($5::text[]) AS class (state)
@@ -201,7 +205,7 @@ ORDER BY id DESC;
 -- list_tagged: finished runs with a tag, newest first
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM (SELECT t.id AS tagged_id, t.finished_at AS tagged_at FROM mainspring.history_tags AS t
       WHERE t.namespace = $1 AND t.tag = $5 AND t.id >= coalesce($2::text, '') AND t.id < coalesce($3::text, '~') ORDER BY t.id DESC) AS tagged
 CROSS JOIN LATERAL (
@@ -213,7 +217,7 @@ LIMIT $4;
 -- list_finished: finished runs of so many classes that they are not told apart, newest first, among the newest so many
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM (SELECT * FROM mainspring.history WHERE id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') ORDER BY id DESC LIMIT $8) AS newest
 WHERE namespace = $1 AND state = ANY ($5::text[]) AND ($6::text IS NULL OR queue = $6) AND ($7::text IS NULL OR options::jsonb -> 'tags' ? $7)
 LIMIT $4;

@@ -55,24 +55,26 @@ ON CONFLICT (namespace, key) DO UPDATE SET fingerprint = excluded.fingerprint, a
 -- get: one run, unfinished or finished
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of
+       blocked_on, progress, progress_note, NULL, NULL, retry_of,
+       CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
 FROM runs WHERE id = ?1
 UNION ALL
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM history WHERE id = ?1;
 
 -- finished: those of the ids that have ended
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of
+       NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM history WHERE id IN (SELECT value FROM json_each(?));
 
 -- list_active: unfinished runs, newest first
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of
+       blocked_on, progress, progress_note, NULL, NULL, retry_of,
+       CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
 FROM runs
 WHERE namespace = :namespace AND id >= :since AND id < :before AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
   AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker)
