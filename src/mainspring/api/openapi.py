@@ -102,6 +102,8 @@ def _refusals(endpoint: Endpoint) -> set[int]:
     found = {400, 503, *endpoint.problems}
     if endpoint.permission != PUBLIC:
         found |= {401, 403, 422}
+        if endpoint.method == "GET" and not endpoint.vital:
+            found.add(429)
     if "{" in endpoint.path:
         found.add(404)
     if endpoint.body is not None:

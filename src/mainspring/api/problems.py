@@ -36,7 +36,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "too-large": (413, "It is too large"),
     "unsupported-media-type": (415, "Only JSON is understood"),
     "invalid-input": (422, "Some fields are wrong"),
-    "rate-limited": (429, "Too many submissions"),
+    "rate-limited": (429, "Too many requests"),
     "internal": (500, "Something unexpected happened"),
     "overloaded": (503, "The server is busy"),
     "unavailable": (503, "The store cannot be reached"),
