@@ -7,16 +7,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainspring import Calendar, Mainspring, Retry, after, at, cron, every, holidays
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.model import Job, RunOptions
+from mainspring.core.triggers import EveryTrigger
 from mainspring.errors import (
     Conflict,
     InvalidInput,
     NotFound,
 )
+from mainspring.wording import body_of
 
 
 @pytest.fixture
@@ -214,3 +217,10 @@ class TestJobs:
         with pytest.raises(NotFound):
             await app.pause("hourly", "daily")
         assert (await self.job(app, "hourly")).paused_at is None
+
+
+def test_the_body_of_a_job_that_was_made_by_name_says_only_what_was_said() -> None:
+    """What is left is filled in from the declaration of its task, also after an edit."""
+    made = Job("1", "a", "encode", EveryTrigger(HOUR), options=RunOptions(timeout=MINUTE, said=("timeout",)))
+    assert body_of(made) == {"name": "a", "task": "encode", "args": {}, "timeout": "1m", "every": "1h"}
+    assert "said" not in body_of(msgspec.structs.replace(made, options=RunOptions(unfit_since=1)))

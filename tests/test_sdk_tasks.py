@@ -18,7 +18,7 @@ import pytest
 from mainspring import Mainspring, Retry, current_run
 from mainspring.context import CURRENT, RunContext
 from mainspring.core.instants import MINUTE, SECOND
-from mainspring.core.model import Claim, RunOptions
+from mainspring.core.model import Claim, KeptOptions, RunOptions
 from mainspring.errors import (
     InvalidInput,
     MainspringError,
@@ -26,7 +26,7 @@ from mainspring.errors import (
     PayloadTooLarge,
 )
 from mainspring.store import RunFilter
-from mainspring.task import Task
+from mainspring.task import Task, marked
 
 
 @dataclass
@@ -321,3 +321,8 @@ def test_types_are_kept_and_misuse_is_seen_by_a_type_checker(tmp_path: Path) -> 
     first = TYPED.splitlines().index("async def misuse() -> None:") + 2
     wrong = sorted(set(map(int, re.findall(r"typed\.py:(\d+): error", told))))
     assert wrong == list(range(first, first + 7)), told
+
+
+def test_a_run_that_is_retried_waits_anew_for_code_that_fits_it() -> None:
+    failed = msgspec.json.encode(RunOptions(unfit_since=1, timeout=2)).decode()
+    assert msgspec.json.decode(marked(failed, "ada"), type=KeptOptions) == KeptOptions(timeout=2, submitted_by="ada")

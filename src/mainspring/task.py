@@ -84,9 +84,9 @@ def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
 
 
 def marked(options: str, subject: str) -> str:
-    """Options, encoded, of a run that somebody submitted."""
+    """Options, encoded, of a run that somebody submitted. It begins anew to wait for code that fits it."""
     known = msgspec.json.decode(options, type=KeptOptions)
-    return msgspec.json.encode(msgspec.structs.replace(known, submitted_by=subject)).decode()
+    return msgspec.json.encode(msgspec.structs.replace(known, submitted_by=subject, unfit_since=None)).decode()
 
 
 def repeat_run(

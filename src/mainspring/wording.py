@@ -12,6 +12,7 @@ from mainspring.core.isolation import format_isolation
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.retry import Retry
 from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger
+from mainspring.options import ExecutionWords
 
 Body = dict[str, Any]
 
@@ -21,29 +22,34 @@ def body_of(job: Job) -> Body:
     defaults = msgspec.structs.asdict(JobPolicy())
     policy = msgspec.structs.asdict(job.policy)
     own = {"priority": job.priority, "queue": job.queue, "key": job.key, "limit": job.limit}
-    options = {name: value for name, value in msgspec.structs.asdict(job.options).items() if name != "said"}
+    execution = {**own, **_words_of(job.options)}
+    if (said := job.options.said) is not None:  # The rest is not the job's own, but for its task to say.
+        execution = {name: value for name, value in execution.items() if name in said}
     return {
         "name": job.name,
         "task": job.task,
         "args": msgspec.json.decode(job.args),
-        **word_values({**own, **options}),
+        **word_values(execution),
         **trigger_body(job.trigger),
         **word_values({name: value for name, value in policy.items() if value != defaults[name]}),
     }
 
 
 def word_values(values: Mapping[str, Any]) -> Body:
-    """Options as they are stored (see `options.read_words`), as a body says them; None is left out, and so is which of
-    them were said: a body says nothing else."""
-    worded = {name: value for name, value in values.items() if value is not None and name != "said"}
-    return {name: _WORDED.get(name, _plain)(value) for name, value in worded.items()}
+    """Options as they are stored (see `options.read_words`), as a body says them; None is left out."""
+    return {name: _WORDED.get(name, _plain)(value) for name, value in values.items() if value is not None}
 
 
 def word_options(options: RunOptions) -> Body:
     """Of how runs are executed, what differs from the defaults."""
-    defaults = RunOptions()
-    names = [name for name in options.__struct_fields__ if getattr(options, name) != getattr(defaults, name)]
-    return word_values({name: getattr(options, name) for name in names})
+    defaults = _words_of(RunOptions())
+    return word_values({name: value for name, value in _words_of(options).items() if value != defaults.get(name)})
+
+
+def _words_of(options: RunOptions) -> dict[str, Any]:
+    """What somebody can say of how runs are executed; the rest is what the program notes for itself."""
+    values = msgspec.structs.asdict(options)
+    return {name: value for name, value in values.items() if name in ExecutionWords.__annotations__}
 
 
 def trigger_body(trigger: Trigger) -> Body:
