@@ -5,6 +5,7 @@ What a run costs must not grow with the number of workers that could have taken 
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from bench.cluster.arena import OURS, Arena
 from bench.cluster.contestants import MAINSPRING
 from bench.cluster.cost import server_s, workers_s
 from bench.cluster.stage import DATABASE, Stage, set_stage
+from bench.cluster.throughput import Drained, check_recorded, drain
 from bench.figures import Row, at, show
 from bench.running import Failed
 from bench.script import Answer
@@ -122,6 +124,29 @@ def measure_idle_fleet(arena: Arena) -> list[Row]:
     row.target = f"≤ {MOST_OF_WORKER:g} each, ≤ {MOST_OF_SERVER:g}"
     row.met = max(each.values()) <= MOST_OF_WORKER + TOLERANCE and served <= MOST_OF_SERVER + TOLERANCE
     row.rounds = {str(count): [asked] for count, asked in each.items()} | {"server": [served]}
+    return [row]
+
+
+def measure_whole(arena: Arena) -> list[Row]:
+    """A drain by two workers alone, and by two that show what they do, beside a server that relays events."""
+    count = MAINSPRING.count // arena.size(1, 4)
+    costs: dict[bool, list[Drained]] = {False: [], True: []}
+    for number in range(arena.size(3, 1)):
+        for whole, drained in costs.items():
+            print(f"  whole {number + 1}: {'with a server' if whole else 'workers alone'}", file=sys.stderr)
+            with set_stage(MAINSPRING, arena.servers, arena.folder, count) as stage:
+                stage.ask("fill", {"count": count, "batch": 10_000})
+                stage.settle()
+                extra = [stage.command("server", {})] if whole else []
+                workers = [stage.command("work", {"quiet": not whole})] * 2
+                drained.append(drain(stage, count, [*workers, *extra]))
+                check_recorded(stage, count)
+    alone, rate = (statistics.median(each.rate for each in costs[kind]) for kind in (False, True))
+    cpu = {kind: statistics.median(each.cost_us for each in drained) for kind, drained in costs.items()}
+    figure = f"{show(rate, '/s')} beside {show(alone, '/s')}; CPU of a run {cpu[True]:.0f} beside {cpu[False]:.0f} µs"
+    row = Row(f"drain of {count:,} by a whole fleet, beside workers alone", {OURS: figure})
+    row.target, row.met = "≥ 0.9 × workers alone", rate >= 0.9 * alone
+    row.rounds = {("whole" if kind else "alone"): [each.rate for each in drained] for kind, drained in costs.items()}
     return [row]
 
 

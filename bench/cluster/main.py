@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.cluster.arena import OURS, Arena
 from bench.cluster.contestants import EVERY_PEER, Contestant, environment
-from bench.cluster.fleet import measure_fleet, measure_idle_fleet
+from bench.cluster.fleet import measure_fleet, measure_idle_fleet, measure_whole
 from bench.cluster.flow import measure_billion
 from bench.cluster.idling import measure_idle
 from bench.cluster.latency import measure_latency
@@ -22,6 +22,7 @@ from bench.cluster.lateness import measure_lateness
 from bench.cluster.pressure import measure_crowd, measure_held
 from bench.cluster.servers import serving
 from bench.cluster.throughput import measure_bulk, measure_drain, measure_submit
+from bench.cluster.watchers import measure_watchers
 from bench.figures import Row
 from bench.machine import facts
 from bench.peers.installing import REQUIREMENTS, install
@@ -51,6 +52,8 @@ MEASURES: Mapping[str, Measure] = {
     "idle": measure_idle,
     "fleet": measure_fleet,
     "idle_fleet": measure_idle_fleet,
+    "whole": measure_whole,
+    "watchers": measure_watchers,
     "crowd": measure_crowd,
     "held": measure_held,
     "billion": measure_billion,

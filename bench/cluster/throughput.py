@@ -67,13 +67,14 @@ class Drained(NamedTuple):
     cost_us: float
 
 
-def drain(stage: Stage, count: int) -> Drained:
+def drain(stage: Stage, count: int, commands: list[list[str]] | None = None) -> Drained:
     """Work off what waits on the stage, from the first run that begins until the store has nothing left.
 
-    Starting processes is not part of it. A run that is lost or doubled makes it void.
+    Starting processes is not part of it. A run that is lost or doubled makes it void. `commands` stand for its workers.
     """
     served = server_s(stage)
-    with stage.working():
+    with stage.working() if commands is None else stage.started(commands) as workers:
+        stage.workers = stage.workers if workers is None else workers
         stage.wait(lambda: stage.slate.ran() > 0, DRAIN_LIMIT_S, "the first run was")
         worked = workers_s(stage)
         stage.wait(lambda: stage.slate.ran() >= count, DRAIN_LIMIT_S, "the backlog was")

@@ -66,9 +66,17 @@ def work(params: Params) -> Answer:
     os.execv(sys.executable, [sys.executable, *command, *(["--quiet"] if params.get("quiet", True) else [])])
 
 
-def server(_: Params) -> Answer:
+def server(params: Params) -> Answer:
     """One process that schedules, relays events and serves the API, as users start it."""
-    command = ["-m", "mainspring", "server", "bench.ours.cluster_app:app", "--port", "0", "--quiet"]
+    command = [
+        "-m",
+        "mainspring",
+        "server",
+        "bench.ours.cluster_app:app",
+        "--quiet",
+        "--port",
+        str(params.get("port", 0)),
+    ]
     os.execv(sys.executable, [sys.executable, *command])
 
 

@@ -107,8 +107,8 @@ class Claimer(Loop):
         wait_s = 0.0 if self.breaker is None else self.breaker.wait_s(len(self._held))
         if wait_s == 0:
             return await super()._turn_safely()
-        self._store.stand(None)
         self._sated = False
+        self._stand()  # Nothing is to be handed over meanwhile.
         self.turned_at = self.clock.monotonic()
         return wait_s
 
