@@ -29,7 +29,8 @@ def measure_submit(arena: Arena) -> list[Row]:
             alone = rate(stage.ask("submit", params))
             together = rate(stage.ask("together", params))
             bare = rate(stage.ask("bare", params)) if each is MAINSPRING else 0.0
-        return {"alone": alone, "together": together, "bare": bare}
+            pool = rate(stage.ask("submit_by_pool", params)) if each is PGQUEUER else 0.0
+        return {"alone": alone, "together": together, "bare": bare, "pool": pool}
 
     series = take_turns(arena.everybody, arena.size(3, 1), "submit", submit)
     alone, together, bare = (_part(series, name) for name in ("alone", "together", "bare"))
@@ -38,7 +39,11 @@ def measure_submit(arena: Arena) -> list[Row]:
         judge(single, alone[OURS].figure(rate), alone[PGQUEUER.label].figure(rate), 1.2, PGQUEUER.label)
     many = rate_row(f"submissions, {CALLERS} callers", together)
     judge(many, together[OURS].figure(rate), alone[OURS].figure(rate), 8, "one caller")
-    return [rate_row("bare PostgreSQL: insert and commit, synced", {OURS: bare[OURS]}), single, many]
+    rows = [rate_row("bare PostgreSQL: insert and commit, synced", {OURS: bare[OURS]}), single, many]
+    if PGQUEUER in arena.peers:
+        by_pool = _part(series, "pool")[PGQUEUER.label]
+        rows.append(rate_row("submissions, one after another, by a pool", {PGQUEUER.label: by_pool}))
+    return rows
 
 
 def _part(series: Mapping[str, Series], name: str) -> dict[str, Series]:

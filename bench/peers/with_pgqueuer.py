@@ -1,8 +1,8 @@
 """PgQueuer on PostgreSQL: `python -m bench.peers with_pgqueuer MEASURE PARAMS`.
 
 Its settings: asyncpg, uvloop, batches of 200 (its default of 10 drains half as fast), the durable tables that it makes
-by default. Submissions alone by one connection; together by a pool of ten, as its documentation has it for web
-servers; in bulk by lists.
+by default. Submissions one after another by one connection, which is faster, and for comparison by a pool of ten, as
+its documentation has it for web servers; together by that pool; in bulk by lists.
 """
 
 from __future__ import annotations
@@ -41,19 +41,28 @@ async def create() -> AsyncIterator[PgQueuer]:
     await connection.close()
 
 
+def _intake(queries: Queries) -> Intake:
+    async def one(number: int) -> None:
+        await queries.enqueue("noop", b"%d" % number)
+
+    async def many(numbers: Sequence[int]) -> None:
+        count = len(numbers)
+        await queries.enqueue(["noop"] * count, [b"%d" % number for number in numbers], [0] * count)
+
+    return Intake(one, many)
+
+
 @asynccontextmanager
 async def _open() -> AsyncIterator[Intake]:
     async with asyncpg.create_pool(_url(), min_size=1, max_size=POOL) as pool:
-        queries = Queries(AsyncpgPoolDriver(pool))
+        yield _intake(Queries(AsyncpgPoolDriver(pool)))
 
-        async def one(number: int) -> None:
-            await queries.enqueue("noop", b"%d" % number)
 
-        async def many(numbers: Sequence[int]) -> None:
-            count = len(numbers)
-            await queries.enqueue(["noop"] * count, [b"%d" % number for number in numbers], [0] * count)
-
-        yield Intake(one, many)
+@asynccontextmanager
+async def _open_one() -> AsyncIterator[Intake]:
+    connection = await asyncpg.connect(_url())
+    yield _intake(Queries(AsyncpgDriver(connection)))
+    await connection.close()
 
 
 def prepare(_: Params) -> Answer:
@@ -74,4 +83,11 @@ def work(_: Params) -> Answer:
     return {}
 
 
-MEASURES: dict[str, Measure] = {"prepare": prepare, "work": work, **async_measures(_open, uvloop.run)}
+_BY_POOL = async_measures(_open, uvloop.run)
+MEASURES: dict[str, Measure] = {
+    "prepare": prepare,
+    "work": work,
+    **_BY_POOL,
+    "submit": async_measures(_open_one, uvloop.run)["submit"],
+    "submit_by_pool": _BY_POOL["submit"],
+}
