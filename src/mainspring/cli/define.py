@@ -243,5 +243,6 @@ def _show(screen: Screen, defined: _Defined, verb: str) -> None:
         for sentence in defined.why:
             screen.hint(sentence)
 
-    view: View = {name: value for name, value in msgspec.structs.asdict(job).items() if value is not msgspec.UNSET}
+    # A server adds what the maker may not have meant; for both, `why` says it.
+    view: View = {name: getattr(job, name) for name in shapes.Job.__struct_fields__}
     screen.answer({**view, "next_fire_times": ahead}, draw)
