@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
@@ -182,7 +182,7 @@ class TestDatabase:
         assert (cli.folder / "test.db").read_text() == before
 
     def test_the_database_of_another_program_is_left_alone(self, cli: Terminal) -> None:
-        with sqlite3.connect(cli.folder / "test.db") as connection:
+        with closing(sqlite3.connect(cli.folder / "test.db", isolation_level=None)) as connection:
             connection.execute("CREATE TABLE bookmarks (url TEXT)")
         connection.close()
         answer = cli("job", "add", "a", "--every", "1h", "--command", "true")
@@ -191,7 +191,7 @@ class TestDatabase:
 
     def test_one_that_needs_a_newer_program_is_refused(self, cli: Terminal) -> None:
         cli("db", "migrate")
-        with sqlite3.connect(cli.folder / "test.db") as connection:
+        with closing(sqlite3.connect(cli.folder / "test.db", isolation_level=None)) as connection:
             connection.execute("UPDATE migrations SET oldest = 99")
             connection.execute("PRAGMA user_version = 99")
         connection.close()

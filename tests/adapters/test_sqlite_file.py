@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -79,7 +79,7 @@ class TestOpening:
 
     def test_somebody_elses_database_is_refused_and_left_alone(self, tmp_path: Path) -> None:
         path = tmp_path / "theirs.db"
-        with sqlite3.connect(path) as theirs:
+        with closing(sqlite3.connect(path, isolation_level=None)) as theirs:
             theirs.execute("CREATE TABLE invoices (id INTEGER)")
         before = path.read_bytes()
         with pytest.raises(StoreMismatch, match="not one of Mainspring's"):
@@ -90,7 +90,7 @@ class TestOpening:
         path = str(tmp_path / "new.db")
         await SqliteStore(path, CLOCK).close()
         latest = len(load_migrations("sqlite"))
-        with sqlite3.connect(path) as newer:
+        with closing(sqlite3.connect(path, isolation_level=None)) as newer:
             newer.execute("INSERT INTO migrations VALUES (?, 'later', ?, 0)", (latest + 1, latest + 1))
             newer.execute(f"PRAGMA user_version = {latest + 1}")
         with pytest.raises(StoreMismatch, match="Install a newer mainspring"):
@@ -100,7 +100,7 @@ class TestOpening:
         path = str(tmp_path / "new.db")
         await SqliteStore(path, CLOCK).close()
         latest = len(load_migrations("sqlite"))
-        with sqlite3.connect(path) as newer:
+        with closing(sqlite3.connect(path, isolation_level=None)) as newer:
             newer.execute("INSERT INTO migrations VALUES (?, 'later', ?, 0)", (latest + 1, latest))
             newer.execute(f"PRAGMA user_version = {latest + 1}")
         store = SqliteStore(path, CLOCK)

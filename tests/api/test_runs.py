@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,8 @@ def _lose_answer(door: Door) -> None:
     """As if the server had been killed after the effect and before the answer was kept, long ago."""
     import sqlite3
 
-    with sqlite3.connect(door.app.settings.store.removeprefix("sqlite:///")) as connection:
+    path = door.app.settings.store.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE replies SET status = NULL, body = NULL, held_until = 0")
 
 

@@ -111,7 +111,7 @@ class Supervisor:
         loop = watched.loop
         error = None if task.cancelled() else task.exception()
         if self._over or loop.stopping:
-            if error is not None:
+            if error is not None and not isinstance(error, StoreFailed):  # That is why all of them end.
                 log.error("loop %s failed as it ended: %r", loop.name, error, exc_info=error)
             return
         if isinstance(error, StoreFailed):

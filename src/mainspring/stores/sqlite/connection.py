@@ -43,12 +43,23 @@ def connect(path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=512
         )
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA cache_size = -16000")
-        # Fewer, larger checkpoints: each costs two syncs of the main file.
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
-        connection.execute("PRAGMA journal_size_limit = 67108864")
+        with closed_on_error(connection):
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA cache_size = -16000")
+            # Fewer, larger checkpoints: each costs two syncs of the main file.
+            connection.execute("PRAGMA wal_autocheckpoint = 4000")
+            connection.execute("PRAGMA journal_size_limit = 67108864")
         return connection
+
+
+@contextmanager
+def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    """Whoever fails to open a database leaves no connection behind."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _create_private(path: str) -> None:

@@ -22,6 +22,7 @@ from mainspring.stores.sqlite.connection import (
     begin,
     begin_at_once,
     check_ours,
+    closed_on_error,
     connect,
     explain,
     mapped_errors,
@@ -97,7 +98,9 @@ class Database:
             raise
 
     def _serve(self) -> None:
-        self._reader, self._historian = self._open_reader(), self._open_reader()
+        self._reader = self._open_reader()
+        with closed_on_error(self._reader):
+            self._historian = self._open_reader()
         self._start(self._write_loop, "writer")
         self._start(self._read_loop, "reader")
         self._start(self._look_back_loop, "historian")
@@ -106,7 +109,7 @@ class Database:
 
     def _open_reader(self) -> sqlite3.Connection:
         reader = connect(self.path)
-        with mapped_errors(self.path):
+        with closed_on_error(reader), mapped_errors(self.path):
             check_ours(reader, self.path)
             reader.execute("PRAGMA query_only = ON")
         return reader
