@@ -74,6 +74,26 @@ def test_the_page_for_people_needs_nothing_from_elsewhere(door: Door) -> None:
     assert not re.search(r"(src|href)=|@import|url\(|<script", answer.text)
 
 
+def test_the_page_for_people_can_be_read(door: Door) -> None:
+    page = door.client().get("/docs").text
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert len(headings) == len(set(headings)), "each heading once"
+    assert "`" not in page
+    create = page.partition("<code>/v1/jobs</code> Create a job.")[2].partition("</details>")[0]
+    assert "<code>name</code> <b class=must>required</b><td>body<td>text" in create
+    assert "<code>priority</code><td>body<td>whole number<td>1 (highest) to 10 (lowest)" in create
+    assert "curl -H &quot;Authorization: Bearer $TOKEN&quot; -H" in create
+    assert page.count("<pre>curl ") == len(ENDPOINTS)
+
+
+def test_a_browser_finds_its_way_from_the_root(door: Door) -> None:
+    answer = door.client().get("/")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    for link in re.findall(r"href=(\S+?)>", answer.text):
+        assert door.client("viewer").get(link).status_code == 200, link
+
+
 def test_it_is_alive_and_ready_and_says_what_was_looked_at(door: Door) -> None:
     client = door.client()
     assert client.get("/health/live").json() == {"status": "alive"}
