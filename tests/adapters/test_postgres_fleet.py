@@ -234,7 +234,7 @@ async def a_fleet(new_database: str, counted: asyncpg.Connection) -> AsyncIterat
 
 async def test_an_idle_worker_asks_one_thing_a_second(a_fleet: Fleet, counted: asyncpg.Connection) -> None:
     await a_fleet.start(3)
-    await until(lambda: a_fleet.standing() == MOST_STANDING)
+    await until(lambda: a_fleet.standing() == min(MOST_STANDING, len(a_fleet.nodes)))
 
     async def settled() -> bool:
         return await listening(counted) == MOST_STANDING
@@ -252,7 +252,7 @@ async def test_what_is_submitted_wakes_few_however_many_could_take_it(
 ) -> None:
     workers, times = 12, 30
     await a_fleet.start(workers)
-    await until(lambda: a_fleet.standing() == MOST_STANDING)
+    await until(lambda: a_fleet.standing() == min(MOST_STANDING, len(a_fleet.nodes)))
     before, began = await statements(counted), CLOCK.monotonic()
     for number in range(1, times + 1):
         await a_fleet.t.submit_many([{}, {}])
@@ -260,4 +260,4 @@ async def test_what_is_submitted_wakes_few_however_many_could_take_it(
     asked, seconds = await statements(counted) - before, CLOCK.monotonic() - began
     # Submitting (in a transaction) and telling, a claim of each that stands by, one that finds no more, a report for
     # each of the two; and the looks of the others. If all were woken, it would be a claim of each.
-    assert asked <= times * 14 + workers * (seconds + 2)
+    assert asked <= times * 18 + workers * (seconds + 2)
