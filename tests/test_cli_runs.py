@@ -582,13 +582,25 @@ class TestOperations:
         (run,) = cli.json("run", "list", "--namespace", "staging")
         assert run["namespace"] == "staging"
 
-    def test_a_worker_on_the_store_is_drained_by_a_signal_to_its_process(self, cli: Terminal) -> None:
+    def test_a_live_worker_is_asked_to_drain(self, cli: Terminal) -> None:
         cli("db", "migrate")
         worker = cli.announce(host="here", pid=4711, heartbeat_at=SystemClock().now())
         for name in (worker.id, "here:4711"):
             answer = cli("drain", name)
-            assert answer.code == 1
-            assert "SIGTERM" in answer.err
+            assert (answer.code, answer.out) == (0, "Worker w1 is asked to drain.\n")
+        assert "asked to drain" in cli("workers").out
+        (row,) = cli.json("workers")
+        assert row["state"] == "active"
+        assert row["drain_requested_at"] is not None
+
+    def test_a_worker_that_is_unknown_or_has_ended_is_not_asked_to_drain(self, cli: Terminal) -> None:
+        cli("db", "migrate")
+        answer = cli("drain", "nobody")
+        assert (answer.code, "there is no worker 'nobody'" in answer.err) == (1, True)
+        cli.announce(state="stopped")
+        answer = cli("drain", "w1")
+        assert answer.code == 1
+        assert "worker w1 is stopped (last heard of at" in answer.err
 
     def test_who_names_an_app_means_one_of_its_tasks(self, cli: Terminal) -> None:
         cli.write("films.py", FILMS)

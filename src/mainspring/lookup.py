@@ -9,11 +9,12 @@ import msgspec
 
 from mainspring.app import Mainspring
 from mainspring.core.ids import ALPHABET, TAIL
+from mainspring.core.instants import format_instant
 from mainspring.core.leadership import LEASE
-from mainspring.core.model import Event, Firing, Job, Run
+from mainspring.core.model import Event, Firing, Job, Run, Worker
 from mainspring.core.states import BLOCKED, FINAL, SUCCEEDED
 from mainspring.core.why import Crowd, GateUse, why_not_firing, why_not_running
-from mainspring.errors import NotFound
+from mainspring.errors import Conflict, NotFound
 from mainspring.store import RunFilter, Store
 
 PAGE = 500
@@ -29,6 +30,23 @@ async def find_ids(store: Store, namespace: str, text: str, limit: int) -> list[
     """The runs whose ids, or what is shown of them, begin with what somebody typed."""
     typed = text.strip().lower()
     return await store.find_runs(namespace, typed, limit) if typed and set(typed) <= set(ALPHABET) else []
+
+
+async def ask_to_drain(store: Store, crowd: Crowd, worker: Worker) -> Worker:
+    """Ask a worker to finish what it holds, to take no more, and to end. For one that works over HTTP the server says
+    so itself: it is given no more work from now on."""
+    state = crowd.state_of(worker)
+    if state not in ("active", "draining"):
+        seen = f"last heard of at {format_instant(worker.heartbeat_at)}"
+        raise Conflict(f"worker {worker.id} is {state} ({seen}), so it cannot drain: `mainspring workers` lists others")
+    if worker.app == "http" and "~" in worker.id:
+        draining = msgspec.structs.replace(worker, state="draining")
+        await store.register(draining)
+        return draining
+    asked = await store.request_drain(worker.namespace, worker.id)
+    if asked is None:
+        raise Conflict(f"worker {worker.id} has just ended: there is nothing to drain")
+    return asked
 
 
 async def select_runs(store: Store, where: RunFilter, limit: int | None) -> AsyncGenerator[Run, None]:

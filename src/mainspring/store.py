@@ -248,6 +248,8 @@ class Outlook(NamedTuple):
     """Whether it is among the few that the store wakes when there is work. The others look for what those leave."""
     alive: bool = False
     """Whether the store took the question for a heartbeat."""
+    drain: bool = False
+    """Whether the worker is asked to drain. A heartbeat says so, whichever way it was given."""
 
 
 class DispatchStore(Protocol):
@@ -270,6 +272,10 @@ class WorkStore(DispatchStore, Protocol):
 
     async def list_workers(self, namespace: str) -> list[Worker]:
         """Those seen lately."""
+
+    async def request_drain(self, namespace: str, worker_id: str) -> Worker | None:
+        """Ask a worker to finish what it holds, to take no more, and to end: it learns of it with its next heartbeat.
+        Asked again, it stays asked. None if there is no such worker, or it has stopped or died."""
 
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
@@ -297,7 +303,8 @@ class WorkStore(DispatchStore, Protocol):
         may be what a claim of this process saw that has just come back short."""
 
     async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
-        """Heartbeat and renewal in one: claims not in the answer are lost and must stop at once."""
+        """Heartbeat and renewal in one: claims not in the answer are lost and must stop at once. Says
+        whether the worker is asked to drain."""
 
     async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
         """Those of the running runs that somebody asked to cancel."""

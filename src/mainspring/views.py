@@ -229,6 +229,7 @@ def worker_view(worker: Worker, state: str) -> View:
         "concurrency": worker.concurrency,
         "started_at": iso(worker.started_at),
         "heartbeat_at": iso(worker.heartbeat_at),
+        "drain_requested_at": iso(worker.drain_requested_at),
     }
 
 

@@ -363,10 +363,12 @@ def build_runtime(
     tell: Callable[[Event, str], None] | None = None,
     on_failed: Callable[[str], None] | None = None,
     on_replaced: Callable[[Legacy], None] | None = None,
+    on_drain: Callable[[], None] | None = None,
 ) -> Runtime:
     """A runtime that schedules, works, or both, on the app's store. `show` is given lines of what happens in the whole
     fleet, by the relay; `tell` what the worker here does. `on_failed` is told, from any thread, why it cannot go on,
-    `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends."""
+    `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends. `on_drain` is told
+    that somebody asks the worker to drain; unless given, the worker does, and the rest goes on."""
     from mainspring.runtime import Runtime
     from mainspring.services.supervisor import end_process
 
@@ -381,8 +383,9 @@ def build_runtime(
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row, broker = describe_worker(app, settings, name), open_broker(settings)
         board = open_board(settings) if schedule else None
+        given = (row, crew_loop, settings, random, on_replaced, tell, on_drain)
         if broker is None:
-            worker = build_worker(app, store, row, crew_loop, settings, random, on_replaced, tell) if work else None
+            worker = build_worker(app, store, *given) if work else None
             return Node(
                 *(store, scheduler, worker),
                 board=board,
@@ -393,8 +396,7 @@ def build_runtime(
         from mainspring.services.delivered import Delivered
 
         source = Delivered(store, broker, app.clock, name)
-        delivered = cast(Store, source)
-        worker = build_worker(app, delivered, row, crew_loop, settings, random, on_replaced, tell) if work else None
+        worker = build_worker(app, cast(Store, source), *given) if work else None
         return Node(
             *(store, scheduler, worker, broker, source.delivers, board),
             stall_after=settings.stall_after,
@@ -423,6 +425,7 @@ def build_worker(
     random: Random,
     on_replaced: Callable[[Legacy], None] | None = None,
     tell: Callable[[Event, str], None] | None = None,
+    on_drain: Callable[[], None] | None = None,
 ) -> Worker:
     """The loops that work, with this process's executors."""
     from mainspring.services.worker import Worker
@@ -437,4 +440,6 @@ def build_worker(
     )
     if tell is not None:
         worker.tell(tell)
+    if on_drain is not None:
+        worker.on_drain = on_drain
     return worker

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from door import Door, open_door, problem, until
 
+from mainspring.conformance.store_samples import a_worker
 from mainspring.core.instants import MINUTE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -295,6 +296,18 @@ def test_workers_are_listed_and_asked_to_stop(admin: httpx.Client, hand: httpx.C
     assert hand.put(f"/v1/workers/{worker}/heartbeat", json={}).json()["state"] == "draining"
     problem(hand.put(f"/v1/workers/{worker}/assign", json={}), 409, "conflict")
     problem(admin.get("/v1/workers/nobody"), 404, "not-found")
+
+
+def test_a_worker_on_the_store_is_asked_to_stop(private_door: Door, admin: httpx.Client) -> None:
+    private_door.ask(lambda store: store.register(a_worker("on-the-store")))
+    answer = admin.post("/v1/workers/on-the-store/drain", json={"reason": "new host"}).json()
+    assert (answer["state"], answer["drain_requested_at"] is None) == ("active", False)
+    (listed,) = admin.get("/v1/workers").json()["items"]
+    assert listed["drain_requested_at"] == answer["drain_requested_at"]
+    (noted,) = admin.get("/v1/audit", params={"target": "worker:on-the-store"}).json()["items"]
+    assert (noted["action"], noted["after"]) == ("worker.drain", {"drain": True, "reason": "new host"})
+    private_door.ask(lambda store: store.register(a_worker("on-the-store", state="stopped")))
+    problem(admin.post("/v1/workers/on-the-store/drain"), 409, "conflict")
 
 
 def test_a_worker_that_was_taken_for_dead_comes_back_with_its_next_heartbeat(

@@ -265,3 +265,57 @@ class TestTrouble:
                 assert not is_alive(pid)
                 await drain
         await store.close()
+
+
+async def test_a_worker_that_is_asked_through_the_store_drains_and_stops(
+    store: Any, app: Mainspring, clock: JumpingClock
+) -> None:
+    sleep = sleeper(app, clock)
+    handle = await sleep.submit(20)
+    async with working(app, store, clock, app.settings) as worker:
+        await let_pass(clock, "1s")
+        await store.request_drain("default", worker.row.id)
+        await let_pass(clock, app.settings.claim_renew)
+        assert [row.state for row in await store.list_workers("default")] == ["draining"]
+        late = await sleep.submit(1)
+        await let_pass(clock, "20s")
+        assert [row.state for row in await store.list_workers("default")] == ["stopped"]
+        assert all(loop.stopping for loop in worker.loops)
+        await worker.drain()  # When the rest of its process ends, nothing is left to do.
+    assert (await handle.status()).state == "succeeded"
+    assert (await late.status()).token == 0
+
+
+async def test_an_idle_worker_hears_that_it_is_asked(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+    async with working(app, store, clock, app.settings) as worker:
+        await store.request_drain("default", worker.row.id)
+        await let_pass(clock, app.settings.claim_renew)
+        await let_pass(clock, "1s")
+        assert [row.state for row in await store.list_workers("default")] == ["stopped"]
+
+
+async def test_what_does_not_end_keeps_its_claim_while_the_process_goes_on(
+    store: Any, app: Mainspring, clock: JumpingClock
+) -> None:
+    may_end = asyncio.Event()
+
+    @app.task
+    async def stubborn() -> str:
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await may_end.wait()
+        return "done"
+
+    handle = await stubborn.submit()
+    async with working(app, store, clock, app.settings) as worker:
+        await let_pass(clock, "1s")
+        await store.request_drain("default", worker.row.id)
+        await let_pass(clock, app.settings.claim_renew)
+        await let_pass(clock, int((GRACE_S + 2 * ENDING_S) * SECOND))
+        await let_pass(clock, app.settings.claim_ttl)
+        run = await handle.status()
+        assert (run.state, run.worker, run.token) == ("running", worker.row.id, 1)
+        assert [row.state for row in await store.list_workers("default")] == ["draining"]
+        may_end.set()
+        await let_pass(clock, "1s")
+        assert [row.state for row in await store.list_workers("default")] == ["stopped"]

@@ -303,6 +303,8 @@ class Worker(msgspec.Struct):
     concurrency: int
     started_at: Moment
     heartbeat_at: Moment
+    drain_requested_at: Moment | None = None
+    """Since when it is asked to finish what it holds and to end."""
 
 
 class Workers(msgspec.Struct):

@@ -17,7 +17,7 @@ from mainspring.core.instants import SECOND, format_duration, parse_duration
 from mainspring.core.model import Claim, Run, RunOptions, Worker
 from mainspring.core.states import PENDING
 from mainspring.errors import Conflict, InvalidInput, NotFound
-from mainspring.lookup import look_around
+from mainspring.lookup import ask_to_drain, look_around
 from mainspring.store import RunFilter
 from mainspring.views import View, iso, raw, worker_view
 
@@ -175,16 +175,14 @@ def claim_view(claim: Claim) -> View:
 
 
 async def drain_worker(call: Call) -> Answer:
-    """Ask a worker that works over HTTP to finish what it holds and to take no more."""
+    """Ask a worker to finish what it holds, to take no more, and to end. It learns of it with its next heartbeat."""
     call.wrong.settle()
     worker = await _worker(call, own=False)
-    if worker.app != "http" or "~" not in worker.id:
-        raise Conflict(f"worker {worker.id} works on the store itself: stop its process with SIGTERM, and it drains")
-    draining = msgspec.structs.replace(worker, state="draining")
-    told = {"state": "draining"}
+    crowd = await look_around(call.desk.app, call.namespace)
+    told = {"drain": True, "reason": call.given.get("reason", "")}
     trail = attested(call, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, lambda _: told)
-    await trail.register(draining)
-    return Answer(200, worker_view(draining, draining.state))
+    asked = await ask_to_drain(trail, crowd, worker)
+    return Answer(200, worker_view(asked, asked.state))
 
 
 ENDPOINTS = (

@@ -268,6 +268,8 @@ async def _start(service: Service, lines: Lines, stopping: Stopping, succession:
         tell=_teller(service, lines) if service.tells_itself else None,
         on_failed=stopping.fail,
         on_replaced=lambda legacy: succession.pass_on(legacy, stopping=stopping.is_requested),
+        # A process that only works ends with its worker; one that schedules goes on without it.
+        on_drain=None if service.schedule else stopping.request_first,
     )
     await runtime.start()
     return runtime

@@ -35,6 +35,7 @@ STATE_STYLES = {
     "missed": "yellow",
     "cancelled": "yellow",
     "draining": "yellow",
+    "asked to drain": "yellow",
     "skipped": "dim",
     "stopped": "dim",
     "blocked": "magenta",

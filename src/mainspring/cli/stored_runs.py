@@ -7,8 +7,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Unpack
 
-import msgspec
-
 from mainspring.api import shapes
 from mainspring.app import Mainspring
 from mainspring.cli.stored_care import StoredAudit, StoredCalendars, StoredEvents
@@ -18,8 +16,8 @@ from mainspring.core.instants import SECOND, Instant, from_datetime, parse_durat
 from mainspring.core.model import LogLine, Run
 from mainspring.core.retry import Length
 from mainspring.core.states import FINAL, State
-from mainspring.errors import Conflict, NotFound
-from mainspring.lookup import explain_run, find_ids, look_around, note_run, select_runs
+from mainspring.errors import NotFound
+from mainspring.lookup import ask_to_drain, explain_run, find_ids, look_around, note_run, select_runs
 from mainspring.options import RunWords
 from mainspring.store import RunFilter
 from mainspring.views import attempt_view, log_view, run_view, worker_view
@@ -142,17 +140,12 @@ class StoredWorkers:
 
     async def drain(self, worker_id: str, reason: str = "") -> shapes.Worker:
         """See `scheduler.Workers`."""
-        worker = next((each for each in (await look_around(self._app)).workers if each.id == worker_id), None)
+        crowd = await look_around(self._app)
+        worker = next((each for each in crowd.workers if each.id == worker_id), None)
         if worker is None:
             raise NotFound(f"there is no worker {worker_id!r}")
-        if worker.app != "http" or "~" not in worker.id:
-            raise Conflict(
-                f"worker {worker.id} works on the store itself: stop process {worker.pid} of {worker.host} with "
-                f"SIGTERM (kill {worker.pid}), and it drains"
-            )
-        draining = msgspec.structs.replace(worker, state="draining")
-        await (await self._app.open()).register(draining)
-        return shown(worker_view(draining, draining.state), shapes.Worker)
+        asked = await ask_to_drain(await self._app.open(), crowd, worker)
+        return shown(worker_view(asked, asked.state), shapes.Worker)
 
 
 class Stored:

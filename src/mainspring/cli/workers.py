@@ -45,10 +45,15 @@ def _draw(screen: Screen, listed: list[shapes.Worker], known: int, now: Instant)
     screen.table(columns, [_row(worker, now) for worker in listed], fold=("TASKS",), spare=spare)
 
 
+def _state(worker: shapes.Worker) -> str:
+    """A worker that was asked to drain says that it does with its next heartbeat."""
+    return "asked to drain" if worker.state == "active" and worker.drain_requested_at is not None else worker.state
+
+
 def _row(worker: shapes.Worker, now: Instant) -> list[Value]:
     return [
         f"{worker.host}:{worker.pid}",
-        state_cell(worker.state),
+        state_cell(_state(worker)),
         f"{worker.running}/{worker.concurrency}",
         ", ".join(worker.queues),
         ", ".join(worker.regions),
@@ -65,7 +70,8 @@ def _row(worker: shapes.Worker, now: Instant) -> list[Value]:
 def drain(session: Session, worker: str, reason: str) -> None:
     """Ask WORKER to finish what it holds and to take no more. WORKER is an id, or HOST:PID as `workers` shows it.
 
-    A worker that works on the database itself is drained by SIGTERM to its process: the answer says which.
+    It learns of it with its next heartbeat, and then does as on SIGTERM. A worker of `mainspring up` stops alone: the
+    scheduler and the API of that process go on.
     """
 
     async def ask(scheduler: Scheduler) -> shapes.Worker:
@@ -77,4 +83,4 @@ def drain(session: Session, worker: str, reason: str) -> None:
 
     drained = with_scheduler(session, ask)
     screen = Screen(session)
-    screen.answer(drained, lambda: screen.line(f"Worker {drained.worker} is {drained.state}."))
+    screen.answer(drained, lambda: screen.line(f"Worker {drained.worker} is {_state(drained)}."))

@@ -340,3 +340,47 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
         await register(store, clock, "worker-1", state="stopped")
         known = {worker.id: worker.state for worker in await store.list_workers("default")}
         assert known.get("worker-1", "stopped") == "stopped"
+
+    async def test_a_worker_hears_with_its_heartbeat_that_it_is_asked_to_drain(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await register(store, clock, "worker-1")
+        await register(store, clock, "worker-2")
+        await submit(store, a_run(clock))
+        claim = await take_one(store, a_worker("worker-1"))
+        held = [(claim.run_id, claim.token)]
+        asked = await store.request_drain("default", "worker-1")
+        assert asked is not None
+        assert (asked.id, asked.state, asked.drain_requested_at) == ("worker-1", "active", clock.now())
+        renewal = await store.renew(a_worker("worker-1"), held, TTL)
+        assert (renewal.held, renewal.cancels, renewal.drain) == (frozenset(held), {}, True)
+        assert (await store.renew(a_worker("worker-1"), [], TTL)).drain
+        assert not (await store.renew(a_worker("worker-2"), [], TTL)).drain
+        clock.advance(MINUTE)
+        for name in ("worker-1", "worker-2"):
+            outlook = await store.look(a_worker(name), idle=True)
+            assert outlook.drain is (outlook.alive and name == "worker-1")
+
+    async def test_a_worker_stays_asked_to_drain_until_it_has_stopped(self, store: Store, clock: ManualClock) -> None:
+        await register(store, clock, "worker-1")
+        since = clock.now()
+        await store.request_drain("default", "worker-1")
+        clock.advance(SECOND)
+        again = await store.request_drain("default", "worker-1")
+        assert again is not None
+        assert again.drain_requested_at == since
+        await register(store, clock, "worker-1", state="draining")
+        (row,) = await store.list_workers("default")
+        assert (row.state, row.drain_requested_at) == ("draining", since)
+
+    async def test_only_a_live_worker_of_the_namespace_can_be_asked_to_drain(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await register(store, clock, "worker-1")
+        assert await store.request_drain("default", "worker-0") is None
+        assert await store.request_drain("tenant-a", "worker-1") is None
+        clock.advance(HOUR)
+        await store.recover(MINUTE, 10)
+        assert await store.request_drain("default", "worker-1") is None
+        await register(store, clock, "worker-1", state="stopped")
+        assert await store.request_drain("default", "worker-1") is None

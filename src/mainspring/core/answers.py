@@ -12,11 +12,14 @@ from mainspring.core.states import State
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """The answer to a heartbeat: which claims still stand and which of them should be cancelled."""
+    """The answer to a heartbeat: which claims still stand, which of them should be cancelled, and whether
+    the worker should end."""
 
     held: frozenset[tuple[str, int]]
     cancels: Mapping[str, str]
     """Run id -> who asked and why."""
+    drain: bool = False
+    """Whether the worker is asked to finish what it holds and to end."""
 
 
 class Fired(msgspec.Struct, frozen=True):

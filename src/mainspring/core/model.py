@@ -359,6 +359,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["active", "draining", "stopped", "dead"] = "active"
     started_at: Instant = 0
     heartbeat_at: Instant = 0
+    drain_requested_at: Instant | None = None
+    """Since when it is asked to finish what it holds and to end."""
     priorities: tuple[int, ...] = PRIORITIES
     """Of which it takes runs now: not announced, since it changes with what the worker's pools hold."""
     notices: tuple[TaskNotice, ...] = ()

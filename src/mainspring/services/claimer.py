@@ -99,6 +99,8 @@ class Claimer(Loop):
         self._goes_first = True
         self.on_alive: Callable[[], None] = lambda: None
         """Called when a look counted as a heartbeat."""
+        self.on_drain: Callable[[], None] = lambda: None
+        """Called when a look says that the worker is asked to drain."""
         self._is_new = True
         """Whether it has never known how long runs are."""
         self.breaker: WorkerBreaker | None = None
@@ -162,6 +164,8 @@ class Claimer(Loop):
         self._goes_first = outlook.goes_first
         if outlook.alive:
             self.on_alive()
+        if outlook.drain:
+            self.on_drain()
         ahead = CLAIM_AHEAD if self._goes_first else 0
         if self._hinted or (outlook.due_at is not None and outlook.due_at <= self._store.now() + ahead):
             return None
@@ -274,7 +278,8 @@ class Claimer(Loop):
 
     async def _look_ahead(self) -> float:
         """Nothing more is due: claim what soon will be. How long to wait for the rest."""
-        due_at, self._goes_first, _ = await self._store.look(self._asking(), fresh=False)
+        outlook = await self._store.look(self._asking(), fresh=False)
+        due_at, self._goes_first = outlook.due_at, outlook.goes_first
         if due_at is not None and due_at <= self._asked_at:
             return OVERDUE_WAIT_S
         if self._goes_first and due_at is not None and due_at <= self._store.now() + CLAIM_AHEAD:

@@ -24,8 +24,8 @@ SHORTEST_S = 0.01
 
 
 class Heart(Loop):
-    """Beats: renews all claims in one go and hears of cancels. `lose` stops the work of claims that have passed to
-    others."""
+    """Beats: renews all claims in one go, and hears of cancels and of a request to drain. `lose` stops the work of
+    claims that have passed to others."""
 
     name = "heart"
 
@@ -51,6 +51,8 @@ class Heart(Loop):
         self._timeout_s = settings.heartbeat_timeout / SECOND
         self._pauses_s = [pause / SECOND for pause in settings.heartbeat_retries]
         self._beat_at = self._heard_at = -math.inf
+        self.on_drain: Callable[[], None] = lambda: None
+        """Called at each beat while the store says that the worker is asked to drain."""
 
     async def turn(self) -> float:
         now = self.clock.monotonic()
@@ -76,6 +78,8 @@ class Heart(Loop):
         self._lose(set(claims) - renewal.held, "its claim has passed to another")
         for run_id, reason in renewal.cancels.items():
             self._stop_run(run_id, "cancelled", reason)
+        if renewal.drain:
+            self.on_drain()
 
     async def _hear_cancels(self, sent_at: float) -> None:
         """Woken early, because something changed: perhaps somebody wants a run to end."""

@@ -119,7 +119,16 @@ class Worker:
         self.minder: Minder | None = None
         if crew_loop is not self._own_loop:
             self.minder = Minder(self.crew, crew_loop, self._on_deaf, settings, clock, random)
+        self._listen_to_heart()
+
+    def _listen_to_heart(self) -> None:
         self.claimer.on_alive = self.heart.count
+        self._asked_to_drain = self._has_left = False
+        self._leaving: asyncio.Task[None] | None = None
+        self.on_drain: Callable[[], None] = self._leave
+        """Called on the worker's loop, once, when the store says that it is asked to drain. Unless replaced, the worker
+        drains and whatever else runs in this process goes on."""
+        self.heart.on_drain = self.claimer.on_drain = self._hear_drain
 
     def tell(self, tell: Tell) -> None:
         """Call `tell` with what this worker does from now on."""
@@ -255,8 +264,9 @@ class Worker:
             self._own_loop.call_soon_threadsafe(self._replace, attempt)
 
     def _replace(self, attempt: AttemptContext) -> None:
-        if attempt.claim.run_id in self._deaf or (self.claimer.stopping and self._replacing is None):
-            return  # It is known; or the worker ends anyway.
+        ends = self.claimer.stopping and self._replacing is None and self._leaving is None
+        if attempt.claim.run_id in self._deaf or ends:
+            return  # It is known; or the process ends anyway.
         self._deaf[attempt.claim.run_id] = attempt
         stack = "".join(self.minder.stack()) if self.minder is not None and not attempt.unstoppable else ""
         log.critical(
@@ -265,6 +275,8 @@ class Worker:
             *(attempt.claim.run_id, attempt.claim.task, stack and f". It may be here:\n{stack}"),
         )
         attempt.write("log", "it does not end though its time is up: its worker replaces itself")
+        if self._leaving is not None:
+            self._leaving.cancel()  # Only the end of the process ends this run.
         if self._replacing is None:
             self._replacing = self._own_loop.create_task(self._be_replaced())
 
@@ -301,19 +313,55 @@ class Worker:
         not. Takes no longer than the grace and a few seconds, whatever the store does."""
         if self._replacing is not None:
             self._replacing.cancel()  # It is to end, not to be replaced.
-        self.claimer.stop()
-        await self._part(self.register("draining"))
-        self._on_crew(self.crew.return_waiting)
-        await self._until_free(self._settings.drain_grace / SECOND if grace_s is None else grace_s)
-        for run_id, _ in self.held.claims():
-            self._on_crew(self.crew.stop, run_id, "handed_back", "")
-        await self._until_free(ENDING_S)
+        if self._leaving is not None:
+            self._leaving.cancel()
+        if self._has_left:
+            return
+        await self._finish(self._settings.drain_grace / SECOND if grace_s is None else grace_s)
         if late := self.held.claims():
             log.warning("%d runs do not end and are handed back as they are", len(late))
             await self._part(self._store.hand_back(late))
+        await self._say_stopped()
+
+    async def _finish(self, grace_s: float) -> None:
+        """Take no more; end what is held, or ask it to end."""
+        self.claimer.stop()
+        await self._part(self.register("draining"))
+        self._on_crew(self.crew.return_waiting)
+        await self._until_free(grace_s)
+        for run_id, _ in self.held.claims():
+            self._on_crew(self.crew.stop, run_id, "handed_back", "")
+        await self._until_free(ENDING_S)
+
+    async def _say_stopped(self) -> None:
         await self._part(self.register("stopped"))
         if self._on_stopped is not None:
             self._on_crew(self._on_stopped)
+        self._has_left = True
+
+    def _hear_drain(self) -> None:
+        if not self._asked_to_drain:
+            self._asked_to_drain = True
+            log.warning("worker %s was asked to drain: it takes no more runs", self.row.id)
+            self.on_drain()
+
+    def _leave(self) -> None:
+        self._leaving = self._own_loop.create_task(self._drain_alone())
+
+    async def _drain_alone(self) -> None:
+        """Drain, while the process goes on. What does not end keeps its claim until it does: handed back, it would run
+        here and elsewhere at the same time."""
+        if self._replacing is not None:
+            return  # The end of the process is the only way to end what it still runs.
+        await self._finish(self._settings.drain_grace / SECOND)
+        if late := self.held.claims():
+            log.warning("%d runs do not end: worker %s drains until they do", len(late), self.row.id)
+        while len(self.held) or not self.reporter.idle:
+            await self._clock.sleep(DRAIN_LOOK_S)
+        await self._say_stopped()
+        for loop in self.loops:
+            loop.stop()
+        log.warning("worker %s has drained and stopped; the rest of this process goes on", self.row.id)
 
     async def _until_free(self, seconds: float, but_for: Collection[str] = ()) -> None:
         """Wait until nothing is held, `but_for` these runs; not longer than so many seconds, nor while tasks cannot go

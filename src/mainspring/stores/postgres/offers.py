@@ -151,11 +151,11 @@ class Offers:
             *(db.clock.given(), worker.id, worker.namespace, worker.queues, worker.regions, worker.tasks, idle),
             *(HEARTBEAT, ear, ttl, int(sent_at * SECOND), min(GOOD, ttl // 4), most, *places, LEASE),
         )
-        ((now, others, before, due_at, schedulers),) = await self._ask(ear, values)
+        ((now, others, before, due_at, schedulers, drain),) = await self._ask(ear, values)
         db.clock.learn(now, sent_at)
         db.schedulers = (sent_at, schedulers)
         self._take_or_leave_duty(most, others, before)
-        return Outlook(due_at, self.on_duty, idle)
+        return Outlook(due_at, self.on_duty, idle, bool(drain))
 
     async def _ask(self, ear: str | None, values: tuple[object, ...]) -> list[Any]:
         """Through the connection that listens, if there is one: then no other question need show that it lives."""

@@ -54,6 +54,13 @@ class Work:
     async def list_workers(self, namespace: str) -> list[Worker]:
         return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["workers"], namespace))]
 
+    async def request_drain(self, namespace: str, worker_id: str) -> Worker | None:
+        async def work(tx: Transaction) -> Worker | None:
+            row = await tx.fetchrow(_Q["request_drain"], namespace, worker_id, tx.given)
+            return None if row is None else _worker(row)
+
+        return await self._db.write(work)
+
     async def announced(self, namespace: str, task: str) -> list[Worker]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["announced"], namespace, task))
         return [msgspec.structs.replace(_worker(row[:-1]), notices=(_notice(row[-1]),)) for row in rows]
@@ -81,8 +88,10 @@ class Work:
             _Q["renew"],
             *(self._db.clock.given(), worker.id, len(claims), list(tokens), _encode(tokens).decode(), ttl),
         )
-        held = frozenset((run_id, token) for run_id, token, _, _ in rows)
-        return Renewal(held, {run_id: reason for run_id, _, requested, reason in rows if requested is not None})
+        found = [row for row in rows if row[0] is not None]
+        held = frozenset((run_id, token) for run_id, token, _, _ in found)
+        cancels = {run_id: reason for run_id, _, requested, reason in found if requested is not None}
+        return Renewal(held, cancels, drain=len(found) < len(rows))
 
     async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
         ids = list(run_ids)

@@ -62,6 +62,13 @@ class Work:
         rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
         return [_worker(row) for row in rows]
 
+    async def request_drain(self, namespace: str, worker_id: str) -> Worker | None:
+        def work(tx: Transaction) -> Worker | None:
+            rows = tx.execute(_Q["request_drain"], (namespace, worker_id, tx.now)).fetchall()
+            return _worker(rows[0]) if rows else None
+
+        return await self._db.write(work, quick=True)
+
     async def announced(self, namespace: str, task: str) -> list[Worker]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["announced"], (namespace, task)).fetchall())
         return [msgspec.structs.replace(_worker(row[:-1]), notices=(_notice(row[-1]),)) for row in rows]
@@ -92,11 +99,12 @@ class Work:
 
     async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
         def work(tx: Transaction) -> Renewal:
-            tx.execute(_Q["heartbeat"], (tx.now, len(claims), worker.id))
+            beats = tx.execute(_Q["heartbeat"], (tx.now, len(claims), worker.id)).fetchall()
             pairs = _encode(list(claims)).decode()
             rows = tx.execute(_Q["renew"], (tx.now + ttl, pairs, worker.id)).fetchall() if claims else []
             held = frozenset((run_id, token) for run_id, token, _, _ in rows)
-            return Renewal(held, {run_id: reason for run_id, _, requested, reason in rows if requested is not None})
+            cancels = {run_id: reason for run_id, _, requested, reason in rows if requested is not None}
+            return Renewal(held, cancels, drain=any(since is not None for (since,) in beats))
 
         return await self._db.write(work, promised=False, quick=True)
 

@@ -82,7 +82,7 @@ def renew_for_anyone(right: Right) -> Right:
 
     async def renew(store: Any, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
         renewal: Renewal = await right(store, worker, claims, ttl)
-        return Renewal(frozenset(claims), renewal.cancels)
+        return Renewal(frozenset(claims), renewal.cancels, renewal.drain)
 
     return renew
 

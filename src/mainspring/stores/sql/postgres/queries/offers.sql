@@ -8,7 +8,7 @@ ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, regions = excluded.
 
 -- look: all that a worker with nothing to do needs, in one question: the server's time, when the first run that it may take is due, who
 -- holds a lease of the scheduler ($17), and how many others stand by that could take all that it could (and how many of them come before it). It is a sign of life, if the last is older
--- than $8. If it keeps an ear ($9) and is among the first $13, it offers to take what comes; if not, its offer goes
+-- than $8, and then says whether the worker is asked to drain. If it keeps an ear ($9) and is among the first $13, it offers to take what comes; if not, its offer goes
 WITH time AS MATERIALIZED (SELECT mainspring.store_now($1) AS now),
 others AS MATERIALIZED (
   SELECT count(*) AS standing, count(*) FILTER (WHERE o.worker < $2) AS before
@@ -18,7 +18,8 @@ others AS MATERIALIZED (
 beat AS (
   UPDATE mainspring.workers
   SET heartbeat_at = (SELECT now FROM time), running = 0, state = CASE WHEN state = 'dead' THEN 'active' ELSE state END
-  WHERE $7 AND id = $2 AND heartbeat_at <= (SELECT now FROM time) - $8::bigint),
+  WHERE $7 AND id = $2 AND heartbeat_at <= (SELECT now FROM time) - $8::bigint
+  RETURNING drain_requested_at),
 offered AS (
   INSERT INTO mainspring.offers (worker, namespace, queues, regions, tasks, ear, ttl, offered_at, until)
   SELECT $2, $3, $4, $5, $6, $9::text, $10, $11, time.now + $12::bigint FROM time, others
@@ -34,7 +35,8 @@ SELECT time.now, others.standing, others.before, (
     WHERE state = 'pending' AND namespace = $3 AND queue = place.queue AND region = place.region AND priority = place.priority
       AND task = ANY ($6::text[]) AND (expires_at IS NULL OR expires_at >= time.now OR attempt > 0)
     ORDER BY due_at, seq LIMIT 1) AS r),
-  ARRAY(SELECT DISTINCT owner FROM mainspring.leases WHERE starts_with(name, $17) AND expires_at > time.now)
+  ARRAY(SELECT DISTINCT owner FROM mainspring.leases WHERE starts_with(name, $17) AND expires_at > time.now),
+  (SELECT drain_requested_at IS NOT NULL FROM beat)
 FROM time, others;
 
 -- withdraw: it has something to do, or is about to end

@@ -86,17 +86,22 @@ UPDATE mainspring.gates SET used = used + ($3::jsonb -> name)::integer WHERE nam
 UPDATE mainspring.runs AS r SET state = 'blocked', blocked_on = e.gate, reason = 'gate ' || e.gate || ' is full'
 FROM unnest($1::text[], $2::text[]) AS e (id, gate) WHERE r.id = ANY ($1) AND r.id = e.id;
 
--- renew: a worker is alive and keeps its claims
+-- renew: a worker is alive and keeps its claims; a row without an id says that it is asked to drain
 WITH beat AS (
   UPDATE mainspring.workers
   SET heartbeat_at = mainspring.store_now($1), running = $3, state = CASE WHEN state = 'dead' THEN 'active' ELSE state END
-  WHERE id = $2)
-UPDATE mainspring.runs SET claimed_until = (SELECT mainspring.store_now($1)) + $6
-WHERE id = ANY (ARRAY(
-  SELECT id FROM mainspring.runs
-  WHERE id = ANY ($4::text[]) AND claimed_until IS NOT NULL AND worker = $2 AND token = ($5::jsonb -> id)::bigint
-  ORDER BY id FOR UPDATE))
-RETURNING id, token, cancel_requested_at, cancel_reason;
+  WHERE id = $2
+  RETURNING drain_requested_at),
+renewed AS (
+  UPDATE mainspring.runs SET claimed_until = (SELECT mainspring.store_now($1)) + $6
+  WHERE id = ANY (ARRAY(
+    SELECT id FROM mainspring.runs
+    WHERE id = ANY ($4::text[]) AND claimed_until IS NOT NULL AND worker = $2 AND token = ($5::jsonb -> id)::bigint
+    ORDER BY id FOR UPDATE))
+  RETURNING id, token, cancel_requested_at, cancel_reason)
+SELECT id, token, cancel_requested_at, cancel_reason FROM renewed
+UNION ALL
+SELECT NULL, NULL, drain_requested_at, NULL FROM beat WHERE drain_requested_at IS NOT NULL;
 
 -- cancels: those of the running runs that somebody wants to end. Asked for all that a worker holds, again and again, while few or none are
 -- to end: so they are looked for among these, and the ids in a way that no index has
@@ -121,7 +126,8 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.runnin
                                notices = excluded.notices;
 
 -- announced: workers that know something of a task, heard of last first, and what they know
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notice::text
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+       notice::text
 FROM mainspring.workers CROSS JOIN LATERAL json_array_elements(notices::json) AS notice
 WHERE namespace = $1 AND notice ->> 'name' = $2 ORDER BY heartbeat_at DESC, id LIMIT 200;
 
@@ -133,6 +139,11 @@ SET reason = e.reason, options = e.options, priority = coalesce(e.priority, r.pr
 FROM unnest($1::text[], $2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[]) AS e (id, reason, options, priority, gate, delay)
 WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'pending';
 
+-- request_drain: ask a live worker to finish what it holds and to end; asked again, it says since when
+UPDATE mainspring.workers SET drain_requested_at = coalesce(drain_requested_at, mainspring.store_now($3))
+WHERE namespace = $1 AND id = $2 AND state IN ('active', 'draining')
+RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at;
+
 -- workers: all workers of a namespace
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at
 FROM mainspring.workers WHERE namespace = $1 ORDER BY id;

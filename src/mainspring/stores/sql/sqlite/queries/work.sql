@@ -41,8 +41,9 @@ UPDATE runs SET claimed_until = ?1
 WHERE (id, token) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?2)) AND state = 'running' AND worker = ?3
 RETURNING id, token, cancel_requested_at, cancel_reason;
 
--- heartbeat: a worker is alive
-UPDATE workers SET heartbeat_at = ?1, running = ?2, state = CASE WHEN state = 'dead' THEN 'active' ELSE state END WHERE id = ?3;
+-- heartbeat: a worker is alive; since when it is asked to drain
+UPDATE workers SET heartbeat_at = ?1, running = ?2, state = CASE WHEN state = 'dead' THEN 'active' ELSE state END WHERE id = ?3
+RETURNING drain_requested_at;
 
 -- cancels: those of the running runs that somebody wants to end
 SELECT id, cancel_reason FROM runs
@@ -75,7 +76,8 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.runnin
                                notices = excluded.notices;
 
 -- announced: workers that know something of a task, heard of last first, and what they know
-SELECT w.id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notice.value
+SELECT w.id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+       notice.value
 FROM workers AS w, json_each(w.notices) AS notice
 WHERE namespace = ? AND json_extract(notice.value, '$.name') = ? ORDER BY heartbeat_at DESC, w.id LIMIT 200;
 
@@ -84,6 +86,11 @@ UPDATE runs SET reason = ?1, options = ?2, priority = coalesce(?3, priority), ga
                 due_at = max(due_at, ?5)
 WHERE seq = ?6 AND state = 'pending';
 
+-- request_drain: ask a live worker to finish what it holds and to end; asked again, it says since when
+UPDATE workers SET drain_requested_at = coalesce(drain_requested_at, ?3)
+WHERE namespace = ?1 AND id = ?2 AND state IN ('active', 'draining')
+RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at;
+
 -- workers: all workers of a namespace
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at
 FROM workers WHERE namespace = ? ORDER BY id;
