@@ -37,7 +37,7 @@ async def job(postgres: PostgresStore, clock: ManualClock) -> Job:
 
 def firing(job: Job, clock: ManualClock, term: Term | None = None) -> Work:
     """Fire a job."""
-    return lambda tx: plans._fire(tx, [planning.plan(job, clock.now(), {})], term)
+    return lambda tx: plans._fire(tx, [planning.plan(job, clock.now(), {})], term, {})
 
 
 def telling(kind: str) -> Work:

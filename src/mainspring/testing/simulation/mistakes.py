@@ -99,8 +99,8 @@ def take_late(right: Right) -> Right:
 def pass_over_some(right: Right) -> Right:
     """Now and then an instant is moved past and not fired."""
 
-    def plan(job: Any, now: Instant, calendars: Any) -> Plan:
-        made: Plan = right(job, now, calendars)
+    def plan(job: Any, now: Instant, calendars: Any, *bounds: Any) -> Plan:
+        made: Plan = right(job, now, calendars, *bounds)
         kept = tuple(firing for firing in made.firings if firing.fire_at // SECOND % 4)
         return msgspec.structs.replace(made, firings=kept) if made.kind == "scheduled" else made
 
