@@ -232,7 +232,7 @@ class TestQueries:
         ("topic", "name", "values", "index"),
         [
             ("jobs", "due", (START, 10), "jobs_due"),
-            ("jobs", "changed", (0,), "jobs_changed"),
+            ("jobs", "changed", (0, 10), "jobs_changed"),
             ("jobs", "find", ("default", "a"), "MULTI-INDEX OR"),
             ("jobs", "newest_ended", ("a",), "PRIMARY KEY"),
             ("firings", "unfinished", ("a", "b"), "runs_of_job"),
