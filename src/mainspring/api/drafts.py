@@ -31,6 +31,8 @@ from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.options import Defaults, JobWords, Values, check_name, read_defaults, read_policy
 
 OWNER = "api"
+MOST_LEARNED = 20
+"""How many tasks a request may have looked up: names come from callers, and each costs a question."""
 """The app that jobs made over HTTP belong to: not one of code, whose sync would call them undeclared."""
 
 _WHEN = ("schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect")
@@ -83,12 +85,14 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
 
 
 async def learn_tasks(call: Call, bodies: Iterable[Given]) -> None:
-    """Look up what workers announced of the tasks that bodies name, before those are read."""
+    """Look up what workers announced of the tasks that bodies name, before those are read. Of many tasks the first:
+    workers fill in the options of the others when they claim their runs."""
     app = call.desk.app
-    for body in bodies:
-        task = body.get("task") or body.get("type")
-        if isinstance(task, str) and task not in app.tasks:
-            await app.known_tasks.learn(call.desk.store, call.namespace, task, app.clock.monotonic())
+    named = {task for body in bodies if isinstance(task := body.get("task") or body.get("type"), str)}
+    # What is no name is refused later, with all else that is wrong.
+    foreign = [task for task in sorted(named - app.tasks.keys()) if task.isprintable()]
+    for task in foreign[:MOST_LEARNED]:
+        await app.known_tasks.learn(call.desk.store, call.namespace, task, app.clock.monotonic())
 
 
 def _usual(call: Call, task: str, values: Values, stored: Job | None, *, declared: bool) -> Defaults:
