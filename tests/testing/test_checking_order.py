@@ -6,7 +6,7 @@ import pytest
 from told import Told, instant
 
 from mainspring.core.instants import MINUTE, SECOND
-from mainspring.core.model import Gate
+from mainspring.core.model import Gate, TaskNotice
 from mainspring.core.triggers import EveryTrigger
 
 KEY = {"key": "k", "lines": (Gate("key:k", 1),)}
@@ -23,6 +23,15 @@ class TestPriorityOrder:
             "worker w1 claimed run worse (priority 6, token 1) while run better (priority 5) was due and waited"
         )
         assert [record.what for record in violation.evidence] == ["submit", "submit", "claim", "claim"]
+
+    def test_a_worker_leaves_tasks_to_others_whose_code_is_newer(self) -> None:
+        def told(*notices: TaskNotice) -> list[int]:
+            told = Told().worker("w1", *notices).submit("first", args='{"tone":1}', task="other").claim("first")
+            told.handback("first").at(1).submit("worse", priority=6).submit("better", priority=5, task="other")
+            return told.at(2).claim("worse").at(3).claim("better", worker="w2").broken()
+
+        assert told(TaskNotice(name="other")) == []
+        assert told(TaskNotice(name="other", rest=True)) == [13]
 
     def test_in_one_batch_they_may_come_in_any_order(self) -> None:
         told = Told().submit("worse", priority=6).submit("better", priority=5).at(1).claim("worse").claim("better")

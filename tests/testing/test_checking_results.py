@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 from told import Told
 
-from mainspring.core.model import RunOptions
+from mainspring.core.instants import MINUTE
+from mainspring.core.model import RunOptions, TaskNotice
 from mainspring.core.retry import Retry
 
 
@@ -133,6 +134,44 @@ class TestAttemptsWithinLimits:
 
     def test_a_run_that_was_lost_waits_for_nothing(self) -> None:
         assert Told().submit("a").claim("a", 1).at(11).claim("a", 2).broken() == []
+
+
+class TestArgumentsThatOlderCodeDoesNotTake:
+    def begun(self) -> Told:
+        told = Told().worker("old", TaskNotice(name="task")).worker("new", TaskNotice(name="task", names=("tone",)))
+        return told.submit("a", args='{"tone":1}').at(1).claim("a", worker="old")
+
+    def test_such_a_run_is_not_failed_while_it_may_wait_for_newer_code(self) -> None:
+        told = self.begun().at(2).report("a", 1, "failed", worker="old", attempt="failed")
+
+        assert told.found(9, unfit_bound=MINUTE).message == (
+            "worker old failed run a with token 1, whose arguments its code does not take, 1s after the run was first "
+            "claimed"
+        )
+        assert told.shown(9, unfit_bound=MINUTE) == ["worker", "submit", "claim", "report"]
+        assert told.broken() == []
+
+    def test_nor_is_an_attempt_used_up_on_it(self) -> None:
+        told = self.begun().at(2).report("a", 1, "pending", worker="old", attempt="failed")
+
+        assert told.broken(unfit_bound=MINUTE) == [9]
+
+    def test_it_may_be_given_back_and_failed_by_code_that_takes_it(self) -> None:
+        told = self.begun().at(2).handback("a", 1, worker="old").claim("a", 2, worker="new")
+        told.report("a", 2, "failed", worker="new", attempt="failed")
+
+        assert told.broken(unfit_bound=MINUTE) == []
+
+    def test_once_it_has_waited_for_long_enough_it_may_be_failed(self) -> None:
+        told = self.begun().at(2).handback("a", 1, worker="old").at(61).claim("a", 2, worker="old")
+        told.report("a", 2, "failed", worker="old", attempt="failed")
+
+        assert told.broken(unfit_bound=MINUTE) == []
+
+    def test_a_deadline_counts_whoever_holds_the_run(self) -> None:
+        told = self.begun().at(2).report("a", 1, "failed", worker="old", attempt="timed_out")
+
+        assert told.broken(unfit_bound=MINUTE) == []
 
 
 class TestOnlyTransitionsOfTheTable:

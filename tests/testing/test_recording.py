@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mainspring.core.instants import SECOND
-from mainspring.core.model import Claim, Report, Worker
+from mainspring.core.model import Amendment, Claim, Report, Worker
 from mainspring.errors import Conflict
 from mainspring.store import Store
 from mainspring.testing.chaos.recording import RecordedApp, gather
@@ -95,6 +95,16 @@ class TestWhatWasAnswered:
         await store.report([report(first), report(second)])
         assert [(each.token, each.outcome) for each in told(tmp_path, "report")] == [(1, "refused"), (2, "ok")]
         assert [(each.token, each.outcome) for each in told(tmp_path, "handback")] == [(1, "ok")]
+
+    async def test_a_run_that_is_left_to_others_is_told_as_given_back(self, app: RecordedApp, tmp_path: Path) -> None:
+        await app.submit("work")
+        store = await app.open()
+        given = await claim(store)
+        assert await store.amend([Amendment(given.run_id, given.token, "left to others", given.options)]) == 1
+        again = await claim(store)
+        await store.amend([Amendment(again.run_id, again.token + 1, "stale", again.options)])
+        told_back = [(each.token, each.outcome) for each in told(tmp_path, "handback")]
+        assert told_back == [(given.token, "ok"), (again.token + 1, "unknown")]
 
     async def test_a_renewal_is_counted_from_when_it_was_asked_for(self, app: RecordedApp, tmp_path: Path) -> None:
         await app.submit("work")

@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import SECOND, Instant, parse_instant
-from mainspring.core.model import Job, JobPolicy, NewRun, Report, Run, RunOptions
+from mainspring.core.model import Job, JobPolicy, NewRun, Report, Run, RunOptions, TaskNotice
 from mainspring.core.states import FINAL, State
 from mainspring.core.triggers import Trigger
 from mainspring.testing.checking import Verdict, Violation, check
@@ -74,6 +74,10 @@ class Told:
         """A client asked for a cancel."""
         return self.add("cancel", run=run, outcome=outcome, sent=sent)
 
+    def worker(self, name: str, *notices: TaskNotice) -> Self:
+        """A worker announced what it knows of its tasks."""
+        return self.add("worker", worker=name, data=as_json(notices))
+
     def claim(
         self, run: str, token: int = 1, *, worker: str = "w1", ttl: float = TTL, outcome: Outcome = "ok",
         sent: float | None = None,
@@ -96,12 +100,14 @@ class Told:
 
     def report(
         self, run: str, token: int = 1, state: str = "succeeded", *, outcome: Outcome = "ok", worker: str = "w1",
-        delay: float | None = None, sent: float | None = None,
+        delay: float | None = None, sent: float | None = None, attempt: str | None = None,
     ) -> Self:  # fmt: skip
-        """A worker reported."""
+        """A worker reported; `attempt` is what its attempt came to."""
         data = None
         if delay is not None:
             data = as_json(Report(run, token, "failed", "pending", delay=round(delay * SECOND)))
+        elif attempt is not None:
+            data = as_json(msgspec.convert({"run_id": run, "token": token, "outcome": attempt, "state": state}, Report))
         return self.add(
             "report", run=run, token=token, state=state, outcome=outcome, worker=worker, data=data, sent=sent
         )

@@ -26,12 +26,13 @@ from mainspring.store import Renewal, Standing, Store
 from mainspring.testing.chaos.halts import Halts
 from mainspring.testing.checking.stories import PAUSE
 from mainspring.testing.history import History, Record, load_files
-from mainspring.testing.simulation.scribe import Call, Scribe, as_json
+from mainspring.testing.simulation.scribe import GIVING_BACK, Call, Scribe, as_json, claims_in
 
 SUFFIX: Final = ".jsonl"
 REFUSALS: Final = (TermPassed, Conflict, NotFound, InvalidInput)
 """Answers that say that nothing was written. After any other error that is not known."""
 CALLS: Final = (
+    "amend",
     "begin_term",
     "claim",
     "claim_these",
@@ -139,8 +140,8 @@ class Recorder(Scribe):
                         self._fired(call, plan.job, firing.fire_at)
             case "request_cancel":
                 self._add("cancel", call, run=call.args[1])
-            case "hand_back":
-                self._handback(call, call.args[0])
+            case "hand_back" | "amend":
+                self._handback(call, claims_in(name, call.args))
             case "create_job" | "edit_job":
                 self._add("job", call, job_id=call.args[0].id, job=call.args[0].name)
             case "trigger":
@@ -148,10 +149,11 @@ class Recorder(Scribe):
                 self._add("trigger", call, job_id=job.id, job=job.name, key=call.args[2])
 
     async def _hear(self, store: Store, name: str, call: Call, answer: Any) -> None:
-        if name == "hand_back":
+        if name in GIVING_BACK:
             # Of some that went back and some that were lost, the answer does not say which.
-            if answer == len(set(call.args[0])):
-                self._handback(call, call.args[0])
+            claims = claims_in(name, call.args)
+            if answer == len(set(claims)):
+                self._handback(call, claims)
         elif name == "save_calendar":
             self._add("calendar", call, name=call.args[1].name, data=as_json(call.args[1]))
         elif name == "sync_jobs":

@@ -24,6 +24,7 @@ def check(
     deadline_bound: Duration = 30 * SECOND,
     fence_bound: Duration | None = None,
     passing_bound: Duration = 0,
+    unfit_bound: Duration | None = None,
 ) -> Verdict:
     """Judge a history, in one pass and a look at each run and job.
 
@@ -32,9 +33,10 @@ def check(
     `lateness_bound` for how late a run may begin (not judged without it), `deadline_bound` for how long after its
     timeout work may go on. `fence_bound` (not judged without it either) holds always: for how long after its claim has
     run out work may go on. `passing_bound` is how long a run may be passed over, where claimers do not wait for each
-    other. InvalidInput for a record that is not as `testing.history` has it.
+    other; `unfit_bound` how long a run waits for a worker whose code takes its arguments (not judged without it).
+    InvalidInput for a record that is not as `testing.history` has it.
     """
-    stories = Stories(records, Bounds(lateness_bound, deadline_bound, fence_bound, passing_bound))
+    stories = Stories(records, Bounds(lateness_bound, deadline_bound, fence_bound, passing_bound, unfit_bound))
     judged = [invariant for invariant in INVARIANTS if all(kind in stories.kinds for kind in invariant.needs)]
     violations = [
         Violation(invariant.number, invariant.name, finding.message, finding.evidence)

@@ -48,15 +48,18 @@ def the_best_run_goes_first(stories: Stories) -> Iterator[Finding]:
 
     Better by both orderings, strict and ageing, so that it does not matter which one is set; under ageing this is also
     why nobody starves. Not seen: that better runs were left which had to wait for anything, or had been claimed before;
-    or that are of a task, queue or region of which the worker claimed nothing, as it may not serve them; claims whose
-    order to others is not known. Where claimers pass over what others look at, it must go on for `passing_bound`, again
+    or that are of a task, queue or region of which the worker claimed nothing, as it may not serve them, or of a task
+    of which it was given a run that its code does not take, as it leaves those to others; claims whose order to others
+    is not known. Where claimers pass over what others look at, it must go on for `passing_bound`, again
     and again, without a fault: one that was passed over once may then have to wait for better ones.
     """
     claims = [claimed for story in stories.runs.values() for claimed in _claims(story)]
     claims.sort(key=lambda each: (each.claim.store, each.claim.seq))
     serves: dict[str | None, dict[Line, _Claimed]] = defaultdict(dict)
+    aside = {(each.claim.worker, each.line[-1]) for each in claims if not _is_taken(stories, each)}
     for claimed in claims:
-        serves[claimed.claim.worker].setdefault(claimed.line, claimed)
+        if (claimed.claim.worker, claimed.line[-1]) not in aside:
+            serves[claimed.claim.worker].setdefault(claimed.line, claimed)
     waiting = _Waiting(stories, claims)
     for claimed in claims:
         waiting.move_to(earliest(claimed.claim))
@@ -65,6 +68,11 @@ def the_best_run_goes_first(stories: Stories) -> Iterator[Finding]:
             if better is not None:
                 yield _overtaken(stories, claimed, better, witness)
                 break
+
+
+def _is_taken(stories: Stories, claimed: _Claimed) -> bool:
+    known = claimed.story.known
+    return known is None or stories.takes(claimed.claim.worker, known)
 
 
 def _claims(story: RunStory) -> Iterator[_Claimed]:

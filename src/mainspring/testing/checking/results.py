@@ -74,7 +74,8 @@ def _stale(story: RunStory) -> Iterator[Finding]:
 
 def attempts_and_losses_stay_within_limits(stories: Stories) -> Iterator[Finding]:
     """(9) A run is not attempted more often than its retries allow, nor lost more often than `max_losses` does; and
-    each retry waits as long as it should.
+    each retry waits as long as it should. A worker whose code does not take the arguments of a run does not fail it
+    within `unfit_bound` of its first claim: another may take them.
 
     How long, the report says; without, the policy does, less its jitter. Not seen: whether the wait in a report is
     what the policy asks for, as the failure may have asked for another.
@@ -85,6 +86,7 @@ def attempts_and_losses_stay_within_limits(stories: Stories) -> Iterator[Finding
             continue
         yield from _too_often(story, options)
         yield from _too_soon(story, options)
+        yield from _failed_unfit(stories, story)
 
 
 def _too_often(story: RunStory, options: RunOptions) -> Iterator[Finding]:
@@ -99,6 +101,24 @@ def _too_often(story: RunStory, options: RunOptions) -> Iterator[Finding]:
     if attempts > options.retry.retries + 1:
         message = f"run {story.id} had {attempts} attempts of its own, and may have {options.retry.retries + 1}"
         yield found(message, story.source, *own)
+
+
+def _failed_unfit(stories: Stories, story: RunStory) -> Iterator[Finding]:
+    """A deadline that has passed, or a cancel, counts whoever held the run."""
+    bound, known = stories.bounds.unfit, story.known
+    if bound is None or known is None or not story.claimed:
+        return
+    first = story.claimed[0].claims[0]
+    for turn in story.claimed:
+        report, claim = turn.accepted, turn.claims[0]
+        if report is None or stories.takes(claim.worker, known) or report.store >= earliest(first) + bound:
+            continue
+        if report.data is not None and carried(report, _report).outcome == "failed":
+            message = (
+                f"worker {claim.worker} failed run {story.id} with token {turn.token}, whose arguments its code does "
+                f"not take, {format_duration(report.store - first.store)} after the run was first claimed"
+            )
+            yield found(message, story.source, *stories.announced(claim.worker), first, claim, report)
 
 
 def _too_soon(story: RunStory, options: RunOptions) -> Iterator[Finding]:

@@ -10,8 +10,9 @@ import msgspec
 
 from mainspring.core.calendar_rules import references
 from mainspring.core.calendars import Calendar
+from mainspring.core.fitting import accepts
 from mainspring.core.instants import MINUTE, Duration, Instant
-from mainspring.core.model import Job
+from mainspring.core.model import Job, NewRun, Run, TaskNotice
 from mainspring.errors import InvalidInput
 from mainspring.testing.checking.jobs import JobStory
 from mainspring.testing.checking.reading import carried, given
@@ -19,6 +20,8 @@ from mainspring.testing.checking.runs import RunStory, Turn
 from mainspring.testing.history import Record
 
 _calendar = msgspec.json.Decoder(Calendar).decode
+_task_notices = msgspec.json.Decoder(tuple[TaskNotice, ...]).decode
+_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 HEALED = "healed"
 DRAINED = "drained"
@@ -39,6 +42,9 @@ class Bounds(msgspec.Struct, frozen=True):
     passing: Duration = 0
     """How long after a worse one was claimed a run may be left: another claimer holds it, or they look on from where
     they were."""
+    unfit: Duration | None = None
+    """How long a run waits for a worker whose code takes its arguments, before one that does not may fail it; None: not
+    judged."""
 
     @property
     def planning(self) -> Duration:
@@ -55,6 +61,9 @@ class Stories:
         self.jobs: dict[str, JobStory] = {}
         self.terms: list[Record] = []
         self.spends: list[Record] = []
+        self._notices: dict[str, dict[str, TaskNotice]] = {}
+        """What each worker knows of its tasks, by name."""
+        self._announcements: dict[str, Record] = {}
         self.calendars: dict[str, Calendar] = {}
         self._changed_calendars: set[str] = set()
         self.kinds: dict[str, Record] = {}
@@ -93,6 +102,7 @@ class Stories:
             "trigger": self._trigger,
             "submit": self._submit,
             "cancel": self._cancel,
+            "worker": self._worker,
             "claim": self._claim,
             "renew": self._renew,
             "start": self._start,
@@ -202,6 +212,21 @@ class Stories:
 
     def _cancel(self, record: Record) -> None:
         self._story(record).cancels += (record,)
+
+    def _worker(self, record: Record) -> None:
+        name = given(record, "worker", record.worker)
+        self._announcements[name] = record
+        self._notices[name] = {notice.name: notice for notice in carried(record, _task_notices)}
+
+    def takes(self, worker: str | None, run: Run | NewRun) -> bool:
+        """Whether a worker's code takes the arguments of a run, as far as is known."""
+        notice = self._notices.get(worker or "", {}).get(run.task)
+        return notice is None or accepts(notice, _names(run.args))
+
+    def announced(self, worker: str | None) -> tuple[Record, ...]:
+        """What shows what a worker knows of its tasks."""
+        record = self._announcements.get(worker or "")
+        return () if record is None else (record,)
 
     def _claim(self, record: Record) -> None:
         turn = self._turn(record)

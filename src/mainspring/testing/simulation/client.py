@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mainspring.core.ids import fraction_of
 from mainspring.core.instants import SECOND
 from mainspring.core.limits import Pace
 from mainspring.core.model import Gate, Job, NewRun
@@ -20,7 +21,7 @@ from mainspring.ids import IdSource
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing.simulation.scribe import as_json
-from mainspring.testing.simulation.tasks import TASKS
+from mainspring.testing.simulation.tasks import NEW_ARGUMENT, TASKS
 from mainspring.testing.simulation.workload import KEYS, LIMIT, NAMESPACE, draw_options
 
 T = TypeVar("T")
@@ -34,7 +35,18 @@ PACE = Pace(12, 60 * SECOND)
 class Client:
     """One client. What it does is drawn; what it repeats, it repeats unchanged."""
 
-    def __init__(self, store: Store, settings: Settings, ids: IdSource, random: Random, seen: Counter[str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        ids: IdSource,
+        random: Random,
+        seen: Counter[str],
+        *,
+        mixed: bool = False,
+    ) -> None:
+        """`mixed`: half of its runs have an argument that older code does not take."""
+        self._mixed = mixed
         self.store = store
         self._settings = settings
         self._ids = ids
@@ -96,6 +108,8 @@ class Client:
             gates=(Gate("task:limited", LIMIT),) if task == "limited" else (),
             lines=() if key is None else (Gate(f"key:{key}", 1),),
         )
+        if self._mixed and fraction_of("args", run.id) < 0.5:
+            run = msgspec.structs.replace(run, args=as_json({NEW_ARGUMENT: 1}))
         return msgspec.structs.replace(run, **changes)
 
     async def _send(self, *runs: NewRun) -> None:

@@ -42,7 +42,7 @@ EVENTS: Final = (
 """What may happen to a process or to the store."""
 BROKEN_BROKER: Final = frozenset({"broker_forgets", "broker_down"})
 """Those of them that happen only where a broker delivers."""
-HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant")
+HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant", "old_code")
 """What is wrong all the time."""
 HOSTILE: Final = "hostile"
 """The namespace of the hostile tenant, which no worker serves."""
@@ -65,6 +65,8 @@ class Profile(msgspec.Struct, frozen=True):
     """In how many of the worlds a broker delivers."""
     tenants: float = 0.0
     """In how many of the worlds another tenant asks for more than it may."""
+    old_code: float = 0.0
+    """In how many of the worlds some workers have older code, which does not take an argument of some runs."""
 
     @property
     def is_calm(self) -> bool:
@@ -137,6 +139,13 @@ PROFILES: Final = MappingProxyType(
             habits=frozenset({"hostile_tenant"}),
             tenants=1.0,
         ),
+        "versions": Profile(
+            "a deploy is under way: some workers have older code, which does not take the arguments of some runs",
+            {"lost_reply": 0.3},
+            {"crash": 2.0, "restart": 2.0, "upgrade": 0.5, "pause": 1.0},
+            frozenset({"old_code"}),
+            old_code=1.0,
+        ),
         "chaos": Profile(
             "everything at once",
             _NETWORK,
@@ -145,6 +154,7 @@ PROFILES: Final = MappingProxyType(
             herd=30,
             broker=0.25,
             tenants=0.2,
+            old_code=0.2,
         ),
     }
 )

@@ -34,6 +34,12 @@ def in_one_group(right: Right) -> Right:
     return lambda queue, _group, *rest: right(queue, "everybody", *rest)
 
 
+def fail_unfit(_right: Right) -> Right:
+    """A run whose arguments the code here does not take has failed for good."""
+    fitting = import_module("mainspring.core.fitting")
+    return lambda *_args, **_options: fitting.Unfit(None, step_aside=False)
+
+
 def claim_in_two_steps(_right: Right) -> Right:
     """Look in one transaction, take in another."""
     work = import_module("mainspring.stores.sqlite.work")

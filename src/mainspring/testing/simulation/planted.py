@@ -222,6 +222,9 @@ PLANTED: Final = MappingProxyType(
             11,
             "tenant",
         ),
+        "older code fails what newer code could do": Planted(
+            [InCode(f"{_SERVICES}.reporter:judge_unfit", mistakes.fail_unfit)], 9, "versions"
+        ),
         "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:_report", mistakes.run_again)], 8, "calm"),
     }
 )

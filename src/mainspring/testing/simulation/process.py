@@ -24,7 +24,7 @@ from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.hosts import Host, HostingLoop
 from mainspring.testing.simulation.lease import LyingLease
 from mainspring.testing.simulation.scribe import Scribe
-from mainspring.testing.simulation.tasks import TASKS, SimulatedExecutor
+from mainspring.testing.simulation.tasks import TASKS, SimulatedExecutor, describe_tasks
 from mainspring.testing.simulation.wire import Wire
 from mainspring.wiring import open_lease
 
@@ -56,13 +56,15 @@ class Process:
         self._around = around
         self._settings = settings
         self._schedules = schedules
-        self._works = works
+        self.works = works
         self._generation = 0
         self._random = Random(f"{around.seed}:process:{name}")
         self._host = Host(around.loop)
         self._host.kill()
         self.version = 1
         self.ready = False
+        self.is_old: bool | None = None
+        """Whether its code is older than that of others, until it is upgraded; None: all have the same."""
 
     @property
     def alive(self) -> bool:
@@ -85,6 +87,7 @@ class Process:
         self._executor = SimulatedExecutor(
             self.actor, around.seed, self.clock, around.weather, around.scribe, self._die_of
         )
+        self._executor.is_old = bool(self.is_old)
         self._host.spawn(self._live())
 
     async def _live(self) -> None:
@@ -123,12 +126,13 @@ class Process:
         )
 
     def _build_worker(self, source: Store) -> Worker | None:
-        if not self._works:
+        if not self.works:
             return None
         settings = self._settings
         row = WorkerRow(
             id=self.actor, app="simulated", host="simulated", pid=self._generation, queues=settings.queues,
             regions=settings.regions, tasks=tuple(sorted(TASKS)), concurrency=settings.concurrency,
+            notices=() if self.is_old is None else describe_tasks(old=self.is_old),
         )  # fmt: skip
         random = Random(f"{self._around.seed}:worker:{self.actor}")
         return Worker(
@@ -153,6 +157,12 @@ class Process:
         """Cancel one of its loops, as a mistake elsewhere in the program might."""
         if self.ready and (tasks := self._node.supervisor.tasks):
             tasks[number % len(tasks)].cancel()
+
+    def upgrade(self) -> None:
+        """The next life is one of newer code."""
+        self.version += 1
+        if self.is_old is not None:
+            self.is_old = False
 
     def kill(self) -> None:
         """As `kill -9` does: nothing of it runs any more, and its work ends where it is."""

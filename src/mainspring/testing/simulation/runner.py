@@ -76,6 +76,7 @@ def run_scenario(scenario: Scenario, *, bug: str | None = None, keep: bool = Tru
         deadline_bound=OVERRUN,
         fence_bound=FENCE,
         passing_bound=0 if world.post is None else PASSED_OVER,
+        unfit_bound=world.settings.unfit_wait,
     )
     kept = history.records if keep or errors or not verdict.ok else []
     return Result(scenario, verdict, errors, sometimes, world.loop.time(), kept)

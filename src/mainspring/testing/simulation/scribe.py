@@ -21,6 +21,8 @@ from mainspring.testing.simulation.faults import HOSTILE
 
 _encode = msgspec.json.Encoder().encode
 
+GIVING_BACK = frozenset({"hand_back", "amend"})
+"""The calls that end claims without a result."""
 HERD = 20
 """So many jobs that were fired for one instant are a thundering herd."""
 
@@ -71,13 +73,14 @@ class Scribe:
             "claim_these": self._claim_these,
             "renew": self._renew,
             "report": self._report,
+            "register": self._register,
         }
         self._on_refusal: dict[str, Callable[[Call], None]] = {
             "fire": self._fire_refused,
             "submit": self._submit_refused,
             "request_cancel": self._cancel_refused,
         }
-        self.recorded = frozenset((*self._on_answer, *self._on_refusal, "hand_back", "sync_jobs"))
+        self.recorded = frozenset((*self._on_answer, *self._on_refusal, "hand_back", "amend", "sync_jobs"))
         """The calls that leave a trace in the history."""
 
     def seal(self) -> None:
@@ -99,7 +102,7 @@ class Scribe:
         if name not in self.recorded:
             return await getattr(store, name)(*args, **options)
         call = Call(actor, self.stamp(clock), args, options, told)
-        given = await _still_held(store, args[0]) if name == "hand_back" else []
+        given = await _still_held(store, claims_in(name, args)) if name in GIVING_BACK else []
         try:
             answer = await getattr(store, name)(*args, **options)
         except MainspringError as error:
@@ -108,8 +111,9 @@ class Scribe:
             if name in self._on_refusal:
                 self._on_refusal[name](call)
             raise
-        if name == "hand_back":
+        if name in GIVING_BACK:
             self._handback(call, given)
+            self._seen["run left to newer code"] += len(given) if name == "amend" else 0
         elif name == "sync_jobs":
             await self._synced(call, store, answer)
         elif name in self._on_answer:
@@ -223,9 +227,20 @@ class Scribe:
             self._add("report", call, "refused" if verdict == "stale" else None, run=report.run_id, token=report.token,
                       worker=call.actor, state=report.state, data=as_json(report))  # fmt: skip
 
+    def _register(self, call: Call, _: None) -> None:
+        """Only what the worker knows of its tasks: whether it lives, the rest of the history shows."""
+        worker: Worker = call.args[0]
+        if worker.notices:
+            self._add("worker", call, worker=worker.id, data=as_json(worker.notices))
+
     def _handback(self, call: Call, given: Sequence[tuple[str, int]]) -> None:
         for run_id, token in given:
             self._add("handback", call, run=run_id, token=token, worker=call.actor)
+
+
+def claims_in(name: str, args: Sequence[Any]) -> list[tuple[str, int]]:
+    """The claims that a call gives back."""
+    return list(args[0]) if name == "hand_back" else [(each.run_id, each.token) for each in args[0]]
 
 
 async def _still_held(store: Store, claims: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

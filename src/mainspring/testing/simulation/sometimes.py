@@ -87,7 +87,14 @@ _BY_BROKER: Final = (
     "broker given up",
     "broker used again",
 )
-PATHS: Final = (*_BY_KIND.values(), *(name for _, _, name in _BY_REASON), *_ELSEWHERE, *_BY_BROKER)
+_BY_OLD_CODE: Final = ("run left to newer code",)
+PATHS: Final = (
+    *_BY_KIND.values(),
+    *(name for _, _, name in _BY_REASON),
+    *_ELSEWHERE,
+    *_BY_BROKER,
+    *_BY_OLD_CODE,
+)
 HERD: Final = "thundering herd"
 FAULTS: Final = (*CALLS, *EVENTS, *HABITS, HERD)
 """All that is made to go wrong, by kind."""
@@ -104,6 +111,7 @@ _SPARED: Final = MappingProxyType(
         "calm": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
         "tenant": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
         "shortage": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
+        "versions": _MISFIRES | {"losses used up", "stale term refused", "report stale", "work fenced"},
         "crash": {"misfires joined", "misfire beyond catching up", "stale term refused", "report stale", "work fenced"},
         "network": {"run handed back", "misfire beyond catching up", "losses used up", "stale term refused"},
         "time": {"run handed back", "losses used up", "report repeated", "misfire beyond catching up"},
@@ -121,6 +129,8 @@ def demanded(profile: str, seeds: int) -> list[str]:
     weather, spared = PROFILES[profile], _SPARED.get(profile, frozenset())
     if not weather.broker:
         spared = {*spared, *_BY_BROKER}
+    if not weather.old_code:
+        spared = {*spared, *_BY_OLD_CODE}
     herds = {HERD} if weather.herd else set()
     there = {*weather.calls, *weather.events, *weather.habits, *herds}
     return [*(kind for kind in FAULTS if kind in there), *(path for path in PATHS if path not in spared)]

@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.core.ids import fraction_of
 from mainspring.core.instants import SECOND
-from mainspring.core.model import Claim, Failure
+from mainspring.core.model import Claim, Failure, TaskNotice
 from mainspring.executor import AttemptContext, Outcome
 from mainspring.testing.simulation.clock import ProcessClock
 from mainspring.testing.simulation.faults import Weather
@@ -52,6 +52,16 @@ TASKS: Final = MappingProxyType(
 """By name. A task has the same limit wherever it is used: `limited` is the one that has one."""
 
 
+NEW_ARGUMENT: Final = "tone"
+"""An argument of every task that older code does not have."""
+
+
+def describe_tasks(*, old: bool) -> tuple[TaskNotice, ...]:
+    """What a worker announces of its tasks, where several versions of the code are at work."""
+    signature, names = ("()", ()) if old else (f"({NEW_ARGUMENT}=1)", (NEW_ARGUMENT,))
+    return tuple(TaskNotice(name=name, signature=signature, names=names) for name in sorted(TASKS))
+
+
 class SimulatedExecutor:
     """See `executor.Executor`: what one process does with what it has claimed."""
 
@@ -65,10 +75,15 @@ class SimulatedExecutor:
         self._scribe = scribe
         self._die = die
         self._under_way: dict[tuple[str, int], Claim] = {}
+        self.is_old = False
+        """Whether its code is older than the argument that some runs have."""
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         """Let virtual time pass, and come to the end that the seed has in store."""
         claim, traits = attempt.claim, TASKS[attempt.claim.task]
+        if self.is_old and NEW_ARGUMENT in claim.args:
+            problem = Failure("TypeError", f"{claim.task} has no argument {NEW_ARGUMENT}")
+            return Outcome("failed", failure=problem, error_types=("builtins.TypeError",), final=True, unfit=True)
         draw = self._drawn(claim)
         duration_s = traits.shortest_s + draw("duration") * (traits.longest_s - traits.shortest_s)
         self._under_way[claim.run_id, claim.token] = claim

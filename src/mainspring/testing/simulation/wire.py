@@ -30,6 +30,7 @@ METHODS: Final = sorted(
     if iscoroutinefunction(method) and name != "close"
 )
 _LOOKS = (
+    "announced",
     "cancels",
     "changed_",
     "count_",

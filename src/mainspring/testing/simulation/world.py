@@ -57,9 +57,9 @@ class World:
         spared = self._without if delivers else self._without | BROKEN_BROKER
         self._events = plan_events(self._profile, self._seed, scenario.minutes * 0.97, spared)
         leaps_s = sum(event.length_s for event in self._events if event.kind == "clock_leap")
-        self._settings = draw_settings(Random(f"{self._seed}:settings"), happened)
+        self.settings = draw_settings(Random(f"{self._seed}:settings"), happened)
         minutes = scenario.minutes + leaps_s / 60
-        self._sketch = Sketch(Random(f"{self._seed}:jobs"), self._ids, self._settings, start, zone, minutes)
+        self._sketch = Sketch(Random(f"{self._seed}:jobs"), self._ids, self.settings, start, zone, minutes)
         self._declared = self._sketch.declared()
         self.post = self._open_post() if delivers else None
         happened["night in which clocks change"] += zone != "UTC"
@@ -67,14 +67,15 @@ class World:
             self._seed, self.loop, self.clock, self._store, self._weather, self._scribe, self._declare, self.post
         )
         self.processes = self._make_processes()
+        self._is_mixed = self._mix_versions()
 
     def _open_post(self) -> Post:
         self._happened["runs delivered by a broker"] += 1
-        return Post(self.clock, self._weather, self._settings.ordering, Random(f"{self._seed}:post"))
+        return Post(self.clock, self._weather, self.settings.ordering, Random(f"{self._seed}:post"))
 
     def _make_processes(self) -> list[Process]:
         """Some schedule and work, some do one of the two; of the workers, those that do both serve everything."""
-        nodes, workers, settings = self._scenario.nodes, self._scenario.workers, self._settings
+        nodes, workers, settings = self._scenario.nodes, self._scenario.workers, self.settings
         served = divide(Random(f"{self._seed}:served"), settings, workers)
         both = min(nodes, workers) // 2
         made = [
@@ -89,6 +90,19 @@ class World:
             Process(f"worker-{number}", self.around, each, schedules=False, works=True)
             for number, each in enumerate(served, 1)
         ]
+
+    def _mix_versions(self) -> bool:
+        """Give some of the workers older code, but not the first one, which serves everything."""
+        random, others = Random(f"{self._seed}:code"), [each for each in self.processes if each.works][1:]
+        chance = 0.0 if "old_code" in self._without else self._profile.old_code
+        if not others or random.random() >= chance:
+            return False
+        for process in self.processes:
+            process.is_old = False
+        for process in (others[0], *(each for each in others[1:] if random.random() < 0.5)):
+            process.is_old = True
+        self._happened["old_code"] += 1
+        return True
 
     async def _declare(self, store: Store, version: int) -> Saved:
         return await store.sync_jobs(APP, NAMESPACE, self._sketch.changed(self._declared, version))
@@ -149,7 +163,7 @@ class World:
         if self.post is not None:
             courier = Courier(self.post, wire, Host(self.loop), self.clock, Random(f"{self._seed}:courier:{actor}"))
             store = announced(store, courier, clock)
-        return Client(store, self._settings, self._ids, random, self._happened)
+        return Client(store, self.settings, self._ids, random, self._happened, mixed=self._is_mixed)
 
     def _strike(self, event: Event) -> None:
         process = self.processes[event.target % len(self.processes)]
@@ -183,7 +197,8 @@ class World:
         """One after the other."""
         for process in processes:
             await process.stop()
-            process.version += upgrade
+            if upgrade:
+                process.upgrade()
             process.start_after(pause_s)
             await asyncio.sleep(pause_s + 1.0)
 
