@@ -176,6 +176,7 @@ class TestMigrations:
         connection = connect(":memory:")
         migrate(connection, 0)
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        connection.close()
         assert {"jobs", "firings", "runs", "history", "attempts", "submissions", "edges", "gates", "lines"} <= tables
 
     def test_a_migration_that_fails_leaves_nothing_behind(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +187,7 @@ class TestMigrations:
         with pytest.raises(sqlite3.OperationalError):
             migrate(connection, 0)
         assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        connection.close()
 
 
 class TestAFullDisk:

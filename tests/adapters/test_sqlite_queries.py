@@ -1,6 +1,7 @@
 """The plans of hot queries: each finds its rows by an index, whatever the size of the tables."""
 
 import sqlite3
+from collections.abc import Iterator
 
 import pytest
 
@@ -36,10 +37,11 @@ HOT = {
 
 
 @pytest.fixture(scope="module")
-def database() -> sqlite3.Connection:
+def database() -> Iterator[sqlite3.Connection]:
     connection = connect(":memory:")
     migrate(connection, 0)
-    return connection
+    yield connection
+    connection.close()
 
 
 @pytest.mark.parametrize(("topic", "name"), [(topic, name) for topic, names in HOT.items() for name in names])

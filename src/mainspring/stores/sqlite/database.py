@@ -33,7 +33,7 @@ from mainspring.stores.sqlite.inbox import LIMIT, is_waiting, take_in
 from mainspring.stores.sqlite.log import POSSIBLE, Log, nothing
 from mainspring.stores.sqlite.transaction import Transaction
 from mainspring.stores.sqlite.turns import Turns
-from mainspring.stores.sqlite.unsynced import let_go, mend
+from mainspring.stores.sqlite.unsynced import abandon, let_go, mend
 from mainspring.stores.sqlite.wake import Wake
 from mainspring.stores.sqlite.watch import Watch
 
@@ -80,6 +80,8 @@ class Database:
         self._wake = Wake(path) if path != MEMORY else None
         self._log = Log(path) if durable and POSSIBLE and path != MEMORY else None
         self._closed = self._gone = False
+        self._may_close = True
+        """Whether whoever closes the file last may make a checkpoint: see `unsynced`."""
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._turns = Turns()
         self.standing: Standing | None = None
@@ -290,8 +292,8 @@ class Database:
         with self._writing, self._reading:
             if not self._gone:
                 self._gone = True
+                self._may_close = let_go(self._writer, self._reader, self.path)
                 self._looks_back.put(None)
-                let_go(self._writer, self._reader, self.path)
         return True
 
     def _write_here(self, errand: Errand[Any]) -> bool:
@@ -459,7 +461,10 @@ class Database:
             until = time.monotonic() + LOOK_BACK_S
             self._look(errand, self._historian)
             settle([errand])
-        self._historian.close()
+        if self._may_close:
+            self._historian.close()
+        else:
+            abandon(self._historian)
 
     def _look(self, errand: Errand[Any], reader: sqlite3.Connection) -> None:
         try:

@@ -99,9 +99,10 @@ def rewrite_log(path: str) -> None:
         os.close(file)
 
 
-def let_go(writer: sqlite3.Connection, reader: sqlite3.Connection, path: str) -> None:
+def let_go(writer: sqlite3.Connection, reader: sqlite3.Connection, path: str) -> bool:
     """Close the connections of a process that has failed, so that the next one may mend the file. The last to close
-    makes a checkpoint: only where the log could be written anew, for the same reason as above."""
+    makes a checkpoint: only where the log could be written anew, for the same reason as above. Whether it could:
+    otherwise any other connection has to be abandoned, too."""
     try:
         if not writer.in_transaction:
             writer.execute("BEGIN IMMEDIATE")
@@ -110,9 +111,10 @@ def let_go(writer: sqlite3.Connection, reader: sqlite3.Connection, path: str) ->
     except (OSError, sqlite3.Error):
         abandon(reader)
         abandon(writer)
-        return
+        return False
     reader.close()
     writer.close()
+    return True
 
 
 def abandon(connection: sqlite3.Connection) -> None:
