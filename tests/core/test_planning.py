@@ -16,6 +16,7 @@ from mainspring.core.calendars import Calendar, excluded, next_allowed_day
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import (
+    AGED,
     LISTED_MISSES,
     Plan,
     PlannedFiring,
@@ -149,6 +150,13 @@ class TestAPlanMadeAhead:
         job = a_job(EveryTrigger(HOUR))
         assert job.next_fire_at is not None
         assert as_of(plan(job, job.next_fire_at, CALENDARS), job.next_fire_at + 5) is not None
+
+    def test_is_not_good_once_its_runs_would_be_due_later(self) -> None:
+        job = a_job(EveryTrigger(HOUR), JobPolicy(grace=MINUTE))
+        assert job.next_fire_at is not None
+        ahead = plan(job, job.next_fire_at, CALENDARS)
+        assert as_of(ahead, job.next_fire_at + AGED) == plan(job, job.next_fire_at + AGED, CALENDARS)
+        assert as_of(ahead, job.next_fire_at + AGED + 1) is None
 
     def test_is_not_good_once_another_instant_is_due(self) -> None:
         job = a_job(EveryTrigger(3 * SECOND))

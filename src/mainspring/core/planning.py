@@ -205,7 +205,8 @@ def as_of(ahead: Plan, now: Instant) -> Plan | None:
     """A plan that was made before for the job's very instant, as if it were made now; None if it would be another."""
     job = ahead.job
     late, following = now - (job.next_fire_at or now), ahead.next_fire_at
-    latest = min(job.policy.grace, job.policy.grace if job.policy.start_deadline is None else job.policy.start_deadline)
+    grace, deadline = job.policy.grace, job.policy.start_deadline
+    latest = min(grace, AGED, grace if deadline is None else deadline)
     if not 0 <= late <= latest or (following is not None and following <= now):
         return None
     return written_at(ahead, now)
