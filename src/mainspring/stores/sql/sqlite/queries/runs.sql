@@ -168,7 +168,7 @@ SELECT state, sum(count) FROM (
   SELECT state, count FROM tallies WHERE namespace = ?1
   UNION ALL
   SELECT state, count(*) FROM history NOT INDEXED WHERE seq > (SELECT seq FROM summed_up) AND namespace = ?1 GROUP BY state)
-GROUP BY state;
+GROUP BY state HAVING sum(count) > 0;
 
 -- attempts: the ended attempts of a run in order; the one that succeeded is what its history says
 SELECT run_id, attempt, token, worker, outcome, started_at, finished_at, reason, error FROM attempts WHERE run_id = ?1
