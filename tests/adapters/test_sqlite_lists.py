@@ -75,7 +75,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     connection.execute(_FILL)
     connection.close()
     store = SqliteStore(path, CLOCK)
-    for _ in range(ROWS // SUMMED_UP_AT_ONCE):
+    for _ in range(ROWS // SUMMED_UP_AT_ONCE + 1):
         asyncio.run(store.clean(DAY, DAY, DAY, 1_000))
     asyncio.run(store.close())
     return path

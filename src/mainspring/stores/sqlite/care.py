@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
-from mainspring.core.instants import DAY, Duration
+from mainspring.core.instants import DAY, Duration, Instant
 from mainspring.core.model import Event, Report, RunOptions
 from mainspring.core.outcome import after_loss, too_late
 from mainspring.core.states import FAILED, SUCCEEDED
@@ -15,6 +16,7 @@ from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.api import forget
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import end_unstarted
+from mainspring.stores.sqlite.portion import Portion
 from mainspring.stores.sqlite.reports import Endings, load_held
 from mainspring.stores.sqlite.transaction import Transaction
 
@@ -23,13 +25,18 @@ _END = load_queries("sqlite", "endings")
 _options = msgspec.json.Decoder(RunOptions)
 _WORKERS_KEPT: Duration = DAY
 SUMMED_UP_AT_ONCE = 5_000
-"""Rows that one pass may sum up: some 10 ms under the write lock."""
+"""Rows that one pass may sum up, in portions: each is a transaction of its own."""
+FORGOTTEN_AT_ONCE = 1_000
+"""Runs that one transaction may forget."""
 
 
 class Care:
     """See `store.CareStore`."""
 
     _db: Database
+
+    def __init__(self) -> None:
+        self._forgetting, self._summing_up = Portion(FORGOTTEN_AT_ONCE), Portion(SUMMED_UP_AT_ONCE)
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
         # A look first: most passes find nothing, and finding nothing must not cost a commit.
@@ -38,7 +45,31 @@ class Care:
         return await self._db.write(lambda tx: _recover(tx, dead_after, limit))
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
-        return await self._db.write(lambda tx: _clean(tx, keep_runs, keep_firings, keep_events, limit))
+        gone = await self._db.write(lambda tx: _clean(tx, keep_runs, keep_firings, keep_events, limit))
+        gone += await self._in_portions(
+            self._forgetting, limit, lambda tx, rows: _forget_old(tx, tx.now - keep_runs, rows)
+        )
+        summed_up = await self._in_portions(self._summing_up, SUMMED_UP_AT_ONCE, _sum_up)
+        # There is more to sum up: the next pass follows soon.
+        return gone if summed_up < SUMMED_UP_AT_ONCE else max(gone, limit)
+
+    async def _in_portions(self, portion: Portion, most: int, work: Callable[[Transaction, int], int]) -> int:
+        """Do work on rows until there are no more, or until it was enough for one pass; how many they were. Others take
+        their turn between two portions."""
+        done = 0
+        while done < most:
+            rows = min(portion.rows, most - done)
+            count = await self._db.write(partial(self._measured, portion, rows, work))
+            done += count
+            if count < rows:
+                break
+        return done
+
+    def _measured(self, portion: Portion, rows: int, work: Callable[[Transaction, int], int], tx: Transaction) -> int:
+        began_at = self._db.clock.monotonic()
+        count = work(tx, rows)
+        portion.measure(count, self._db.clock.monotonic() - began_at)
+        return count
 
 
 def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
@@ -73,9 +104,7 @@ def _recover_lost(tx: Transaction, limit: int) -> int:
 
 
 def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
-    gone = _forget(tx, tx.execute(_Q["old_history"], (tx.now - keep_runs, limit)).fetchall())
-    if _sum_up(tx) == SUMMED_UP_AT_ONCE:
-        gone = max(gone, limit)  # There is more to do: the next pass follows soon.
+    gone = 0
     for namespace, job, keep_succeeded, keep_failed in tx.execute(_Q["limited_jobs"]).fetchall():
         for state, keep in ((SUCCEEDED, keep_succeeded), (FAILED, keep_failed)):
             if keep is not None:
@@ -88,10 +117,14 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     return gone + tx.execute(_Q["forget_gates"]).rowcount
 
 
-def _sum_up(tx: Transaction) -> int:
+def _forget_old(tx: Transaction, finished_before: Instant, rows: int) -> int:
+    return _forget(tx, tx.execute(_Q["old_history"], (finished_before, rows)).fetchall())
+
+
+def _sum_up(tx: Transaction, rows: int) -> int:
     """Count what has ended since the last pass, and make it findable by its tags and by what is shown of its ids; how
     many runs that were."""
-    count, last, before = tx.execute(_Q["sum_up_to"], (SUMMED_UP_AT_ONCE,)).fetchone()
+    count, last, before = tx.execute(_Q["sum_up_to"], (rows,)).fetchone()
     if count:
         for query in (_Q["tally"], _Q["keep_tails"], _Q["keep_tags"]):
             tx.execute(query, (before, last))

@@ -31,6 +31,7 @@ class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure,
     def __init__(
         self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False, schedule_s: float = 5.0
     ) -> None:
+        super().__init__()
         self._db = (InlineDatabase if inline else Database)(path, clock, durable=durable)
         self._db.schedule_s = schedule_s
         self.now: Callable[[], Instant] = clock.now
