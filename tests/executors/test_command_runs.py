@@ -82,6 +82,28 @@ class TestWords:
         assert outcome.final, "a retry would find it so again"
         assert attempt.lines == []
 
+    @pytest.mark.parametrize(
+        ("argv", "cwd", "message"),
+        [
+            (["no-such-program"], None, "no-such-program: No such file or directory"),
+            (["/usr/bin"], None, "/usr/bin: Permission denied"),
+            (["true"], "/no/such/folder", "/no/such/folder: No such file or directory"),
+        ],
+    )
+    async def test_nor_is_what_cannot_be_started_in_a_sandbox_retried(
+        self, scene: Scene, argv: list[str], cwd: str | None, message: str
+    ) -> None:
+        outcome, _ = await scene.command(argv, {"isolation": "sandbox"}, cwd=cwd, success=[0, 1])
+        assert (outcome.failure.type, outcome.failure.message) == ("CommandNotStarted", message)
+        assert outcome.final
+
+    async def test_a_program_in_a_sandbox_that_fails_with_the_same_words_is_retried(self, scene: Scene) -> None:
+        words = "bwrap: execvp no-such-program: No such file or directory"
+        argv = ["sh", "-c", f"echo '{words}' >&2; exit 1"]
+        outcome, _ = await scene.command(argv, {"isolation": "sandbox"})
+        assert (outcome.failure.type, outcome.final) == ("CommandFailed", False)
+        assert outcome.failure.message == f"the command exited with code 1: {words}"
+
 
 class TestSurroundings:
     async def test_the_environment_is_what_is_named_and_little_else(

@@ -25,6 +25,8 @@ from mainspring.settings import CommandLevel, Settings
 COMMAND = "command"
 """The task name under which commands are stored."""
 SHELL = "/bin/sh"
+_WRAPPER_FAILED = 1
+"""The exit code of bubblewrap where it cannot start the program."""
 _LONGEST_WORDS = 300
 _NEVER_STARTS = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.EISDIR, errno.ELOOP}
@@ -74,6 +76,8 @@ class CommandExecutor:
         return confine(isolation, host, order)
 
     def _judge(self, spec: CommandSpec, ending: Ending, isolation: Isolation, output: Output) -> Outcome:
+        if not ending.began and ending.code == _WRAPPER_FAILED:
+            return _unstarted(output)
         if ending.code in spec.success:
             if ending.out_of_memory and not isolation.ignore_oom:
                 return _failed(
@@ -145,6 +149,16 @@ def _argv(spec: CommandSpec) -> list[str]:
     if not words:
         raise ValueError("it is empty")
     return words
+
+
+def _unstarted(output: Output) -> Outcome:
+    """What bubblewrap says last is why: as where the system says it, if it is of the program or its folder."""
+    reason = _text(output, "stderr").strip().removeprefix("bwrap: ")
+    for what in ("execvp ", "Can't chdir to "):
+        if reason.startswith(what):
+            never = reason.endswith(tuple(f": {os.strerror(number)}" for number in _NEVER_STARTS))
+            return _failed("CommandNotStarted", reason.removeprefix(what), final=never)
+    return _failed("CommandNotStarted", f"its sandbox could not be made: {reason or 'bubblewrap does not say why'}")
 
 
 def _given(spec: CommandSpec) -> bytes:

@@ -52,6 +52,8 @@ class Ending(msgspec.Struct):
     out_of_cpu: bool = False
     survivors: int = 0
     result: str | None = None
+    began: bool = True
+    """False: bubblewrap ended before it had executed the program; what was said is its own word."""
 
 
 class _Start(msgspec.Struct):
@@ -242,6 +244,10 @@ async def run_program(
     pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
     source = _source(given)
     files = [source, *(write_end for _, write_end in pipes.values())]
+    status = _Status() if order.get("sandboxed") else None
+    if status is not None:
+        order = status.asked_for(order, len(files))
+        files.append(status.write_end)
     starting = asyncio.get_running_loop().create_task(launcher.start(order, files))
     try:
         program = await asyncio.shield(starting)
@@ -250,21 +256,51 @@ async def run_program(
             await _end_early(starting, attempt)
         for read_end, _ in pipes.values():
             os.close(read_end)
+        if status is not None:
+            status.close()
         raise
     finally:
-        os.close(source)
-        for _, write_end in pipes.values():
-            os.close(write_end)
+        for file in files:
+            os.close(file)
     if warning is not None:
         attempt.on_overdue = partial(program.warn, warning)
     ears = [Ear(read_end, _hearer(stream, output, program), attempt.behind) for stream, (read_end, _) in pipes.items()]
     try:
-        return await _accompany(program, attempt, ears)
+        ending = await _accompany(program, attempt, ears)
+        if status is not None:
+            ending.began = status.tells_of_end()
+        return ending
     finally:
+        if status is not None:
+            status.close()
         program.close()
         for ear in ears:
             ear.close()
         output.finish()
+
+
+class _Status:
+    """What bubblewrap tells of its program, which cannot write there: the exit code only if it executed it."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+
+    def asked_for(self, order: Order, number: int) -> Order:
+        """The order to bubblewrap, to write its status to the open file of this number."""
+        bubblewrap, *rest = order["argv"]
+        return {**order, "argv": [bubblewrap, "--json-status-fd", str(number), *rest]}
+
+    def tells_of_end(self) -> bool:
+        """Whether the program was executed. Bubblewrap has ended, so all that it told is there."""
+        try:
+            return b'"exit-code"' in os.read(self._read_end, _CHUNK)
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        """Nobody will read it any more. The other end is closed by whoever passed it on."""
+        os.close(self._read_end)
 
 
 async def _end_early(starting: asyncio.Task[Program], attempt: AttemptContext) -> None:
