@@ -6,7 +6,7 @@ from typing import Any
 
 import deeds
 import pytest
-from scene import Attempt, crowd_of
+from scene import Attempt, crowd_of, until
 
 from mainspring.settings import Settings
 from mainspring.withheld import masker, secrets_of
@@ -47,6 +47,19 @@ async def test_errors_output_and_progress_of_runs_are_masked(task: str) -> None:
     stored = repr([report, list(crowd.crew.lines), list(crowd.crew.marks)])
     assert "got postgresql://mainspring***db.example" in stored
     assert "pass-w" not in stored
+
+
+async def test_so_are_arguments_that_the_code_does_not_take() -> None:
+    async with crowd_of(deeds.app.tasks) as crowd:
+        crew = crowd.crew
+        crew.mask = masker(secrets_of(SETTINGS))
+        crew.notices = {"leak": deeds.app.tasks["leak"].notice()}
+        crew.begin([Attempt("leak", {STORE: "x"})])
+        await until(lambda: crew.unfit)
+        (_, outcome) = crew.unfit[0]
+    assert outcome.failure is not None
+    assert "postgresql://mainspring***db.example" in outcome.failure.message
+    assert "pass-w" not in repr(outcome)
 
 
 async def test_so_is_the_output_of_commands() -> None:

@@ -249,7 +249,7 @@ class Crew:
         if attempt.stop_kind == "handed_back" and outcome.kind != "succeeded":
             self._return(attempt)
         elif outcome.unfit and attempt.stop_kind is None and attempt.claim.task in self.notices:
-            self.unfit.append((attempt, outcome))
+            self.unfit.append((attempt, _masked(outcome, self.mask)))
             self._on_done()
         elif attempt.stop_kind != "fenced":
             self.done.append(conclude(attempt, _masked(outcome, self.mask), self.now()))
