@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from threading import Lock
 from typing import Any, Final, cast
 
 from mainspring.core.instants import SECOND, Duration
-from mainspring.core.model import Claim, Hold, NewRun, Report, Term, Worker
-from mainspring.core.planning import Plan
+from mainspring.core.model import Claim, FiringOutcome, Hold, NewRun, Report, Term, Worker
+from mainspring.core.planning import Plan, PlannedFiring
 from mainspring.core.priority import Ordering
 from mainspring.core.states import CANCELLED, FINAL, SKIPPED, State
 from mainspring.errors import StoreError, TermPassed
@@ -104,9 +104,9 @@ class Measured:
         now = self._store.now()
         with figures.lock:
             for plan, what in zip(plans, fired, strict=True):
-                for firing in plan.firings if what.applied else ():
-                    figures.counts["firings", firing.outcome] += max(firing.count, 1)
-                    if firing.outcome == "fired":
+                for firing, outcome in _outcomes(plan, what) if what.applied else ():
+                    figures.counts["firings", outcome] += max(firing.count, 1)
+                    if outcome == "fired":
                         figures.firing_delay.add(max(now - firing.fire_at, 0))
         return fired
 
@@ -215,6 +215,16 @@ class Measured:
     async def release(self, hold: Hold) -> None:
         await self._store.release(hold)
         self.figures.count("leases", "released")
+
+
+def _outcomes(plan: Plan, what: Fired) -> Iterator[tuple[PlannedFiring, FiringOutcome]]:
+    """What became of each firing of a plan. The store skips some that were to fire: where the runs before them have not
+    ended, or no worker knows the task."""
+    left = what.runs
+    for firing in plan.firings:
+        is_skipped = firing.outcome == "fired" and left <= 0
+        left -= len(firing.runs)
+        yield firing, "skipped" if is_skipped else firing.outcome
 
 
 def measured(store: Store, figures: Figures | None = None) -> Store:

@@ -24,7 +24,8 @@ from mainspring import Mainspring, at, every
 from mainspring.core.calendar_rules import Weekdays
 from mainspring.core.calendars import Calendar
 from mainspring.core.instants import HOUR, MILLISECOND, MINUTE, SECOND, Instant
-from mainspring.core.model import Job
+from mainspring.core.model import Job, Worker
+from mainspring.figures import figures_of, measured
 from mainspring.services import planner as planner_module
 from mainspring.store import RunFilter
 
@@ -295,3 +296,21 @@ async def test_it_sleeps_until_the_next_instant_or_a_second(store: Any, app: Mai
     assert planner.next_fire_at == instant
     clock.advance("250ms")
     assert await planner.turn() == 1.0
+
+
+@pytest.mark.parametrize("reason", ["no worker knows its task", "the run before has not ended"])
+async def test_firings_that_the_store_skips_are_counted_as_skipped(
+    store: Any, app: Mainspring, clock: JumpingClock, reason: str
+) -> None:
+    unknown = reason == "no worker knows its task"
+    counted = measured(store)
+    job = await add_job(app, "job", **({} if unknown else {"overlap": "forbid"}))
+    async with turning(make_planner(counted, clock)):
+        for _ in range(6):
+            if unknown:
+                await store.register(Worker(id="other", tasks=("something else",)))
+            await let_pass(clock, "10s")
+    outcomes = Counter(row.outcome for row in await ledger(store, job))
+    assert outcomes["skipped"] > 1
+    counts = figures_of(counted).counts
+    assert {name: counts["firings", name] for name in outcomes} == outcomes
