@@ -40,12 +40,6 @@ def word_values(values: Mapping[str, Any]) -> Body:
     return {name: _WORDED.get(name, _plain)(value) for name, value in values.items() if value is not None}
 
 
-def word_options(options: RunOptions) -> Body:
-    """Of how runs are executed, what differs from the defaults."""
-    defaults = _words_of(RunOptions())
-    return word_values({name: value for name, value in _words_of(options).items() if value != defaults.get(name)})
-
-
 def _words_of(options: RunOptions) -> dict[str, Any]:
     """What somebody can say of how runs are executed; the rest is what the program notes for itself."""
     values = msgspec.structs.asdict(options)
