@@ -302,6 +302,12 @@ class TestLook:
         assert why.startswith("It waits for job a")
         assert "What is in its way" in cli("job", "show", "b").out
 
+    def test_a_name_that_was_mistyped_is_answered_with_the_one_that_was_meant(self, cli: Terminal) -> None:
+        cli("job", "add", "nightly-report", "--manual", "--task", "encode")
+        answer = cli("job", "show", "nightly-reprot")
+        assert answer.code == 1
+        assert "there is no job 'nightly-reprot': did you mean nightly-report?" in answer.err
+
     def test_an_unknown_job_is_named(self, cli: Terminal) -> None:
         cli("db", "migrate")
         for verb in ("show", "edit", "pause", "remove", "trigger", "next"):

@@ -88,6 +88,12 @@ class TestUp:
         assert any("succeeded" in line and "tick" in line for line in lines)
         assert "\x1b" not in answer.out
 
+    def test_what_the_host_can_confine_is_told_to_those_who_ask_for_it(self, cli: Terminal) -> None:
+        cli.write("films.py", FILMS)
+        assert "confined runs" not in cli.finish("up", "films.py", "--no-api", "--for", "100ms").err
+        cli.write("confined.py", FILMS + "\n@app.task(isolation='limits')\ndef strict(): ...\n")
+        assert "host   confined runs are executed as" in cli.finish("worker", "confined.py", "--for", "100ms").err
+
     def test_what_happens_is_told_to_programs_a_line_each(self, cli: Terminal) -> None:
         cli("job", "add", "hello", "--every", "200ms", "--command", "echo hello")
         answer = cli.finish("up", "--for", "1500ms", "--json")

@@ -286,11 +286,21 @@ def find_executors(app: Mainspring, concurrency: int, settings: Settings | None 
     return Staff(app.tasks, msgspec.structs.replace(settings or app.settings, concurrency=concurrency))
 
 
-def describe_host(settings: Settings) -> list[str]:
-    """What this host can do to confine runs, and what it cannot, in words."""
+def describe_host(app: Mainspring, settings: Settings) -> list[str]:
+    """What this host can do to confine runs, and what it cannot, in words; nothing where nobody asks for that."""
+    if not _asks_for_confinement(app, settings):
+        return []
     from mainspring.executors.host import look_around
 
     return look_around(settings.run_as, settings.cgroup, settings.run_users).describe()
+
+
+def _asks_for_confinement(app: Mainspring, settings: Settings) -> bool:
+    """Whether the settings, or a task or job of the app, name an isolation that confines."""
+    named = [task.defaults.options.isolation for task in app.tasks.values()]
+    named += [job.options.isolation for job in app.declared_jobs(0)]
+    asked = settings.isolation not in (None, "none") or settings.run_as is not None or settings.cgroup is not None
+    return asked or any(isolation is not None and isolation.confined for isolation in named)
 
 
 def protect_process(app: Mainspring, *, signs: bool) -> None:

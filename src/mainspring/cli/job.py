@@ -12,7 +12,7 @@ import msgspec
 from mainspring.api import shapes
 from mainspring.cli.arguments import PROVIDED
 from mainspring.cli.lazy import Errand
-from mainspring.cli.naming import complete_job
+from mainspring.cli.naming import complete_job, find_job
 from mainspring.cli.opening import with_scheduler
 from mainspring.cli.preview import draw_fire_times
 from mainspring.cli.scheduler import Scheduler
@@ -98,7 +98,7 @@ def show(session: Session, name: str, firings: int) -> None:
 
     async def look(scheduler: Scheduler) -> _Story:
         jobs = scheduler.jobs
-        job = await jobs.get(name)
+        job = await find_job(scheduler, name)
         ledger = [firing async for firing in jobs.firings(job.job_id, firings)]
         states = await _unfinished(scheduler, ledger)
         return _Story(job, ledger, states, await jobs.next(job.job_id, 3), scheduler.now())

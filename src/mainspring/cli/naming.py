@@ -3,6 +3,8 @@ asked."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -15,6 +17,8 @@ from mainspring.lookup import short_id
 
 _OFFERED = 50
 _SHOWN_MATCHES = 4
+_LOOKED_THROUGH = 5_000
+"""So many names are compared with one that somebody mistyped: it is answered at once, however many jobs there are."""
 
 
 async def find_run(scheduler: Scheduler, text: str) -> shapes.Run:
@@ -27,6 +31,21 @@ async def find_run(scheduler: Scheduler, text: str) -> shapes.Run:
         several = f"fits several runs, among them {', '.join(run.run_id for run in found)}"
         raise InvalidInput("run", text, several, "give more of its characters")
     return found[0]
+
+
+async def find_job(scheduler: Scheduler, name: str) -> shapes.JobStory:
+    """The job of this name or id; NotFound says which name may have been meant."""
+    try:
+        return await scheduler.jobs.get(name)
+    except NotFound:
+        names: list[str] = []
+        async for job in scheduler.jobs.list():
+            names.append(job.name)
+            if len(names) == _LOOKED_THROUGH:
+                break
+        if not (near := get_close_matches(name, names, n=1)):
+            raise
+    raise NotFound(f"there is no job {name!r}: did you mean {near[0]}?")
 
 
 def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -205,9 +205,11 @@ def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
     shares = "".join(f" · {places} for priority {priority}" for priority, places in settings.pools)
     serves = f"queue {', '.join(settings.queues or app.queues())} · region {', '.join(settings.regions)}"
     screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once{shares}")
-    screen.hint(f"host   {'; '.join(describe_host(settings))}")
+    host = describe_host(app, settings)
     if confinement := describe_commands(settings):
-        screen.hint(f"       {confinement}")
+        host.append(confinement)
+    if host:
+        screen.hint(f"host   {'; '.join(host)}")
     for exposure in describe_exposure(settings, work=True):
         screen.warn(exposure)
 
