@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
@@ -78,8 +77,11 @@ async def select_jobs(app: Mainspring, owner: str | None = None, tag: str | None
 async def last_firings(app: Mainspring, jobs: Sequence[Job]) -> dict[str, Firing]:
     """The newest row of the ledger of each job that has one, by job id."""
     store = await app.open()
-    ledgers = await asyncio.gather(*(store.list_firings(job.id, limit=1) for job in jobs))
-    return {ledger[0].job_id: ledger[0] for ledger in ledgers if ledger}
+    found: dict[str, Firing] = {}
+    for first in range(0, len(jobs), PAGE):
+        rows = await store.newest_firings([job.id for job in jobs[first : first + PAGE]])
+        found |= {row.job_id: row for row in rows}
+    return found
 
 
 async def last_run(app: Mainspring, job: Job) -> Run | None:

@@ -132,6 +132,10 @@ class JobStore(Protocol):
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         """The ledger of a job, newest first."""
 
+    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
+        """The first row that `list_firings` gives of each of these jobs that has any, in no order: one question for a
+        whole page of jobs."""
+
     async def list_edges(self, job_id: str) -> list[Edge]:
         """What an `after` job knows of its upstream jobs."""
 

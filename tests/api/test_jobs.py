@@ -9,6 +9,8 @@ import httpx
 import pytest
 from door import Door, fields, problem
 
+from mainspring.stores.sqlite.transaction import Transaction
+
 DAILY = {"name": "daily-report", "schedule": "0 0 * * *", "command": "python generate_report.py"}
 WORK = {"task": "encode", "args": {"video": "v1"}}
 
@@ -350,3 +352,24 @@ def test_waits_have_names(client: httpx.Client) -> None:
     assert fields(both.json()) == ["retry.delay"]
     unknown = client.patch("/v1/jobs/named", json={"retry": {"policy": "often"}})
     assert fields(unknown.json()) == ["retry.policy"]
+
+
+def test_the_newest_firings_of_a_page_of_jobs_are_one_statement(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"job-{number}" for number in range(6)]
+    for name in names:
+        make(client, name, manual=True)
+    for name in names[:4]:
+        assert client.post(f"/v1/jobs/{name}/trigger", json={}).is_success
+    statements = []
+    execute = Transaction.execute
+
+    def noted(tx: Transaction, query: str, *values: Any) -> Any:
+        statements.append(query)
+        return execute(tx, query, *values)
+
+    monkeypatch.setattr(Transaction, "execute", noted)
+    jobs = client.get("/v1/jobs", params={"last": "true"}).json()["items"]
+    assert [job["last"] is not None for job in jobs] == [True] * 4 + [False] * 2
+    assert len([query for query in statements if "FROM firings" in query or "firings AS" in query]) == 1

@@ -305,6 +305,18 @@ class JobSuite(SyncSuite):
         rest = await store.list_firings(job.id, before=page[-1].fire_at)
         assert [row.fire_at for row in rest] == [fired[2], fired[1], fired[0]]
 
+    async def test_the_newest_rows_of_many_ledgers_are_one_question(self, store: Store, clock: ManualClock) -> None:
+        jobs = [await store.create_job(a_job(clock, f"job-{number}")) for number in range(3)]
+        for number in range(2):
+            clock.advance(SECOND)
+            await trigger(store, clock, "job-0", f"first-{number}")
+        clock.advance(SECOND)
+        await trigger(store, clock, "job-1", "second")
+        rows = await store.newest_firings([*(job.id for job in jobs), "nobody"])
+        expected = [(await store.list_firings(job.id, limit=1))[0] for job in jobs[:2]]
+        assert sorted(rows, key=lambda row: row.fire_at) == expected
+        assert await store.newest_firings([]) == []
+
     async def test_calendars_are_kept_by_name_and_replaced(self, store: Store) -> None:
         first = Calendar("off", (holidays("2026-12-25"),), "Europe/Berlin")
         second = Calendar("off", (Weekdays(("sat", "sun")), holidays("12-31/01-01")))

@@ -104,6 +104,10 @@ class Jobs:
         rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, until, limit))
         return [read_firing(row) for row in rows]
 
+    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
+        asked = list(job_ids)
+        return [read_firing(row) for row in await self._db.read(lambda tx: tx.fetch(_FIRINGS["newest"], asked))]
+
     async def list_edges(self, job_id: str) -> list[Edge]:
         return [Edge(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["edges"], job_id))]
 

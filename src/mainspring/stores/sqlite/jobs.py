@@ -94,6 +94,10 @@ class Jobs:
         values = (job_id, LATEST + 1 if before is None else before, limit)
         return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
 
+    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
+        asked = (to_json(list(job_ids)),)
+        return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["newest"], asked)])
+
     async def list_edges(self, job_id: str) -> list[Edge]:
         return await self._db.read(lambda tx: [Edge(*row) for row in tx.execute(_Q["edges"], (job_id,))])
 

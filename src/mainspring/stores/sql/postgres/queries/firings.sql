@@ -71,6 +71,13 @@ FROM mainspring.firings WHERE job_id = $1 AND request_id = $2 ORDER BY region, i
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
 FROM mainspring.firings WHERE job_id = $1 AND fire_at < $2 ORDER BY fire_at DESC, region, idx LIMIT $3;
 
+-- newest: the first row of the ledger of each of some jobs
+SELECT f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
+FROM unnest($1::text[]) AS asked (job_id)
+CROSS JOIN LATERAL (SELECT n.fire_at FROM mainspring.firings AS n WHERE n.job_id = asked.job_id ORDER BY n.fire_at DESC LIMIT 1) AS newest
+CROSS JOIN LATERAL (
+  SELECT * FROM mainspring.firings AS r WHERE r.job_id = asked.job_id AND r.fire_at = newest.fire_at ORDER BY r.region, r.idx LIMIT 1) AS f;
+
 -- recede: let rows for stretches of instants begin after their first one, which is about to have a row of its own
 UPDATE mainspring.firings SET fire_at = fire_at + 1, count = greatest(count - 1, 0)
 WHERE job_id = $1 AND fire_at = ANY ($2) AND last_at > fire_at AND outcome IN ('missed', 'skipped') AND run_id IS NULL

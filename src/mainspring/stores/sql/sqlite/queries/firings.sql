@@ -43,6 +43,14 @@ FROM firings WHERE job_id = ? AND request_id = ? ORDER BY region, idx LIMIT 1;
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
 FROM firings WHERE job_id = ? AND fire_at < ? ORDER BY fire_at DESC, region, idx LIMIT ?;
 
+-- newest: the first row of the ledger of each of some jobs
+SELECT f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
+FROM json_each(?) AS asked CROSS JOIN firings AS f
+WHERE f.job_id = asked.value AND (f.fire_at, f.region, f.idx) = (
+  SELECT n.fire_at, n.region, n.idx FROM firings AS n
+  WHERE n.job_id = asked.value AND n.fire_at = (SELECT max(m.fire_at) FROM firings AS m WHERE m.job_id = asked.value)
+  ORDER BY n.region, n.idx LIMIT 1);
+
 -- recede: let a row for a stretch of instants begin after its first one, which is about to have a row of its own
 UPDATE firings SET fire_at = fire_at + 1, count = max(count - 1, 0)
 WHERE job_id = ? AND fire_at = ? AND last_at > fire_at AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;
