@@ -55,6 +55,9 @@ _FILL = (
     "INSERT INTO mainspring.changes SELECT 'job-' || n, n FROM generate_series(1, 50000) AS n",
     f"""INSERT INTO mainspring.outbox (position, count, events, created_at)
         SELECT CASE WHEN n <= 49900 THEN n END, 1, '[]', {NOW} FROM generate_series(1, 50000) AS n""",
+    f"""INSERT INTO mainspring.audit (namespace, at, subject, action, target)
+        SELECT 'default', {NOW}, 'subject-' || n % 5, 'job.pause', 'job:' || n % 100
+        FROM generate_series(1, 100000) AS n""",
     "VACUUM ANALYZE",
 )
 
@@ -127,6 +130,9 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("jobs", "hold"): (JOBS,),
     ("jobs", "fired_ahead"): (JOBS, NOW),
     ("events", "since"): (49_000, 100),
+    ("api", "notes"): ("default", 10**9, 50),
+    ("api", "notes_by"): ("default", 10**9, 50, "nobody"),
+    ("api", "notes_on"): ("default", 10**9, 50, "job:nobody", None),
     ("care", "anything"): (NOW, NOW, HOUR),
     ("care", "expired"): (NOW, 100),
     ("care", "lock_expired"): (IDS, NOW),
@@ -184,6 +190,18 @@ async def test_no_table_is_read_whole(connection: asyncpg.Connection, topic: str
         await connection.execute("ROLLBACK")
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot {values}"))
     assert whole_reads(plan[0]["Plan"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("notes_by", "audit_by_subject"), ("notes_on", "audit_by_target")], ids=["by", "on"]
+)
+async def test_the_trail_is_read_by_whom_it_is_asked_for(connection: asyncpg.Connection, name: str, index: str) -> None:
+    values = ", ".join(map(literal, HOT["api", name]))
+    await connection.execute(f"PREPARE hot AS {load_queries('postgres', 'api')[name]}")
+    for _ in range(EXECUTIONS):
+        await connection.execute(f"EXECUTE hot ({values})")
+    plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot ({values})"))
+    assert scans_of("audit", plan[0]["Plan"]) == [("Index Scan", index)]
 
 
 async def test_runs_are_ended_in_order_of_id(connection: asyncpg.Connection) -> None:

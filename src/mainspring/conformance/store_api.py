@@ -130,10 +130,19 @@ class ApiSuite:
         assert first.at == clock.now() - SECOND
         assert [number for number, _ in told] == sorted({number for number, _ in told}, reverse=True)
 
+    async def test_the_audit_trail_tells_of_targets_of_any_length(self, store: Store) -> None:
+        names = ["job:" + 5_000 * "é" + end for end in "ab"]
+        await store.note_changes([a_change(target=name) for name in names])
+        assert [c.target for _, c in await store.list_changes("default", target=names[0])] == names[:1]
+
     async def test_the_audit_trail_can_be_narrowed_and_paged(self, store: Store) -> None:
         await store.note_changes([a_change(target=f"job:{n % 2}", subject=f"s{n}") for n in range(6)])
         assert [c.subject for _, c in await store.list_changes("default", target="job:1")] == ["s5", "s3", "s1"]
         assert [c.subject for _, c in await store.list_changes("default", subject="s2")] == ["s2"]
+        narrow = await store.list_changes("default", target="job:1", subject="s3")
+        assert [c.subject for _, c in narrow] == ["s3"]
+        assert await store.list_changes("default", target="job:1", subject="s2") == []
+        assert await store.list_changes("default", target="job:1", before=narrow[0][0], subject="s3") == []
         page = await store.list_changes("default", limit=4)
         rest = await store.list_changes("default", before=page[-1][0], limit=4)
         assert [c.subject for _, c in [*page, *rest]] == ["s5", "s4", "s3", "s2", "s1", "s0"]

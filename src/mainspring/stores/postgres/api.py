@@ -119,7 +119,13 @@ class Api:
         limit: int = 50,
     ) -> list[tuple[int, Change]]:
         until = LATEST if before is None else before
-        rows = await self._db.read(lambda tx: tx.fetch(_Q["notes"], namespace, subject, target, until, limit))
+        query = _Q["notes"]
+        values: list[object] = [namespace, until, limit]
+        if target is not None:
+            query, values = _Q["notes_on"], [namespace, until, limit, target, subject]
+        elif subject is not None:
+            query, values = _Q["notes_by"], [namespace, until, limit, subject]
+        rows = await self._db.read(lambda tx: tx.fetch(query, *values))
         return [
             (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
                          request_id=request_id))

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar, cast
 
-from mainspring.core.instants import Duration, Instant
+from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.limits import Allowance, Pace, allow
 from mainspring.errors import Conflict
 from mainspring.store import Change, Reply, Reserved
@@ -115,8 +115,14 @@ class Api:
         before: int | None = None,
         limit: int = 50,
     ) -> list[tuple[int, Change]]:
-        values = {"namespace": namespace, "subject": subject, "target": target, "before": before, "limit": limit}
-        rows = await self._db.look_back(lambda tx: tx.execute(_Q["notes"], values).fetchall())
+        until = LATEST if before is None else before
+        query = _Q["notes"]
+        values: list[object] = [namespace, until, limit]
+        if target is not None:
+            query, values = _Q["notes_on"], [namespace, until, limit, target, subject]
+        elif subject is not None:
+            query, values = _Q["notes_by"], [namespace, until, limit, subject]
+        rows = await self._db.look_back(lambda tx: tx.execute(query, values).fetchall())
         return [
             (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
                          request_id=request_id))

@@ -33,8 +33,16 @@ INSERT INTO mainspring.audit (namespace, at, subject, action, target, before, af
 
 -- notes: the newest changes, from before a number on
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
-WHERE namespace = $1 AND seq < $4 AND ($3::text IS NULL OR target = $3) AND ($2::text IS NULL OR subject = $2)
-ORDER BY seq DESC LIMIT $5;
+WHERE namespace = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3;
+
+-- notes_by: the same, of what somebody did
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
+WHERE namespace = $1 AND subject = $4 AND -seq > -($2::bigint) ORDER BY -seq LIMIT $3;
+
+-- notes_on: the same, of what was done with something, by somebody or by anybody
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
+WHERE namespace = $1 AND left(target, 200) = left($4, 200) AND -seq > -($2::bigint) AND target = $4 AND ($5::text IS NULL OR subject = $5)
+ORDER BY -seq LIMIT $3;
 
 -- forget_replies: answers that have expired
 DELETE FROM mainspring.replies WHERE ctid = ANY (ARRAY(SELECT ctid FROM mainspring.replies WHERE expires_at <= $1 LIMIT $2));

@@ -30,9 +30,16 @@ INSERT INTO audit (namespace, at, subject, action, target, before, after, reques
 
 -- notes: the newest changes, from before a number on
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit
-WHERE namespace = :namespace AND (:before IS NULL OR seq < :before) AND (:target IS NULL OR target = :target)
-  AND (:subject IS NULL OR subject = :subject)
-ORDER BY seq DESC LIMIT :limit;
+WHERE namespace = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
+
+-- notes_by: the same, of what somebody did
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit INDEXED BY audit_by_subject
+WHERE namespace = ?1 AND subject = ?4 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
+
+-- notes_on: the same, of what was done with something, by somebody or by anybody
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit INDEXED BY audit_by_target
+WHERE namespace = ?1 AND target = ?4 AND seq < ?2 AND (?5 IS NULL OR subject = ?5)
+ORDER BY seq DESC LIMIT ?3;
 
 -- forget_replies: answers that have expired
 DELETE FROM replies WHERE (scope, key) IN (SELECT scope, key FROM replies WHERE expires_at <= ? LIMIT ?);
