@@ -15,12 +15,14 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import HOUR, MINUTE
 from mainspring.core.model import Claim, NewRun, Worker
 from mainspring.ids import IdSource
+from mainspring.services import relay
 from mainspring.services.node import Node
+from mainspring.settings import Settings
 from mainspring.store import Outlook, Standing, Store
 from mainspring.stores.postgres import offers
 from mainspring.stores.postgres.offers import MOST_STANDING
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.wiring import build_worker, describe_worker
+from mainspring.wiring import build_scheduler, build_worker, describe_worker
 
 CLOCK = SystemClock()
 IDS = IdSource(CLOCK)
@@ -261,3 +263,40 @@ async def test_what_is_submitted_wakes_few_however_many_could_take_it(
     # Submitting (in a transaction) and telling, a claim of each that stands by, one that finds no more, a report for
     # each of the two; and the looks of the others. If all were woken, it would be a claim of each.
     assert asked <= times * 18 + workers * (seconds + 2)
+
+
+async def test_an_idle_scheduler_asks_little_beside_renewing_its_lease(
+    new_database: str, counted: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By counts alone: the renewals are the clock, so a busy machine slows both."""
+    monkeypatch.setattr(relay, "QUIET_AFTER_S", 0.0)
+
+    async def calls(part: str) -> int:
+        query = (
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid"
+            " WHERE d.datname = current_database() AND strpos(s.query, $1) > 0"
+        )
+        return int(await counted.fetchval(query, part))
+
+    async def cleaned() -> bool:
+        return await calls("used = $2 AND name LIKE") > 0 and await calls(renewal) > 0
+
+    renewal, settings = "UPDATE mainspring.leases SET expires_at", Settings()
+    store = cast(Store, await PostgresStore.open(new_database, CLOCK))
+    node = Node(store, build_scheduler(store, "s", settings, CLOCK, Random(0), (), alerts=False), None)
+    await node.start()
+    try:
+        await until_true(cleaned)  # What is done once, at the start, and then every minute.
+        renewals, before = await calls(renewal), await statements(counted)
+
+        async def renewed() -> bool:
+            return await calls(renewal) >= renewals + 15
+
+        own = await statements(counted) - before
+        await until_true(renewed)
+        asked, renewals = await statements(counted) - before, await calls(renewal) - renewals
+    finally:
+        await node.stop(0.0)
+        await store.close()
+    assert own == 0, "this connection is not counted"
+    assert asked - renewals <= 1.1 * renewals

@@ -115,12 +115,32 @@ class TestEdits:
     """Within a second even where the hint was lost; each of these tests has no hints at all."""
 
     async def test_a_new_job_is_taken_over(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
-        async with turning(make_planner(store, clock)):
+        planner = make_planner(store, clock)
+        async with turning(planner):
             await let_pass(clock, "30s")
             job = await add_job(app, "job", "2s")
+            planner.wake()  # As a node does when the store tells of a change.
             await let_pass(clock, "6s")
         assert len(await fired_at(store, job)) == 3
         assert all(0 <= row.fire_at - row.created_at <= SOON for row in await ledger(store, job))
+
+    async def test_an_edit_whose_hint_was_lost_is_found_soon(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        async with turning(make_planner(store, clock)):
+            await let_pass(clock, "30s")
+            job = await add_job(app, "job", "4s")
+            await let_pass(clock, "6s")
+        assert len(await fired_at(store, job)) == 1
+        assert all(0 <= row.fire_at - row.created_at <= SOON for row in await ledger(store, job))
+
+    async def test_where_nothing_is_due_it_looks_at_the_clock_and_asks_for_edits_now_and_then(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        line = FaultyStore(store)
+        async with turning(make_planner(line, clock)):
+            await let_pass(clock, "30s")
+        assert 10 <= line.calls["changed_jobs"] <= 13
 
     async def test_a_changed_trigger_replaces_the_old_one(
         self, store: Any, app: Mainspring, clock: JumpingClock

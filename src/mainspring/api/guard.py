@@ -31,6 +31,8 @@ log = logging.getLogger("mainspring")
 
 LOOK_S = 2.0
 """How often the pressure is measured."""
+IDLE_SHARE = 2
+"""So many times as long where nothing waited the last time."""
 TOLD_TOGETHER = 16
 SHED_AT_ONCE = 1_000
 HISTORY_AT_ONCE = 2
@@ -109,6 +111,7 @@ class Guard:
         self.dependencies = Breaker(policy)
         """Of the checks of what runs wait for. Open, runs that allow it (`under_pressure`) do not wait."""
         self.worst_lag_s = 0.0
+        self._busy = True
         self._clock = clock
         self._dead_after = settings.worker_dead_after
         self._untold = 0
@@ -242,8 +245,9 @@ class Guard:
 
     async def _watch(self, store: Store) -> None:
         loop = asyncio.get_running_loop()
-        due = loop.time() + LOOK_S
-        await asyncio.sleep(LOOK_S)
+        pause_s = LOOK_S if self._busy else LOOK_S * IDLE_SHARE
+        due = loop.time() + pause_s
+        await asyncio.sleep(pause_s)
         self.worst_lag_s = max(self.worst_lag_s * 0.9, loop.time() - due)
         try:
             await self.look(store)
@@ -263,6 +267,7 @@ class Guard:
         for namespace, own in waiting.items():
             load = measure(own, await self._living(store, namespace, own, now), now)
             self._judge(namespace, load, tick)
+        self._busy = bool(rows) or self.level.number > 0
         await self._give_up(store, rows)
 
     async def _living(self, store: Store, namespace: str, rows: Sequence[Backlog], now: Instant) -> list[Worker]:

@@ -68,6 +68,16 @@ class CareSuite:
         assert (attempt.outcome, attempt.worker, attempt.token) == ("lost", "worker-1", claim.token)
         assert (await take_one(store, a_worker("worker-2"))).losses == 1
 
+    async def test_a_store_is_called_idle_only_if_nothing_can_soon_be_lost_or_late(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await submit(store, a_run(clock))
+        claim = await take_one(store)
+        assert not (await store.recover(HOUR, 100)).idle
+        await store.report([success(claim)])
+        await submit(store, a_run(clock, due_at=clock.now() + HOUR, expires_at=clock.now() + 2 * HOUR))
+        assert not (await store.recover(HOUR, 100)).idle
+
     async def test_recovering_twice_counts_a_loss_once(self, store: Store, clock: ManualClock) -> None:
         run = a_run(clock)
         await submit(store, run)

@@ -39,6 +39,8 @@ class Reaped(msgspec.Struct, frozen=True):
     lost: int
     expired: int
     dead_workers: tuple[str, ...]
+    idle: bool = False
+    """Whether nothing runs, waits at a gate, or has to begin by some instant. A store need not say so."""
 
 
 class RunFilter(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from mainspring.store import EventStore, Store
 
 BATCH = 200
 IDLE_S = 0.25
-ASIDE_S = 2.0
+ASIDE_S = 5.0
 """How often to ask whether anybody is to be told at all, and whether this node leads."""
 NOTE_S = 5.0
 """How often to note where it has got to while there is nothing to tell. What is looked at again is told once: the id of

@@ -12,6 +12,8 @@ from mainspring.store import CareStore
 
 EVERY_S = 15.0
 """So long a job may keep more runs than its limits say."""
+IDLE_S = 60.0
+"""And so long where nothing had to be forgotten lately: each time that there is nothing, twice as long as before."""
 PAUSE_S = 0.2
 LIMIT = 1_000
 
@@ -28,10 +30,12 @@ class Cleaner(Loop):
         self._store = store
         self._leads = leads
         self._settings = settings
+        self._pause_s = EVERY_S
 
     async def turn(self) -> float:
         if not self._leads():
             return EVERY_S
         keep = self._settings
         gone = await self._store.clean(keep.keep_runs, keep.keep_firings, keep.keep_events, LIMIT)
-        return PAUSE_S if gone >= LIMIT else EVERY_S
+        self._pause_s = EVERY_S if gone else min(2 * self._pause_s, IDLE_S)
+        return PAUSE_S if gone >= LIMIT else self._pause_s

@@ -50,7 +50,10 @@ CHANGE_LIMIT = 10_000
 RELOAD_GAP = SECOND // 2
 """While more is overdue than can be loaded, the planner reads at most this often."""
 LONGEST_WAIT_S = 1.0
-"""Edits are told by a hint that may be lost, so look for them at least this often."""
+"""The clock may be set, so look at it at least this often."""
+EDITS_S = 3.0
+"""Edits are told by a hint, which is lost only with the process that made the edit: so ask for them at least this
+often. Where no hints can be heard, the store gives one several times a second."""
 AHEAD = 8 * SECOND
 """What comes due so soon is planned before it is due."""
 AHEAD_LIMIT = 20_000
@@ -116,6 +119,9 @@ class Planner(Loop):
         self._loaded_at: Instant = 0
         self._reload_at: Instant = 0
         self._change = _FROM_NOW_ON
+        self._hinted = True
+        self._asked_at = 0.0
+        """When it last asked for edits."""
         self._calendars: dict[str, dict[str, Calendar]] = {}
         self._began: Term | None = None
         self.on_overtaken: list[Callable[[], None]] = []
@@ -127,6 +133,8 @@ class Planner(Loop):
         if term != self._began:
             # What others fired meanwhile is unknown to this wheel: read it anew, once per term.
             self._change, self._reload_at, self._began = _FROM_NOW_ON, 0, term
+        if self._may_rest():
+            return self._next_look()
         if self._change == _FROM_NOW_ON:
             await self._store.adopt_zones(ZONE_DATA)
         await self._refresh()
@@ -135,6 +143,17 @@ class Planner(Loop):
         await self._plan_ahead()
         return self._next_look()
 
+    def wake(self) -> None:
+        self._hinted = True
+        super().wake()
+
+    def _may_rest(self) -> bool:
+        """Whether there is nothing to fire soon, no hint of an edit, and no need to ask for one."""
+        if self._hinted or self._change == _FROM_NOW_ON or self.clock.monotonic() >= self._asked_at + EDITS_S:
+            return False
+        now = self._store.now()
+        return self._loaded_at <= now < self._reload_at and self._next_look() >= LONGEST_WAIT_S
+
     @property
     def next_fire_at(self) -> Instant | None:
         """When the wheel turns next."""
@@ -142,7 +161,13 @@ class Planner(Loop):
 
     async def _refresh(self) -> None:
         """Take over edits, and load what has come within the horizon."""
-        self._change, changed = await self._store.changed_jobs(self._change, CHANGE_LIMIT)
+        asked_at, self._hinted = self.clock.monotonic(), False
+        try:
+            self._change, changed = await self._store.changed_jobs(self._change, CHANGE_LIMIT)
+        except BaseException:
+            self._hinted = True
+            raise
+        self._asked_at = asked_at
         if changed:
             self._forget_calendars()
         now = self._store.now()

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from random import Random
 
 from mainspring.clock import Clock
+from mainspring.core.instants import SECOND
 from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
 from mainspring.store import CareStore
 
 EVERY_S = 1.0
+IDLE_S = 3.0
+"""How often to look where nothing runs: what is claimed meanwhile is not lost before its claim has run out."""
 LIMIT = 500
 
 
@@ -25,6 +28,7 @@ class Reaper(Loop):
         self.on_duty: Callable[[], bool] = lambda: True
         self.every_s = EVERY_S
         self._dead_after = settings.worker_dead_after
+        self._idle_s = min(IDLE_S, settings.claim_ttl / SECOND)
 
     async def turn(self) -> float:
         if not self.on_duty():
@@ -32,4 +36,6 @@ class Reaper(Loop):
         found = await self._store.recover(self._dead_after, LIMIT)
         for worker in found.dead_workers:
             log.warning("worker %s has not been heard of for %.0f s: taken for dead", worker, self._dead_after / 1e6)
-        return 0.0 if max(found.lost, found.expired) >= LIMIT else self.every_s
+        if max(found.lost, found.expired) >= LIMIT:
+            return 0.0
+        return max(self.every_s, self._idle_s) if found.idle else self.every_s

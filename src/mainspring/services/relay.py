@@ -14,7 +14,7 @@ from mainspring.store import EventStore
 BATCH = 200
 BUSY_S = 0.02
 IDLE_S = 0.25
-QUIET_AFTER_S, QUIET_S = 5.0, 1.0
+QUIET_AFTER_S, QUIET_S = 5.0, 2.0
 """Where nothing has happened for so long, it looks so often; hints of changes wake it."""
 
 

@@ -27,8 +27,9 @@ class Care:
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
         # A look first: most passes find nothing, and finding nothing must not cost a commit.
-        if not await self._db.read(lambda tx: tx.fetchval(_Q["anything"], tx.given, tx.now, dead_after)):
-            return Reaped(0, 0, ())
+        looked = await self._db.read(lambda tx: tx.fetchrow(_Q["anything"], tx.given, tx.now, dead_after))
+        if looked is None or not looked[0]:
+            return Reaped(0, 0, (), idle=looked is not None and looked[1])
         lost = await self._db.write(lambda tx: _recover_lost(tx, limit), patient=True)
         expired = await self._db.write(lambda tx: _end_late(tx, limit), patient=True)
         dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)

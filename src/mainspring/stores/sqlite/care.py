@@ -41,7 +41,7 @@ class Care:
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
         # A look first: most passes find nothing, and finding nothing must not cost a commit.
         if not await self._db.read(lambda tx: _anything_to_recover(tx, dead_after), quick=True):
-            return Reaped(0, 0, ())
+            return Reaped(0, 0, ())  # A look at a file costs next to nothing, so it need not be put off.
         return await self._db.write(lambda tx: _recover(tx, dead_after, limit))
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
@@ -50,8 +50,8 @@ class Care:
             self._forgetting, limit, lambda tx, rows: _forget_old(tx, tx.now - keep_runs, rows)
         )
         summed_up = await self._in_portions(self._summing_up, SUMMED_UP_AT_ONCE, _sum_up)
-        # There is more to sum up: the next pass follows soon.
-        return gone if summed_up < SUMMED_UP_AT_ONCE else max(gone, limit)
+        # What ended lately is reason to come again soon; at once, if there is more to sum up.
+        return max(gone, limit if summed_up >= SUMMED_UP_AT_ONCE else min(summed_up, 1))
 
     async def _in_portions(self, portion: Portion, most: int, work: Callable[[Transaction, int], int]) -> int:
         """Do work on rows until there are no more, or until it was enough for one pass; how many they were. Others take

@@ -1,4 +1,4 @@
--- anything: whether a pass of recovery would find something; the gates at which runs wait are found by leaps from one to the next
+-- anything: whether a pass of recovery would find something, and whether nothing could be found soon; the gates at which runs wait are found by leaps from one to the next
 WITH RECURSIVE waiting AS (
   (SELECT namespace, blocked_on FROM mainspring.runs WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) >= ('', '')
    ORDER BY namespace, blocked_on LIMIT 1)
@@ -11,7 +11,10 @@ SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_u
   OR EXISTS (SELECT FROM mainspring.runs WHERE expires_at < $2 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0)
   OR EXISTS (SELECT FROM mainspring.workers WHERE state IN ('active', 'draining') AND heartbeat_at < (SELECT mainspring.store_now($1)) - $3)
   OR EXISTS (SELECT FROM waiting CROSS JOIN LATERAL (
-               SELECT FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g);
+               SELECT FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g),
+  NOT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until > 0)
+  AND NOT EXISTS (SELECT FROM mainspring.runs WHERE expires_at > 0 AND expires_at IS NOT NULL AND state <> 'running')
+  AND NOT EXISTS (SELECT FROM waiting);
 
 -- expired: running runs whose claim has run out, oldest first
 SELECT id FROM mainspring.runs WHERE state = 'running' AND claimed_until < (SELECT mainspring.store_now($1)) ORDER BY claimed_until LIMIT $2;
