@@ -113,6 +113,8 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("runs", "line_places"): (*LINES, [1] * 5),
     ("runs", "get"): (IDS[0], 0),
     ("runs", "finished"): (IDS, 0),
+    ("runs", "active"): ("nobody", "", "~", ["blocked", "pending", "running"], 1_001),
+    ("runs", "list_active_of"): ("default", None, None, 50, ["pending"], None, None, None, None, None, IDS),
     ("firings", "unfinished"): (JOBS,),
     ("firings", "is_recorded"): ("job-1", 5),
     ("firings", "move_on"): (JOBS, [1] * 5, [NOW] * 5, [NOW + HOUR] * 5, [1] * 5, [NOW] * 5),
@@ -235,8 +237,8 @@ def literal(value: object) -> str:
 
 SMALL = {"workers"}
 """Tables of which nobody has many rows."""
-FEW_ROWS = {"runs_cancelling", "outbox_unpublished"}
-"""Indexes with little in them: runs that somebody wants to end right now, events that have no position yet."""
+FEW_ROWS = {"runs_cancelling", "runs_held", "outbox_unpublished"}
+"""Indexes with little in them: runs that run, or that somebody wants to end right now; events that have no position."""
 
 
 def whole_reads(plan: dict[str, Any]) -> list[str]:

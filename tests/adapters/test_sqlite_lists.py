@@ -174,3 +174,56 @@ async def test_after_a_look_that_was_given_up_the_next_is_answered(
     with pytest.raises(StoreUnavailable, match="took too long"):
         await store._db.look_back(endless)
     assert await store.list_runs(RunFilter()) == []
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file with many runs that wait, and some older ones of another namespace, queue or state."""
+    path = str(tmp_path_factory.mktemp("crowd") / "x.db")
+    connection = connect(path)
+    prepare(connection, path, synced=False, now=NOW)
+    connection.execute(f"""
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})
+INSERT INTO runs (id, namespace, queue, task, args, options, state, priority, due_at, claimed_until, worker, created_at)
+SELECT '{encode_time(NOW)}' || printf('%016d', n), CASE WHEN n < 100 THEN 'small' ELSE 'default' END,
+       CASE WHEN n % 100 = 7 AND n < 1000 THEN 'rare' ELSE 'default' END, 'task-' || n % 20, '{{}}', '{{}}',
+       CASE WHEN n = 150 THEN 'running' WHEN n IN (50, 160) THEN 'blocked' ELSE 'pending' END, 5, {NOW},
+       CASE WHEN n = 150 THEN {NOW} END, CASE WHEN n = 150 THEN 'worker-1' END, {NOW}
+FROM numbers""")
+    connection.close()
+    return path
+
+
+UNFINISHED = {
+    "all": RunFilter(),
+    "a small namespace": RunFilter("small"),
+    "a task in a small namespace": RunFilter("small", task="task-3"),
+    "a task of nobody in a small namespace": RunFilter("small", task="missing"),
+    "no namespace": RunFilter("nobody"),
+    "a rare queue": RunFilter(queue="rare"),
+    "a queue of nobody": RunFilter(queue="missing"),
+    "running": RunFilter(states=("running",)),
+    "running, of nobody": RunFilter("small", states=("running",)),
+    "blocked": RunFilter(states=("blocked",)),
+    "blocked or running": RunFilter(states=("blocked", "running", "failed")),
+    "a worker": RunFilter(worker="worker-1"),
+    "a worker of nobody": RunFilter(worker="missing"),
+    "a worker and a state that excludes it": RunFilter(worker="worker-1", states=("pending",)),
+}
+
+
+@pytest.mark.parametrize("where", UNFINISHED.values(), ids=UNFINISHED)
+def test_a_list_of_few_unfinished_runs_takes_few_steps_among_many(crowd: str, where: RunFilter) -> None:
+    counting = Counting(crowd)
+    found = _list_runs(counting.tx, where)
+    assert counting.steps < STEPS
+    rows = counting.connection.execute(
+        """SELECT id FROM runs WHERE namespace = ? AND (? = '' OR instr(?, state) > 0) AND task LIKE ? AND queue LIKE ?
+           AND ifnull(worker, '') LIKE ? ORDER BY id DESC LIMIT 50""",
+        (
+            *(where.namespace, ",".join(where.states), ",".join(where.states), where.task or "%"),
+            *(where.queue or "%", where.worker or "%"),
+        ),
+    ).fetchall()
+    counting.connection.close()
+    assert [run.id for run in found] == [row[0] for row in rows]

@@ -16,6 +16,7 @@ SKIPPED: Final = "skipped"
 
 STATES: Final[tuple[State, ...]] = (BLOCKED, PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, SKIPPED)
 FINAL: Final[frozenset[State]] = frozenset({SUCCEEDED, FAILED, CANCELLED, SKIPPED})
+UNFINISHED: Final[frozenset[State]] = frozenset(STATES) - FINAL
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     # A blocked run is freed, is cancelled, or ends because what it waits for failed or because it expired.

@@ -8,14 +8,17 @@ from operator import attrgetter
 
 import msgspec
 
-from mainspring.core.answers import Change
+from mainspring.core.answers import Change, RunFilter
 from mainspring.core.instants import DAY, Duration
 from mainspring.core.model import Event, NewRun, Run
+from mainspring.core.states import RUNNING, UNFINISHED, State
 from mainspring.errors import Conflict
 
 IDEMPOTENCY_KEPT: Duration = 7 * DAY
 SUBMIT = "run.submit"
 """What the audit trail calls a single submission; indexes know the word too."""
+FEW_UNFINISHED, FEW_RUNNING = 1_000, 20_000
+"""So many unfinished runs are looked through one by one, whatever there is of others."""
 _encode = msgspec.json.Encoder().encode
 
 RUN_FIELDS = (
@@ -84,3 +87,12 @@ def other_request(key: str | None, run_id: str) -> Conflict:
         f"idempotency key {key!r} was used for another request (run {run_id}): "
         "use a new key, or repeat the request unchanged"
     )
+
+
+def unfinished_states(where: RunFilter) -> tuple[list[State], int]:
+    """The states in which an unfinished run can fit a filter, and how many runs in these are few. Only a running run
+    has a worker, and no more are running than workers have places."""
+    states = sorted(UNFINISHED.intersection(where.states) if where.states else UNFINISHED)
+    if where.worker is not None:
+        states = [state for state in states if state == RUNNING]
+    return states, FEW_RUNNING if {RUNNING}.issuperset(states) else FEW_UNFINISHED

@@ -15,7 +15,7 @@ from mainspring.stores.postgres.endings import cancel_run
 from mainspring.stores.postgres.gathering import Gathering
 from mainspring.stores.postgres.joining import join
 from mainspring.stores.postgres.submitting import submit
-from mainspring.stores.run_rows import run_of
+from mainspring.stores.run_rows import run_of, unfinished_states
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
@@ -24,6 +24,9 @@ MANY_CLASSES = 200
 """Of more classes the newest runs are not sought one class after the other: each has to be sought in every day."""
 FEW_RUNS = 5_000
 """So many are looked through one by one in well under 50 ms."""
+
+LAST_NAME = "\U0010ffff"
+"""Sorts after every name."""
 
 
 class Runs:
@@ -120,15 +123,24 @@ def _unknown(run_id: str) -> NotFound:
 
 async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
     page = (where.namespace, where.since, where.before, where.limit)
-    states = list(where.states) or None
     rows: list[Record] = []
     if not where.states or not FINAL.issuperset(where.states):
-        narrowed = (where.job, where.task, where.queue, where.tag, where.worker)
-        rows += await tx.fetch(_Q["list_active"], *page, states, *narrowed)
+        rows += await _list_active(tx, where, page)
     if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
         rows += await _list_finished(tx, where, page)
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     return [run_of(row) for row in rows[: where.limit]]
+
+
+async def _list_active(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
+    """Where few come into question, these; else by id, since most that come into question fit."""
+    states, few = unfinished_states(where)
+    queues = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
+    some = await tx.fetch(_Q["active"], where.namespace, *queues, states, few + 1)
+    asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker)
+    if len(some) > few:
+        return await tx.fetch(_Q["list_active"], *asked)
+    return await tx.fetch(_Q["list_active_of"], *asked, [row[0] for row in some]) if some else []
 
 
 async def _list_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:

@@ -11,7 +11,7 @@ from mainspring.core.model import Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import RunFilter
-from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, noted, other_request, run_of
+from mainspring.stores.run_rows import IDEMPOTENCY_KEPT, fingerprint, noted, other_request, run_of, unfinished_states
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.database import Database
 from mainspring.stores.sqlite.endings import cancel_run
@@ -27,6 +27,8 @@ MANY_CLASSES = 1_000
 """Of more classes the newest runs are not sought one class after the other."""
 FEW_RUNS = 5_000
 """So many are looked through one by one in well under 50 ms."""
+LAST_NAME = "\U0010ffff"
+"""Sorts after every name."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -160,13 +162,24 @@ def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
     }
     rows = []
     if not where.states or not FINAL.issuperset(where.states):
-        rows += tx.execute(_Q["list_active"], values).fetchall()
+        rows += _list_active(tx, where, values)
     if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
         states = sorted(FINAL.intersection(where.states) or FINAL)
         newest = _newest_finished(tx, where, {**values, "states": ",".join(states)}, states)
         rows += tx.execute(_Q["finished"], (_encode(newest).decode(),)).fetchall() if newest else []
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     return [run_of(row) for row in rows[: where.limit]]
+
+
+def _list_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[tuple[object, ...]]:
+    """Where few come into question, these; else by id, since most that come into question fit."""
+    states, few = unfinished_states(where)
+    first, last = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
+    bounds = {"first_queue": first, "last_queue": last, "states": ",".join(states), "bound": few + 1}
+    some = [row[0] for row in tx.execute(_Q["active"], {**values, **bounds})]
+    if len(some) > few:
+        return tx.execute(_Q["list_active"], values).fetchall()
+    return tx.execute(_Q["list_active_of"], {**values, "among": _encode(some).decode()}).fetchall() if some else []
 
 
 def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:

@@ -164,6 +164,29 @@ WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text
   AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
 ORDER BY id DESC LIMIT $4;
 
+-- active: the unfinished runs of a namespace in some states, from one queue to another, up to a bound; ordered, so that it goes by an index
+(SELECT id FROM mainspring.runs WHERE state = 'pending' AND namespace = $1 AND queue >= $2 AND queue <= $3 AND 'pending' = ANY ($4::text[])
+ ORDER BY queue, region, priority, due_at, seq LIMIT $5)
+UNION ALL
+(SELECT id FROM mainspring.runs WHERE state = 'running' AND namespace = $1 AND queue >= $2 AND queue <= $3 AND 'running' = ANY ($4)
+ ORDER BY claimed_until LIMIT $5)
+UNION ALL
+(SELECT id FROM mainspring.runs WHERE state = 'blocked' AND namespace = $1 AND queue >= $2 AND queue <= $3 AND 'blocked' = ANY ($4)
+ ORDER BY queue LIMIT $5);
+
+-- list_active_of: the same, among these
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+       blocked_on, progress, progress_note, NULL, NULL, retry_of,
+       CASE WHEN attempt > 0 OR losses > 0 THEN (
+         SELECT max(a.finished_at) FROM mainspring.attempts AS a WHERE a.run_id = runs.id AND a.finished_at >= runs.created_at) END
+FROM mainspring.runs
+WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
+  AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
+  AND id = ANY ($11::text[])
+ORDER BY id DESC LIMIT $4;
+
 -- classes: the classes of finished runs that a filter fits, how many runs each has, and from which day on
 SELECT queue, task, state, sum(count)::bigint, min(day) FROM mainspring.tallies
 WHERE namespace = $1 AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3) AND state = ANY ($4::text[])

@@ -82,6 +82,28 @@ WHERE namespace = :namespace AND id >= :since AND id < :before AND (:job IS NULL
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
 ORDER BY id DESC LIMIT :limit;
 
+-- active: the unfinished runs of a namespace in some states, of one queue or of all, up to a bound
+SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_claimable WHERE state = 'pending' AND namespace = :namespace
+                 AND queue >= :first_queue AND queue <= :last_queue AND instr(:states, 'pending') > 0 LIMIT :bound)
+UNION ALL
+SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_held WHERE state = 'running' AND namespace = :namespace
+                 AND queue >= :first_queue AND queue <= :last_queue AND instr(:states, 'running') > 0 LIMIT :bound)
+UNION ALL
+SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_blocked WHERE state = 'blocked' AND namespace = :namespace
+                 AND queue >= :first_queue AND queue <= :last_queue AND instr(:states, 'blocked') > 0 LIMIT :bound);
+
+-- list_active_of: the same, among these
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+       blocked_on, progress, progress_note, NULL, NULL, retry_of,
+       CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
+FROM runs
+WHERE seq IN (SELECT value FROM json_each(:among)) AND namespace = :namespace AND +id >= :since AND +id < :before AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
+  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker)
+  AND (:states = '' OR instr(:states, state) > 0)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+ORDER BY id DESC LIMIT :limit;
+
 -- classes: the classes of finished runs of a namespace, by leaps from one to the next
 WITH RECURSIVE leaps (seq) AS (
   SELECT (SELECT seq FROM history INDEXED BY history_by_class WHERE namespace = :namespace ORDER BY queue, task, state LIMIT 1)
