@@ -8,6 +8,8 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,13 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]
     return folder, asyncio.run(crash_and_restart(folder))
 
 
+@pytest.fixture
+def database(aftermath: tuple[Path, list[str]]) -> Iterator[sqlite3.Connection]:
+    """What is left in the file."""
+    with closing(sqlite3.connect(aftermath[0] / "crash.db")) as connection:
+        yield connection
+
+
 class TestAfterTwentyKills:
     def test_the_history_breaks_no_invariant(self, aftermath) -> None:
         folder, _ = aftermath
@@ -140,9 +149,8 @@ class TestAfterTwentyKills:
         assert verdict.ok, str(verdict)
         assert {1, 3, 4, 5, 6, 7, 8, 9, 10, 17} <= set(verdict.judged)
 
-    def test_every_due_instant_has_exactly_one_run_or_one_recorded_misfire(self, aftermath) -> None:
+    def test_every_due_instant_has_exactly_one_run_or_one_recorded_misfire(self, aftermath, database) -> None:
         folder, _ = aftermath
-        database = sqlite3.connect(folder / "crash.db")
         for job in asyncio.run(load_jobs(folder)):
             if job.name == "downstream":
                 continue
@@ -156,16 +164,18 @@ class TestAfterTwentyKills:
             assert {i for i in instants if covered[i] != 1} == set(), job.name
             assert {first for first, _ in rows} <= set(instants), f"{job.name}: a firing that was never due"
 
-    def test_every_accepted_submission_has_ended_well(self, aftermath) -> None:
-        folder, accepted = aftermath
-        database = sqlite3.connect(folder / "crash.db")
-        states = dict(database.execute("SELECT id, state FROM history"))
+    def test_every_accepted_submission_has_ended_well(self, aftermath, database) -> None:
+        """Of a few that were killed again and again the losses may be used up; nothing else is an excuse."""
+        _, accepted = aftermath
+        rows = database.execute("SELECT id, state, losses > 3, reason FROM history")
+        ends = {run_id: (state, bool(worn_out), reason) for run_id, state, worn_out, reason in rows}
         assert len(accepted) > 200
-        assert Counter(states.get(run_id, "lost") for run_id in accepted) == {"succeeded": len(accepted)}
+        others = {run_id: ends.get(run_id) for run_id in accepted if ends.get(run_id, ("lost",))[0] != "succeeded"}
+        assert {run_id: end for run_id, end in others.items() if end is None or not end[1]} == {}
+        assert len(others) < len(accepted) / 100
 
-    def test_no_succeeded_run_ran_again(self, aftermath) -> None:
+    def test_no_succeeded_run_ran_again(self, aftermath, database) -> None:
         folder, _ = aftermath
-        database = sqlite3.connect(folder / "crash.db")
         finished = dict(database.execute("SELECT id, finished_at FROM history WHERE state = 'succeeded'"))
         assert len(finished) > 200
         again = [
@@ -176,9 +186,8 @@ class TestAfterTwentyKills:
         ]
         assert again == []
 
-    def test_attempts_never_exceed_the_limit(self, aftermath) -> None:
+    def test_attempts_never_exceed_the_limit(self, aftermath, database) -> None:
         folder, _ = aftermath
-        database = sqlite3.connect(folder / "crash.db")
         limits = {"flaky": 3, "submitted": 4}
         rows = database.execute("SELECT id, task, attempt, losses FROM history").fetchall()
         over = [row for row in rows if row[2] - row[3] > limits.get(row[1], 4) or row[3] > 4]
@@ -186,10 +195,8 @@ class TestAfterTwentyKills:
         starts = {run_id: sum(what == "start" for what, _ in seen) for run_id, seen in read_ledger(folder).items()}
         assert [row for row in rows if starts.get(row[0], 0) > row[2]] == []
 
-    def test_kills_really_cost_something(self, aftermath) -> None:
+    def test_kills_really_cost_something(self, database) -> None:
         """The other tests would also pass if nothing had ever been in danger."""
-        folder, _ = aftermath
-        database = sqlite3.connect(folder / "crash.db")
         (lost,) = database.execute("SELECT count(*) FROM attempts WHERE outcome = 'lost'").fetchone()
         (late,) = database.execute(
             "SELECT count(*) FROM firings WHERE outcome = 'missed' OR created_at - fire_at > ?", (SECOND,)
@@ -197,9 +204,7 @@ class TestAfterTwentyKills:
         assert lost > 0
         assert late > 0
 
-    def test_dependants_ran_after_what_they_waited_for(self, aftermath) -> None:
-        folder, _ = aftermath
-        database = sqlite3.connect(folder / "crash.db")
+    def test_dependants_ran_after_what_they_waited_for(self, database) -> None:
         (count,) = database.execute(
             "SELECT count(*) FROM history WHERE job = 'downstream' AND state = 'succeeded'"
         ).fetchone()
