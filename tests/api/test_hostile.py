@@ -14,6 +14,8 @@ from fleet import a_database
 
 DEEP = b'{"task":"x","args":{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}}"
 DEEPER = b"[" * 200_000
+LADDER = b'{"task":"x","args":{"a":' + b"[[]," * 600 + b"1" + b"]" * 600 + b"}}"
+BRACKETS_IN_A_TEXT = b'{"task":"x","tags":["' + b"[" * 600 + b'"],"priority":0}'
 BIG = 10**40
 JOB = {"name": "j", "task": "encode", "args": {"video": "v"}}
 RUN = {"task": "encode", "args": {"video": "v"}}
@@ -51,8 +53,9 @@ ROWS = [
     post("trailing", "/v1/runs", b'{"task":"x"} {}', 400, "malformed-body"),
     post("cut", "/v1/runs", b'{"task":"x"', 400, "malformed-body"),
     post("deep", "/v1/runs", DEEP, 400, "malformed-body"),
-    wrong("deeper, where an object should be", "/v1/runs:batch", b'{"runs":' + b"[" * 900 + b"]" * 900 + b"}", "runs"),
+    wrong("deeper, where an object should be", "/v1/runs:batch", b'{"runs":' + b"[" * 400 + b"]" * 400 + b"}", "runs"),
     post("deepest", "/v1/runs", DEEPER, 400, "malformed-body"),
+    post("deep behind closed brackets", "/v1/runs", LADDER, 400, "malformed-body"),
     post("not UTF-8", "/v1/runs", b'{"task":"\xff\xfe"}', 400, "malformed-body"),
     post("half a character", "/v1/runs", b'{"task":"\\ud800"}', 400, "malformed-body"),
     post("UTF-16", "/v1/runs", '{"task":"x"}'.encode("utf-16"), 400, "malformed-body"),
@@ -89,6 +92,7 @@ ROWS = [
     wrong("name as number", "/v1/jobs", {**JOB, "manual": True, "name": 5}, "name"),
     wrong("name as object", "/v1/jobs", {**JOB, "manual": True, "name": {"$ne": ""}}, "name"),
     wrong("task with zero", "/v1/runs", {"task": "a\x00"}, "task"),
+    wrong("brackets in a text are no depth", "/v1/runs", BRACKETS_IN_A_TEXT, "priority"),
     wrong("tag with a line break", "/v1/runs", {**RUN, "tags": ["a\nb"]}, "tags[0]"),
     wrong("too many tags", "/v1/runs", {**RUN, "tags": ["x"] * 1_001}, "tags"),
     wrong("zero in a reason", "/v1/jobs/none/pause", {"reason": "a\x00b"}, "reason"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -69,6 +70,12 @@ def _too_large(limit: int) -> Problem:
     return Problem("too-large", f"the body has more than {limit} bytes", remedy=remedy, headers=close)
 
 
+MOST_DEPTH = 500
+"""Python 3.11 reads about a thousand levels, 3.13 many more: a worker of either must be able to read what is stored."""
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_TEXTS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
 @cache
 def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(shape)
@@ -76,6 +83,7 @@ def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
 
 def decode(body: bytes, shape: type[msgspec.Struct], plain: type[msgspec.Struct] | None = None) -> tuple[Given, Wrong]:
     """The fields that a body gives, and what is wrong with the others: types here, meaning where they are used."""
+    check_depth(body)
     wrong = nothing_wrong()
     if plain is not None:
         with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -111,6 +119,27 @@ def decode_any(body: bytes) -> Any:
         raise Problem("malformed-body", "the body is nested too deep", remedy="send flatter data") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(error) from None
+
+
+def check_depth(body: bytes) -> None:
+    """Refuse JSON that is nested deeper than every version of Python can read and write."""
+    if len(body) <= MOST_DEPTH:
+        return
+    left = body.translate(None, _NO_BRACKETS)
+    for _ in range(MOST_DEPTH):
+        # Each pass takes the innermost level away; of an ordinary body nothing is left after a few.
+        shorter = left.replace(b"[]", b"").replace(b"{}", b"")
+        if not shorter:
+            return
+        if len(shorter) == len(left):
+            break
+        left = shorter
+    # Too deep, not JSON, or with brackets in its texts: look more closely.
+    depth = 0
+    for found in _TEXTS_AND_BRACKETS.finditer(body):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
+        if depth > MOST_DEPTH:
+            raise Problem("malformed-body", "the body is nested too deep", remedy="send flatter data")
 
 
 def _malformed(error: Exception) -> Problem:
