@@ -37,6 +37,7 @@ LIMIT_S = 240
 STATEMENTS_GROW = 1.2
 """Statements a run may grow by a fifth, from the smallest fleet to the largest."""
 TOP = 12
+_LED = "SELECT count(*) FROM mainspring.leases WHERE name = 'scheduler'"
 _COUNT = f"""
 SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid
 WHERE d.datname = '{DATABASE}'
@@ -146,10 +147,14 @@ def measure_whole(arena: Arena) -> list[Row]:
             with set_stage(MAINSPRING, arena.servers, arena.folder, count) as stage:
                 stage.ask("fill", {"count": count, "batch": 10_000})
                 stage.settle()
-                extra = [stage.command("server", {})] if whole else []
                 workers = [stage.command("work", {"quiet": not whole})] * 2
-                drained.append(drain(stage, count, [*workers, *extra]))
-                check_recorded(stage, count)
+                with stage.started([stage.command("server", {})] if whole else [], "server") as server:
+                    if whole:
+                        stage.wait(lambda: stage.servers.fetch(_LED, DATABASE) > 0, START_LIMIT_S, "electing was")
+                        time.sleep(SETTLE_S)  # Its start is not part of what a run costs.
+                    drained.append(drain(stage, count, workers, server))
+                    stage.workers = []
+                    check_recorded(stage, count)
     alone, rate = (statistics.median(each.rate for each in costs[kind]) for kind in (False, True))
     cpu = {kind: statistics.median(each.cost_us for each in drained) for kind, drained in costs.items()}
     figure = f"{show(rate, '/s')} beside {show(alone, '/s')}; CPU of a run {cpu[True]:.0f} beside {cpu[False]:.0f} µs"

@@ -48,12 +48,12 @@ class Stage:
         return answer_of(self.command(measure, (params or {}) | {"limit_s": limit_s}), limit_s, self.environment)
 
     @contextmanager
-    def started(self, commands: list[list[str]]) -> Iterator[list[subprocess.Popen[str]]]:
+    def started(self, commands: list[list[str]], log_name: str = "log") -> Iterator[list[subprocess.Popen[str]]]:
         """Programs that go on until this is left; what they say goes to a file, since nobody reads it meanwhile."""
         with ExitStack() as stack:
             processes = []
             for number, command in enumerate(commands):
-                log = stack.enter_context((self.folder / f"log-{number}").open("w"))
+                log = stack.enter_context((self.folder / f"{log_name}-{number}").open("w"))
                 process = subprocess.Popen(
                     command, cwd=self.folder, env=self.environment, start_new_session=True, text=True,
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bench.cluster.arena import OURS, Arena, take_turns
@@ -72,14 +73,20 @@ class Drained(NamedTuple):
     cost_us: float
 
 
-def drain(stage: Stage, count: int, commands: list[list[str]] | None = None) -> Drained:
+def drain(
+    stage: Stage,
+    count: int,
+    commands: list[list[str]] | None = None,
+    beside: Sequence[subprocess.Popen[str]] = (),
+) -> Drained:
     """Work off what waits on the stage, from the first run that begins until the store has nothing left.
 
-    Starting processes is not part of it. A run that is lost or doubled makes it void. `commands` stand for its workers.
+    Starting processes is not part of it. A run that is lost or doubled makes it void. `commands` stand for its workers;
+    what runs `beside` them, and was there before, counts too.
     """
     served = server_s(stage)
     with stage.working() if commands is None else stage.started(commands) as workers:
-        stage.workers = stage.workers if workers is None else workers
+        stage.workers = [*(stage.workers if workers is None else workers), *beside]
         stage.wait(lambda: stage.slate.ran() > 0, DRAIN_LIMIT_S, "the first run was")
         worked = workers_s(stage)
         stage.wait(lambda: stage.slate.ran() >= count, DRAIN_LIMIT_S, "the backlog was")
