@@ -16,9 +16,22 @@ def make_certificates(folder: Path, name: str, address: str) -> tuple[Path, Path
     """Files: the authority's certificate, and the key and certificate of a server of this name and address."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = _named("An authority of tests")
-    authority = _builder(issuer, issuer, authority_key).add_extension(x509.BasicConstraints(True, None), critical=True)
+    # As RFC 5280 has it: from Python 3.13 on nothing less is accepted.
+    own = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    signed_by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+    signs = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    authority = (
+        _builder(issuer, issuer, authority_key)
+        .add_extension(x509.BasicConstraints(True, None), critical=True)
+        .add_extension(own, critical=False)
+        .add_extension(signs, critical=True)
+    )
     alternatives = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ip_address(address))])
-    server = _builder(_named(name), issuer, key).add_extension(alternatives, critical=False)
+    server = (
+        _builder(_named(name), issuer, key)
+        .add_extension(alternatives, critical=False)
+        .add_extension(signed_by, critical=False)
+    )
     paths = folder / "authority.pem", folder / "server.pem"
     pem = serialization.Encoding.PEM
     paths[0].write_bytes(authority.sign(authority_key, hashes.SHA256()).public_bytes(pem))
