@@ -95,10 +95,10 @@ def test_a_master_that_is_gone_and_its_replica_takes_over(tmp_path: Path, group:
         group.master.kill() if how == "killed" else group.master.pause()
         wait(group.has_failed_over)
         wait_for_events(cluster, "broker.back")
-        wait(lambda: leads_there(group))
         if how == "paused":
             group.master.resume()
             wait_for_load(cluster, 20)
+        wait(lambda: leads_there(group))
 
     told = run_through(tmp_path, group.url, trouble, {"MAINSPRING_LEASE": group.url, "MAINSPRING_CACHE": group.url})
     assert {"broker.lost", "broker.back"} <= told
