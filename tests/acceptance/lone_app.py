@@ -10,10 +10,15 @@ app = Mainspring(name="lone")
 NOTES = Path(os.environ["NOTES"])
 
 
+def _note() -> int:
+    """Note this execution; how many there have been."""
+    with NOTES.open("a") as notes:
+        notes.write(f"{os.getpid()}\n")
+    return len(NOTES.read_text().split())
+
+
 @app.task
 async def slow() -> str:
-    with NOTES.open("a") as notes:  # noqa: ASYNC230
-        notes.write(f"{os.getpid()}\n")
-    if len(NOTES.read_text().split()) == 1:  # noqa: ASYNC240
+    if _note() == 1:
         await asyncio.sleep(1_000)
     return "done"

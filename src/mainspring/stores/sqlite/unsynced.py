@@ -119,10 +119,12 @@ def let_go(writer: sqlite3.Connection, reader: sqlite3.Connection, path: str) ->
 
 def abandon(connection: sqlite3.Connection) -> None:
     """Leave a connection to the end of the process, where the kernel closes it and nothing is written."""
-    setconfig = getattr(connection, "setconfig", None)  # Python 3.12 or newer.
+    # Python 3.12 or newer has both.
+    setconfig = getattr(connection, "setconfig", None)
+    no_checkpoint = getattr(sqlite3, "SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE", None)
     if setconfig is not None:
         with suppress(sqlite3.Error):
-            setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)  # type: ignore[attr-defined,unused-ignore]
+            setconfig(no_checkpoint, True)
             connection.close()
             return
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # Never collected, so never closed by Python.
