@@ -29,9 +29,9 @@ from bench.http.ours import app_on
 from bench.http.with_prefect import NAME as PREFECT
 from bench.http.with_prefect import serving as serving_prefect
 from bench.running import Failed
-from mainspring.api.tokens import issue, load_keys
+from mainspring.api.auth.tokens import issue, load_keys
 from mainspring.core.instants import HOUR
-from mainspring.eventloop import new_loop
+from mainspring.process.eventloop import new_loop
 
 HOST = "127.0.0.1"
 EMPTY = "an empty Litestar handler"

@@ -19,8 +19,8 @@ import asyncpg
 from mainspring.clock import SystemClock
 from mainspring.core.instants import DAY, SECOND, Duration
 from mainspring.core.model import Claim, NewRun, Report, Worker
-from mainspring.eventloop import new_loop
-from mainspring.ids import IdSource
+from mainspring.process.eventloop import new_loop
+from mainspring.process.ids import IdSource
 from mainspring.stores.postgres.store import PostgresStore
 
 CALLERS = 32

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from mainspring import Mainspring
+from mainspring.api.auth.tokens import issue, load_keys
 from mainspring.api.server import Server
-from mainspring.api.tokens import issue, load_keys
 from mainspring.cli.main import run
 from mainspring.clock import SystemClock
-from mainspring.conformance.store_samples import a_worker
+from mainspring.conformance.store.samples import a_worker
 from mainspring.core.instants import HOUR, Duration, Instant
 from mainspring.core.model import Claim, Report, Worker
 from mainspring.settings import Settings

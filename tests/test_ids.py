@@ -2,7 +2,7 @@
 
 from mainspring.clock import SystemClock
 from mainspring.core.ids import TAIL
-from mainspring.ids import IdSource
+from mainspring.process.ids import IdSource
 
 
 def test_ids_of_one_batch_differ_where_their_shown_part_begins() -> None:

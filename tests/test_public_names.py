@@ -51,7 +51,7 @@ def test_other_names_are_not_there() -> None:
 
 
 def test_importing_it_loads_nothing_heavy() -> None:
-    heavy = "{'asyncio', 'msgspec', 'sqlite3', 'inspect', 'mainspring.app', 'mainspring.core'}"
+    heavy = "{'asyncio', 'msgspec', 'sqlite3', 'inspect', 'mainspring.sdk.app', 'mainspring.core'}"
     assert run(f"import sys, mainspring; print({heavy} & set(sys.modules))") == "set()"
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from bench.executing.marking import mark
 from bench.script import Answer, Params, serve
-from mainspring.eventloop import new_loop
+from mainspring.process.eventloop import new_loop
 
 TRUE = ["/bin/true"]
 SHOWN = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]

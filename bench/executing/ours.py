@@ -23,15 +23,14 @@ from bench.executing.marking import count_marks, rate_of_marks
 from bench.script import Answer, Params, check_all_ran, serve, wait_async
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
-from mainspring.context import RunContext
 from mainspring.core.instants import MILLISECOND, SECOND
-from mainspring.core.isolation import parse_isolation
 from mainspring.core.model import Claim, RunOptions
 from mainspring.core.states import SUCCEEDED
-from mainspring.eventloop import new_loop
-from mainspring.executor import AttemptContext
-from mainspring.executors.staff import Staff
-from mainspring.services.crew import Crew
+from mainspring.core.tasks.isolation import parse_isolation
+from mainspring.executor import AttemptContext, RunContext
+from mainspring.executors.registry import Staff
+from mainspring.process.eventloop import new_loop
+from mainspring.services.worker.runner import Crew
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.stores.sql import load_queries

@@ -20,7 +20,7 @@ import asyncpg
 from bench.intake import Intake, async_measures
 from bench.script import Answer, Params, pace, rate_of_async, serve
 from mainspring import every
-from mainspring.eventloop import new_loop
+from mainspring.process.eventloop import new_loop
 
 CONCURRENCY = 200
 ROW = 200

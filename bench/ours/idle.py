@@ -11,7 +11,7 @@ from bench.script import Answer, Params, stay_until_told
 from mainspring import Mainspring, cron
 from mainspring.core.instants import Instant
 from mainspring.core.model import Job
-from mainspring.core.triggers import CronTrigger
+from mainspring.core.schedules.triggers import CronTrigger
 
 BATCH = 100_000
 MINUTES = 1_440

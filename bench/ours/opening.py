@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.script import Answer, Measure, Params
 from mainspring import Mainspring
-from mainspring.eventloop import new_loop
+from mainspring.process.eventloop import new_loop
 from mainspring.wiring import build_runtime
 
 CONCURRENCY = 100

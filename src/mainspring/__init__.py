@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mainspring import errors
-    from mainspring.app import Mainspring
     from mainspring.client.client import Client
-    from mainspring.context import current_run
-    from mainspring.core.calendar_rules import (
+    from mainspring.core.runs.retry import Retry
+    from mainspring.core.schedules.calendar_rules import (
         CronRule,
         DailyWindow,
         Not,
@@ -24,13 +23,14 @@ if TYPE_CHECKING:
         holidays,
         weekends,
     )
-    from mainspring.core.calendars import Calendar
-    from mainspring.core.isolation import Isolation
-    from mainspring.core.retry import Retry
-    from mainspring.core.triggers import after, at, cron, every, manual
+    from mainspring.core.schedules.calendars import Calendar
+    from mainspring.core.schedules.triggers import after, at, cron, every, manual
+    from mainspring.core.tasks.isolation import Isolation
     from mainspring.errors import MainspringError
-    from mainspring.handle import RunHandle
-    from mainspring.task import Task
+    from mainspring.executor import current_run
+    from mainspring.sdk.app import Mainspring
+    from mainspring.sdk.handle import RunHandle
+    from mainspring.sdk.task import Task
 
 __version__ = "0.1.0"
 
@@ -63,20 +63,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "mainspring.app": ("Mainspring",),
+    "mainspring.sdk.app": ("Mainspring",),
     "mainspring.client.client": ("Client",),
-    "mainspring.context": ("current_run",),
-    "mainspring.core.calendar_rules": (
+    "mainspring.executor": ("current_run",),
+    "mainspring.core.schedules.calendar_rules": (
         *("CronRule", "DailyWindow", "Not", "Other", "Weekdays"),
         *("blackout", "business_hours", "holidays", "weekends"),
     ),
-    "mainspring.core.calendars": ("Calendar",),
-    "mainspring.core.isolation": ("Isolation",),
-    "mainspring.core.retry": ("Retry",),
-    "mainspring.core.triggers": ("after", "at", "cron", "every", "manual"),
+    "mainspring.core.schedules.calendars": ("Calendar",),
+    "mainspring.core.tasks.isolation": ("Isolation",),
+    "mainspring.core.runs.retry": ("Retry",),
+    "mainspring.core.schedules.triggers": ("after", "at", "cron", "every", "manual"),
     "mainspring.errors": ("MainspringError",),
-    "mainspring.handle": ("RunHandle",),
-    "mainspring.task": ("Task",),
+    "mainspring.sdk.handle": ("RunHandle",),
+    "mainspring.sdk.task": ("Task",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -8,13 +8,200 @@ cannot says so by `unstoppable`. The texts of an outcome are `plain`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import datetime
+from threading import Lock
 from typing import Literal, Protocol
 
 import msgspec
 
-from mainspring.context import RunContext
-from mainspring.core.instants import Duration, Instant
+from mainspring.core.instants import Duration, Instant, to_datetime
 from mainspring.core.model import Claim, Failure, RunOptions
+from mainspring.errors import InvalidInput, MainspringError
+
+PRINT_LIMIT = 1_048_576
+LONGEST_LINE = 64 * 1024
+"""A longer line is cut into pieces."""
+
+
+class RunContext:
+    """The run that a task is executing: `current_run()` gives it, in the task and in what it calls."""
+
+    __slots__ = (
+        *("_cancelled", "_claim", "_deadline", "_now", "_on_log", "_on_progress", "_prints", "_soft_deadline"),
+        "print_limit",
+    )
+
+    def __init__(
+        self,
+        claim: Claim,
+        deadline: Instant | None,
+        on_log: Callable[[str, str], None],
+        on_progress: Callable[[float, str], None],
+        soft_deadline: Instant | None = None,
+        now: Callable[[], Instant] = lambda: 0,
+    ) -> None:
+        """Made by the worker. `on_log` takes a stream and a text, `on_progress` a fraction and a note; `now` is the
+        clock by which deadlines are kept.
+
+        All of them may be called from any thread.
+        """
+        self._claim = claim
+        self._deadline = deadline
+        self._soft_deadline = soft_deadline
+        self._now = now
+        self._cancelled = False
+        self._on_log = on_log
+        self._on_progress = on_progress
+        self._prints: _Prints | None = None
+        self.print_limit = PRINT_LIMIT
+        """How many characters of what is printed in this process are kept. Set by the worker."""
+
+    @property
+    def id(self) -> str:
+        """The run's."""
+        return self._claim.run_id
+
+    @property
+    def task(self) -> str:
+        """The name of what is executed."""
+        return self._claim.task
+
+    @property
+    def job(self) -> str | None:
+        """The name of its job; None for a submission."""
+        return self._claim.job
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt."""
+        return self._claim.attempt + 1
+
+    @property
+    def token(self) -> int:
+        """Greater each time the run is given to a worker: whoever is handed it can refuse those of before."""
+        return self._claim.token
+
+    @property
+    def namespace(self) -> str:
+        """Whose run it is."""
+        return self._claim.namespace
+
+    @property
+    def idx(self) -> int:
+        """Which of the job's completions it is, from 0."""
+        return self._claim.idx
+
+    @property
+    def fire_at(self) -> datetime | None:
+        """The instant, in UTC, that the run stands for: not when it happened to start. None for a submission."""
+        return _datetime(self._claim.fire_at)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt will be killed, in UTC."""
+        return _datetime(self._deadline)
+
+    @property
+    def soft_deadline(self) -> datetime | None:
+        """When this attempt begins to be overdue, in UTC."""
+        return _datetime(self._soft_deadline)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody has asked the run to stop. A task that sees it should clean up and return soon."""
+        return self._cancelled
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the attempt is past its soft deadline. A task that sees it should save what it has and return, for
+        at its deadline it is killed."""
+        return self._soft_deadline is not None and self._now() >= self._soft_deadline
+
+    def cancel(self) -> None:
+        """Let the task know that somebody has asked it to stop. Called by the worker."""
+        self._cancelled = True
+
+    def filter(self, mask: Callable[[str], str]) -> None:
+        """Pass all that the run says through `mask` first. Called by the worker, before the run begins."""
+        log, progress = self._on_log, self._on_progress
+        self._on_log = lambda stream, text: log(stream, mask(text))
+        self._on_progress = lambda fraction, note: progress(fraction, mask(note))
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Say how far the run has come, from 0 to 1."""
+        if not isinstance(fraction, int | float) or isinstance(fraction, bool) or not 0 <= fraction <= 1:
+            raise InvalidInput("fraction", fraction, "is not a fraction", "give a number from 0 to 1")
+        self._on_progress(float(fraction), str(note))
+
+    def log(self, text: str) -> None:
+        """Write to the run's log, as printing does."""
+        self._on_log("log", str(text))
+
+    def print(self, stream: str, text: str) -> None:
+        """Take what was printed. Called by the worker, from any thread."""
+        if self._prints is None:
+            self._prints = _Prints(self.print_limit)
+        self._prints.take(stream, text, self._on_log)
+
+    def end_prints(self) -> None:
+        """Nothing more will be printed. Called by the worker."""
+        if self._prints is not None:
+            self._prints.end(self._on_log)
+            self._prints = None
+
+
+class _Prints:
+    """What is printed comes in pieces, and leaves in lines."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = Lock()
+        self._rest: dict[str, str] = {}
+        self._size = self._cut = 0
+
+    def take(self, stream: str, text: str, say: Callable[[str, str], None]) -> None:
+        with self._lock:
+            self._size += len(text)
+            if self._size > self._limit:
+                self._cut += len(text)
+                return
+            *lines, rest = (self._rest.get(stream, "") + text).split("\n")
+            while len(rest) > LONGEST_LINE:
+                lines.append(rest[:LONGEST_LINE])
+                rest = rest[LONGEST_LINE:]
+            self._rest[stream] = rest
+            for line in lines:
+                say(stream, line.rstrip("\r"))
+
+    def end(self, say: Callable[[str, str], None]) -> None:
+        with self._lock:
+            for stream, rest in self._rest.items():
+                if rest:
+                    say(stream, rest)
+            self._rest.clear()
+            if self._cut:
+                say("log", f"... {self._cut} characters of output cut ...")
+
+
+def _datetime(instant: Instant | None) -> datetime | None:
+    return None if instant is None else to_datetime(instant)
+
+
+CURRENT: ContextVar[RunContext] = ContextVar("mainspring_run")
+"""Set by the worker around each attempt."""
+
+
+def current_run() -> RunContext:
+    """The run that is being executed here; MainspringError outside of one."""
+    context = CURRENT.get(None)
+    if context is None:
+        raise MainspringError(
+            "current_run() was called outside of a run: it works in a task that a worker executes, and in what that "
+            "task calls, but not in threads that it starts"
+        )
+    return context
+
 
 OutcomeKind = Literal["succeeded", "failed", "timed_out", "cancelled", "skipped"]
 

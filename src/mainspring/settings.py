@@ -20,11 +20,11 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-from mainspring.core.alerts import check_alert
-from mainspring.core.breaker import Policy
 from mainspring.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
-from mainspring.core.pools import read_pools
-from mainspring.core.priority import Ordering, check_priority
+from mainspring.core.load.breaker import Policy
+from mainspring.core.runs.alerts import check_alert
+from mainspring.core.runs.pools import read_pools
+from mainspring.core.runs.priority import Ordering, check_priority
 from mainspring.errors import InvalidInput
 
 FILE = Path("mainspring.toml")

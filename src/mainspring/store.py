@@ -21,9 +21,8 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from mainspring.broker import Notice
 from mainspring.core.answers import Backlog, Change, Fired, Reaped, Renewal, Reply, Reserved, RunFilter, Saved, Strain
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.limits import Allowance, Pace
+from mainspring.core.load.rate_limits import Allowance, Pace
 from mainspring.core.model import (
     Amendment,
     Attempt,
@@ -42,8 +41,9 @@ from mainspring.core.model import (
     Term,
     Worker,
 )
-from mainspring.core.planning import Plan, PlannedFiring
-from mainspring.core.priority import Ordering
+from mainspring.core.planning.plans import Plan, PlannedFiring
+from mainspring.core.runs.priority import Ordering
+from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
 
 __all__ = [

@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from mainspring.board import Board
 from mainspring.broker import Broker
+from mainspring.cache import Board
 from mainspring.clock import Clock, SystemClock
-from mainspring.core.commands import show_command
 from mainspring.core.instants import SECOND
 from mainspring.core.model import PROVIDED_TASKS, Event
 from mainspring.core.model import Worker as WorkerRow
+from mainspring.core.tasks.commands import show_command
 from mainspring.errors import InvalidInput, NotFound, StoreError
-from mainspring.figures import Figures, figures_of, measured
 from mainspring.lease import Lease
+from mainspring.process.metrics import Figures, figures_of, measured
+from mainspring.process.secrets import SIGNING, find_exposed, masker, secrets_of, withhold
+from mainspring.process.urls import REDIS_SCHEMES, show_url
 from mainspring.settings import FILE, Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
-from mainspring.urls import REDIS_SCHEMES, show_url
-from mainspring.withheld import SIGNING, find_exposed, masker, secrets_of, withhold
 
 if TYPE_CHECKING:
-    from mainspring.app import Mainspring
-    from mainspring.executors.staff import Staff
-    from mainspring.runtime import Runtime
+    from mainspring.executors.registry import Staff
+    from mainspring.sdk.app import Mainspring
     from mainspring.services.node import Node, Scheduler
-    from mainspring.services.worker import Legacy, Worker
-    from mainspring.stores.postgres.database import Limits
+    from mainspring.services.runtime import Runtime
+    from mainspring.services.worker.worker import Legacy, Worker
+    from mainspring.stores.postgres.server.database import Limits
 
 _POSTGRES = ("postgresql", "postgres")
 _SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
@@ -68,8 +68,8 @@ def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
 
 def _limits(settings: Settings) -> Limits:
     """The bounds of calls and connections, in the adapter's own terms."""
-    from mainspring.stores.postgres.database import Limits
-    from mainspring.stores.postgres.pool import Bounds
+    from mainspring.stores.postgres.server.database import Limits
+    from mainspring.stores.postgres.server.pool import Bounds
 
     return Limits(
         call_s=settings.store_timeout / SECOND,
@@ -94,13 +94,13 @@ def _announced(store: Store, settings: Settings, clock: Clock, figures: Figures)
     broker = open_broker(settings)
     if broker is None:
         return store
-    from mainspring.announcing import announced
+    from mainspring.services.announcer import announced
 
     url = settings.broker or ""
     store = announced(store, broker, clock, figures)
     if url.partition("://")[0] not in REDIS_SCHEMES:
         return store
-    from mainspring.redis_paces import Paced
+    from mainspring.limiters.redis import Paced
 
     return cast(Store, Paced(store, url, clock))
 
@@ -126,7 +126,7 @@ def open_board(settings: Settings) -> Board | None:
             return None
         case scheme if scheme in REDIS_SCHEMES:
             _need_redis("cache", settings.cache)
-            from mainspring.redis_board import RedisBoard
+            from mainspring.caches.redis import RedisBoard
 
             return RedisBoard(settings.cache or "")
     remedy = "write redis://host:6379, or leave it out: then the store is asked"
@@ -196,12 +196,12 @@ def describe_store(settings: Settings) -> str:
 def database_status(settings: Settings) -> DatabaseStatus:
     """Look at the database of these settings; nothing is created or changed. StoreMismatch if it is not ours."""
     if _is_postgres(settings.store):
-        from mainspring.stores.postgres.connection import look_at as look_at_server
+        from mainspring.stores.postgres.server.connection import look_at as look_at_server
 
         found, size = asyncio.run(look_at_server(settings.store))
         shown = show_url(settings.store)
         return DatabaseStatus(shown, found.version > 0, size, found.version, found.latest, found.usable)
-    from mainspring.stores.sqlite.connection import look_at
+    from mainspring.stores.sqlite.file.connection import look_at
 
     path = _sqlite_path(settings.store)
     file = Path(path)
@@ -281,7 +281,7 @@ def names_alerts(app: Mainspring) -> bool:
 
 def find_executors(app: Mainspring, concurrency: int, settings: Settings | None = None) -> Staff:
     """Who executes a task of a given name; settings are the app's own unless given."""
-    from mainspring.executors.staff import Staff
+    from mainspring.executors.registry import Staff
 
     return Staff(app.tasks, msgspec.structs.replace(settings or app.settings, concurrency=concurrency))
 
@@ -290,7 +290,7 @@ def describe_host(app: Mainspring, settings: Settings) -> list[str]:
     """What this host can do to confine runs, and what it cannot, in words; nothing where nobody asks for that."""
     if not _asks_for_confinement(app, settings):
         return []
-    from mainspring.executors.host import look_around
+    from mainspring.executors.programs.host import look_around
 
     return look_around(settings.run_as, settings.cgroup, settings.run_users).describe()
 
@@ -319,7 +319,7 @@ def protect_process(app: Mainspring, *, signs: bool) -> None:
 
 def hear_runs(settings: Settings) -> None:
     """From now on, what tasks log and print in this process is in the logs of their runs."""
-    from mainspring.executors.saying import hear_logging, hear_prints, run_level
+    from mainspring.executors.captured_output import hear_logging, hear_prints, run_level
 
     hear_logging(run_level(settings))
     hear_prints()
@@ -379,7 +379,7 @@ def build_runtime(
     fleet, by the relay; `tell` what the worker here does. `on_failed` is told, from any thread, why it cannot go on,
     `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends. `on_drain` is told
     that somebody asks the worker to drain; unless given, the worker does, and the rest goes on."""
-    from mainspring.runtime import Runtime
+    from mainspring.services.runtime import Runtime
     from mainspring.services.supervisor import end_process
 
     on_failed = on_failed or end_process
@@ -403,7 +403,7 @@ def build_runtime(
                 on_failed=on_failed,
                 settings=settings,
             )
-        from mainspring.services.delivered import Delivered
+        from mainspring.services.worker.broker_source import Delivered
 
         source = Delivered(store, broker, app.clock, name)
         worker = build_worker(app, cast(Store, source), *given) if work else None
@@ -438,7 +438,7 @@ def build_worker(
     on_drain: Callable[[], None] | None = None,
 ) -> Worker:
     """The loops that work, with this process's executors."""
-    from mainspring.services.worker import Worker
+    from mainspring.services.worker.worker import Worker
 
     executor_of = find_executors(app, settings.concurrency, settings)
     crew_loop.call_soon_threadsafe(executor_of.prepare)

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from mainspring import Mainspring
-from mainspring.services.reaper import Reaper
+from mainspring.services.chores.reaper import Reaper
 
 app = Mainspring(name="failing")
 FAULT, SIGNAL = os.environ["FAULT"], os.environ["SIGNAL"]

@@ -18,7 +18,7 @@ from judging import judge
 from mainspring import Mainspring
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Job
-from mainspring.core.planning import next_fire_at
+from mainspring.core.planning.plans import next_fire_at
 from mainspring.errors import StoreUnavailable
 from mainspring.testing.chaos.recording import RecordedApp, gather
 

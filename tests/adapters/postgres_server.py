@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from mainspring.stores.postgres.connection import prepare
+from mainspring.stores.postgres.server.connection import prepare
 
 URLS = Path(__file__).parent.parent.parent / ".services" / "urls"
 DIRECT, POOLED = "MAINSPRING_TEST_POSTGRES", "MAINSPRING_TEST_PGBOUNCER"

@@ -11,7 +11,7 @@ from redis import Redis
 from mainspring.brokers.direct import DirectBroker
 from mainspring.brokers.redis import RedisBroker
 from mainspring.conformance import BrokerConformance
-from mainspring.conformance.broker_delivering import Elapse
+from mainspring.conformance.broker import Elapse
 from mainspring.core.instants import MILLISECOND, Duration
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sqlite.store import SqliteStore

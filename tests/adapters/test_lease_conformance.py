@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from mainspring.clock import SystemClock
-from mainspring.conformance.lease_holding import Elapse, LeaseConformance
+from mainspring.conformance.lease import Elapse, LeaseConformance
 from mainspring.core.instants import MILLISECOND, Duration
 from mainspring.leases.database import DatabaseLease
 from mainspring.leases.redis import RedisLease

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import httpx
 
 from mainspring import Mainspring
+from mainspring.api.auth.tokens import Keys, issue, load_keys
 from mainspring.api.server import Server
-from mainspring.api.tokens import Keys, issue, load_keys
 from mainspring.core.instants import HOUR, Duration
 from mainspring.store import Store
 

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from mainspring import Client, Mainspring, Retry
-from mainspring.api.tokens import issue, load_keys
+from mainspring.api.auth.tokens import issue, load_keys
 from mainspring.core.instants import HOUR
 
 FILMS = """

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from door import SECRET, Door, make_app, open_door, problem, until
 from litestar import Litestar
 
-from mainspring.api.access import PERMISSIONS, ROLES, Role
 from mainspring.api.application import ENDPOINTS
+from mainspring.api.auth.access import PERMISSIONS, ROLES, Role
 from mainspring.api.endpoint import ANYBODY, PUBLIC, Endpoint
 from mainspring.api.server import Server
 from mainspring.errors import InvalidInput
@@ -202,7 +202,7 @@ def test_what_is_no_bearer_token_is_none(door: Door, header: str) -> None:
 
 
 def test_a_token_expires_while_it_is_remembered(door: Door) -> None:
-    from mainspring.api.tokens import LEEWAY, Verifier
+    from mainspring.api.auth.tokens import LEEWAY, Verifier
 
     now = door.app.clock.now()
     verifier = Verifier(door.keys, door.app.settings)
@@ -309,7 +309,7 @@ def test_a_command_needs_a_permission_of_its_own(door: Door, work: dict[str, Any
 
 def test_a_revoked_token_is_worth_nothing_within_seconds(private_door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     door = private_door
-    monkeypatch.setattr("mainspring.api.gatekeeper.FRESH", 50_000)
+    monkeypatch.setattr("mainspring.api.auth.gatekeeper.FRESH", 50_000)
     admin, eve, bob = door.client("admin", subject="root"), door.client("viewer", subject="eve"), door.client("viewer")
     assert eve.get("/v1/jobs").status_code == 200
     problem(eve.post("/v1/tokens:revoke", json={"subject": "ann"}), 403, "forbidden")
@@ -345,7 +345,7 @@ def test_a_rate_for_a_role_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 
 def test_keys_are_added_and_taken_away_while_servers_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.api.tokens.LOOK_S", 0.05)
+    monkeypatch.setattr("mainspring.api.auth.tokens.LOOK_S", 0.05)
     file = tmp_path / "keys.json"
     old, new = (ed25519.Ed25519PrivateKey.generate() for _ in range(2))
 
@@ -376,7 +376,7 @@ def test_keys_are_added_and_taken_away_while_servers_run(tmp_path: Path, monkeyp
         publish(new=new)
         until(lambda: status(old, "old") == 401)
         assert status(new, "new") == 200
-        monkeypatch.setattr("mainspring.api.tokens.LOST_S", 0.2)
+        monkeypatch.setattr("mainspring.api.auth.tokens.LOST_S", 0.2)
         file.unlink()
         until(lambda: status(new, "new") == 503)
 

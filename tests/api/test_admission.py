@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from door import Door, open_door, problem, until
 
-from mainspring.api import health as health_room
 from mainspring.api import protocol
-from mainspring.api.capacity import Capacity
-from mainspring.api.health import Vitals
+from mainspring.api.load.capacity import Capacity
 from mainspring.api.problems import Problem
+from mainspring.api.resources import health as health_room
+from mainspring.api.resources.health import Vitals
 from mainspring.errors import StoreUnavailable
 
 CROWD = 150
@@ -232,9 +232,9 @@ def figure(text: str, name: str) -> float:
 @pytest.mark.parametrize("how", ["fail", "hang"])
 def test_metrics_answer_while_the_store_is_away(private_door: Door, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(health_room, "STORE_FIGURES_WAIT_S", 0.1)
-    monkeypatch.setattr(sys.modules["mainspring.api.gatekeeper"], "REFRESH_S", 0.1)
-    monkeypatch.setattr(sys.modules["mainspring.api.gatekeeper"], "FRESH", 0)
-    monkeypatch.setattr(sys.modules["mainspring.api.gatekeeper"], "STALE", 0)
+    monkeypatch.setattr(sys.modules["mainspring.api.auth.gatekeeper"], "REFRESH_S", 0.1)
+    monkeypatch.setattr(sys.modules["mainspring.api.auth.gatekeeper"], "FRESH", 0)
+    monkeypatch.setattr(sys.modules["mainspring.api.auth.gatekeeper"], "STALE", 0)
     client = private_door.client("viewer")
     fresh = client.get("/metrics").text
     assert figure(fresh, "mainspring_store_figures_age_seconds") == 0.0

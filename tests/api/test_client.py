@@ -12,7 +12,7 @@ import pytest
 from door import Door, until
 
 from mainspring import Calendar, Client, Mainspring, Retry, cron, every, manual, weekends
-from mainspring.conformance.store_samples import a_worker, failure, success
+from mainspring.conformance.store.samples import a_worker, failure, success
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import Claim, LogLine, Report
 from mainspring.errors import (

@@ -13,7 +13,7 @@ import pytest
 from door import Door, open_door
 
 from mainspring import Client
-from mainspring.conformance.store_samples import a_worker, success
+from mainspring.conformance.store.samples import a_worker, success
 from mainspring.core.instants import MINUTE
 from mainspring.store import Store
 

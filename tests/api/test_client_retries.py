@@ -11,7 +11,7 @@ from door import Door
 
 from mainspring import Client, Retry, manual
 from mainspring.clock import SystemClock
-from mainspring.conformance.store_samples import a_worker, success
+from mainspring.conformance.store.samples import a_worker, success
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import LogLine
 from mainspring.errors import Conflict, ServerUnavailable

@@ -11,38 +11,37 @@ import msgspec
 import pytest
 from door import Door, make_app, open_door, problem
 
-from mainspring import views
-from mainspring.api import shapes
 from mainspring.api.application import ENDPOINTS
-from mainspring.api.audit import change_view
-from mainspring.api.calendars import calendar_view
 from mainspring.api.problems import TITLES
+from mainspring.api.resources.audit import change_view
+from mainspring.api.resources.calendars import calendar_view
+from mainspring.api.resources.workers import claim_view
 from mainspring.api.server import Server
-from mainspring.api.workers import claim_view
-from mainspring.core.calendars import Calendar
 from mainspring.core.model import Attempt, Claim, Event, Firing, Job, NewRun, Worker
-from mainspring.core.triggers import manual
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import manual
+from mainspring.operations import records, views
 from mainspring.store import Change
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def _run() -> dict[str, Any]:
-    from mainspring.api.forms import accepted
+    from mainspring.api.schemas.forms import accepted
 
     return views.run_view(accepted(NewRun("r", "t", 0, 0)))
 
 
 VIEWS: dict[type[msgspec.Struct], Any] = {
-    shapes.Job: lambda: views.job_view(Job("j", "n", "t", manual())),
-    shapes.Run: _run,
-    shapes.Firing: lambda: views.firing_view(Firing(job_id="j", fire_at=0)),
-    shapes.Attempt: lambda: views.attempt_view(Attempt("r", 1, 1, "w", "succeeded", 0, 0)),
-    shapes.Worker: lambda: views.worker_view(Worker(id="w"), "active"),
-    shapes.Claim: lambda: claim_view(Claim("r", 1, "t", "{}", "{}", 0, 0, 5, 0, "default", None, None, 0, 0)),
-    shapes.Event: lambda: views.event_view(1, Event("run.failed", 0)),
-    shapes.Calendar: lambda: calendar_view(Calendar("c", ())),
-    shapes.Change: lambda: change_view(1, Change(namespace="n", subject="s", action="a", target="t")),
+    records.Job: lambda: views.job_view(Job("j", "n", "t", manual())),
+    records.Run: _run,
+    records.Firing: lambda: views.firing_view(Firing(job_id="j", fire_at=0)),
+    records.Attempt: lambda: views.attempt_view(Attempt("r", 1, 1, "w", "succeeded", 0, 0)),
+    records.Worker: lambda: views.worker_view(Worker(id="w"), "active"),
+    records.Claim: lambda: claim_view(Claim("r", 1, "t", "{}", "{}", 0, 0, 5, 0, "default", None, None, 0, 0)),
+    records.Event: lambda: views.event_view(1, Event("run.failed", 0)),
+    records.Calendar: lambda: calendar_view(Calendar("c", ())),
+    records.Change: lambda: change_view(1, Change(namespace="n", subject="s", action="a", target="t")),
 }
 
 

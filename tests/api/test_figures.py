@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainspring.api.measures import MOST_QUEUES, OTHERS, namespace_families
+from mainspring.api.prometheus import MOST_QUEUES, OTHERS, namespace_families
 from mainspring.core.answers import Backlog
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Worker
-from mainspring.core.why import DEAD_LATELY, Crowd
+from mainspring.core.runs.why import DEAD_LATELY, Crowd
 
 NOW = 100 * HOUR
 

@@ -10,13 +10,13 @@ import httpx
 import pytest
 from door import open_door, problem, until
 
-from mainspring.api import guard as guarding
-from mainspring.api.guard import Burden, Guard, GuardedStore, measure
+from mainspring.api.load import guard as guarding
+from mainspring.api.load.guard import Burden, Guard, GuardedStore, measure
 from mainspring.api.problems import Problem
-from mainspring.conformance.store_samples import a_run, options, seen, states, submit
-from mainspring.core import degradation
-from mainspring.core.degradation import SLOW_HISTORY, Level, Load
+from mainspring.conformance.store.samples import a_run, options, seen, states, submit
 from mainspring.core.instants import DAY, SECOND
+from mainspring.core.load import degradation
+from mainspring.core.load.degradation import SLOW_HISTORY, Level, Load
 from mainspring.core.model import EventBatch, NewRun, Worker
 from mainspring.errors import NotFound, StoreUnavailable
 from mainspring.settings import Settings

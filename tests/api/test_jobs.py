@@ -9,7 +9,7 @@ import httpx
 import pytest
 from door import Door, fields, problem
 
-from mainspring.stores.sqlite.transaction import Transaction
+from mainspring.stores.sqlite.file.transaction import Transaction
 
 DAILY = {"name": "daily-report", "schedule": "0 0 * * *", "command": "python generate_report.py"}
 WORK = {"task": "encode", "args": {"video": "v1"}}

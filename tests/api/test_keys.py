@@ -11,8 +11,8 @@ import jwt
 import pytest
 from door import SECRET, Door, make_app, open_door, problem, until
 
+from mainspring.api.auth.tokens import load_keys
 from mainspring.api.server import Server
-from mainspring.api.tokens import load_keys
 from mainspring.core.instants import DAY
 from mainspring.errors import InvalidInput
 from mainspring.settings import Settings
@@ -31,7 +31,7 @@ def write(path: Path, *lines: str) -> None:
 
 
 def test_another_secret_in_its_file_counts_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.api.tokens.LOOK_S", 0.05)
+    monkeypatch.setattr("mainspring.api.auth.tokens.LOOK_S", 0.05)
     path = tmp_path / "secrets"
     write(path, SECRET)
     with open_door(tmp_path, secret=None, token_keys=str(path)) as door:
@@ -88,7 +88,7 @@ class TestRevoking:
 
     @pytest.fixture
     def door(self, private_door: Door, monkeypatch: pytest.MonkeyPatch) -> Door:
-        monkeypatch.setattr("mainspring.api.gatekeeper.FRESH", 0)
+        monkeypatch.setattr("mainspring.api.auth.gatekeeper.FRESH", 0)
         return private_door
 
     def test_an_admin_revokes_what_tokens_allow_in_its_own_namespace(self, door: Door) -> None:
@@ -122,7 +122,7 @@ def test_a_subject_that_cannot_be_shown_is_nobody(private_door: Door, subject: s
 
 @pytest.mark.parametrize("algorithm", ["RS256", "EdDSA"])
 def test_keys_need_a_package_that_secrets_do_not(algorithm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.api.tokens.find_spec", lambda name: None)
+    monkeypatch.setattr("mainspring.api.auth.tokens.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"needs the package cryptography.*pip install 'mainspring\[keys\]'"):
         load_keys(Settings(token_algorithm=algorithm, token_keys="keys.pem"))
     assert load_keys(Settings(secret=SECRET)) is not None

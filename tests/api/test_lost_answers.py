@@ -17,10 +17,11 @@ from door import Door, open_door, problem, until
 from fleet import PATIENCE_S, Fleet, open_fleet
 
 from mainspring import Client
-from mainspring.api import replies, shapes
-from mainspring.client.line import RETRY
+from mainspring.api.load import replies
+from mainspring.client.connection import RETRY
 from mainspring.core.instants import MILLISECOND
 from mainspring.errors import MainspringError, StoreUnavailable
+from mainspring.operations import records
 
 HELD = 4711
 TRAP = f"""
@@ -81,7 +82,7 @@ async def test_a_server_killed_between_the_work_and_its_answer_leaves_a_key_that
             await connection.execute("SELECT pg_terminate_backend($1)", pid)
             await connection.execute("DROP TRIGGER hold_reply ON mainspring.replies")
         again = await MADE[what](other)
-        ids = [again.run_id] if isinstance(again, shapes.Run) else again
+        ids = [again.run_id] if isinstance(again, records.Run) else again
         assert sorted(ids) == sorted(before)
         assert sorted([run.run_id async for run in other.runs.list(task="once")]) == sorted(before)
 

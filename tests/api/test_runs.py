@@ -276,7 +276,7 @@ def test_the_rate_is_one_for_all_servers_and_cannot_be_evaded_by_more_tokens(tmp
 
 
 def test_two_servers_share_keys_jobs_and_revocations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.api.gatekeeper.FRESH", 50_000)
+    monkeypatch.setattr("mainspring.api.auth.gatekeeper.FRESH", 50_000)
     with open_door(tmp_path) as one, open_door(tmp_path) as other:
         key = {"Idempotency-Key": "k"}
         first = one.client("admin").post("/v1/runs", json=BODY, headers=key)

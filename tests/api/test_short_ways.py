@@ -11,8 +11,8 @@ import pytest
 from door import Door, fields, open_door, problem
 
 from mainspring.api.application import ENDPOINTS
-from mainspring.api.lane import Lane
-from mainspring.api.limits import SLICE
+from mainspring.api.load.limits import SLICE
+from mainspring.api.router import Lane
 
 LANE = Lane(ENDPOINTS)
 

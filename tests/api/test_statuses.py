@@ -15,7 +15,7 @@ import pytest
 from door import Door, open_door, problem, until
 from redis import Redis
 
-from mainspring.runtime import Runtime
+from mainspring.services.runtime import Runtime
 from mainspring.testing.chaos.redis import RedisServer
 from mainspring.wiring import build_runtime
 

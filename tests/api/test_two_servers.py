@@ -12,7 +12,7 @@ import pytest
 from fleet import PATIENCE_S, Fleet, open_fleet
 
 from mainspring import Client, every
-from mainspring.client.line import RETRY
+from mainspring.client.connection import RETRY
 from mainspring.errors import Conflict, MainspringError, NotAllowed, ServerUnavailable
 
 

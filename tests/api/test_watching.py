@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from mainspring.api.waking import Waking
-from mainspring.api.watching import Watching, kind_of
+from mainspring.api.load.waking import Waking
+from mainspring.api.load.watching import Watching, kind_of
 from mainspring.clock import SystemClock
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import Event, EventBatch, LogLine, NewRun, Worker
-from mainspring.ids import IdSource
+from mainspring.process.ids import IdSource
 from mainspring.store import Store
 from mainspring.stores.sqlite.store import SqliteStore
 

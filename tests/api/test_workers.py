@@ -14,7 +14,7 @@ import httpx
 import pytest
 from door import Door, open_door, problem, until
 
-from mainspring.conformance.store_samples import a_worker
+from mainspring.conformance.store.samples import a_worker
 from mainspring.core.instants import MINUTE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -259,7 +259,7 @@ def test_a_success_is_told_in_the_words_of_other_schedulers(admin: httpx.Client,
 def test_the_lines_of_other_runs_do_not_count(
     private_door: Door, admin: httpx.Client, hand: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mainspring.api.work.MOST_LINES", 10)
+    monkeypatch.setattr("mainspring.api.resources.work.MOST_LINES", 10)
     worker = register(hand)
     submit(admin), submit(admin)
     loud, quiet = take(hand, worker, limit=2)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.core.backfill import check_interval, in_turn, plan_backfill
-from mainspring.core.calendar_rules import Weekdays
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import DAY, HOUR, MINUTE, parse_instant
 from mainspring.core.model import Job, JobPolicy
-from mainspring.core.triggers import CronTrigger, EveryTrigger
+from mainspring.core.planning.backfill import check_interval, in_turn, plan_backfill
+from mainspring.core.schedules.calendar_rules import Weekdays
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger
 from mainspring.errors import InvalidInput
 
 START = parse_instant("2026-03-26T00:00:00Z")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.breaker import Breaker, Policy, admit, note, retry_in
+from mainspring.core.load.breaker import Breaker, Policy, admit, note, retry_in
 
 POLICY = Policy()
 

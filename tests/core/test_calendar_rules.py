@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.core.calendar_rules import (
+from mainspring.core.instants import parse_instant
+from mainspring.core.schedules.calendar_rules import (
     DEEPEST,
     Blackout,
     CronRule,
@@ -19,8 +20,7 @@ from mainspring.core.calendar_rules import (
     holidays,
     weekends,
 )
-from mainspring.core.calendars import Calendar, check_calendar, excluded
-from mainspring.core.instants import parse_instant
+from mainspring.core.schedules.calendars import Calendar, check_calendar, excluded
 from mainspring.errors import DependencyCycle, InvalidCron, InvalidInput, InvalidZone
 
 

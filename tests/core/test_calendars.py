@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.core.calendar_rules import (
+from mainspring.core.instants import (
+    DAY,
+    HOUR,
+    LATEST,
+    MINUTE,
+    SECOND,
+    format_instant,
+    offset_at,
+    parse_instant,
+    to_datetime,
+)
+from mainspring.core.schedules.calendar_rules import (
     WEEKDAYS,
     Blackout,
     CronRule,
@@ -26,19 +37,8 @@ from mainspring.core.calendar_rules import (
     holidays,
     weekends,
 )
-from mainspring.core.calendars import Calendar, check_calendar, excluded, excluded_until, next_allowed_day
-from mainspring.core.cron import parse_cron
-from mainspring.core.instants import (
-    DAY,
-    HOUR,
-    LATEST,
-    MINUTE,
-    SECOND,
-    format_instant,
-    offset_at,
-    parse_instant,
-    to_datetime,
-)
+from mainspring.core.schedules.calendars import Calendar, check_calendar, excluded, excluded_until, next_allowed_day
+from mainspring.core.schedules.cron import parse_cron
 from mainspring.errors import DependencyCycle, NotFound
 
 Calendars = Mapping[str, Calendar]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.alerts import check_alert
-from mainspring.core.commands import find_shell_syntax, split_command
-from mainspring.core.specs import check_spec
+from mainspring.core.runs.alerts import check_alert
+from mainspring.core.tasks.commands import find_shell_syntax, split_command
+from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
 
 

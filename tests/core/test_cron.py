@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.cron import parse_cron
 from mainspring.core.instants import DAY, SECOND, Instant, format_instant, parse_instant
+from mainspring.core.schedules.cron import parse_cron
 
 
 def fires(expression: str, after: str, count: int, dialect: str | None = None) -> list[str]:

@@ -19,8 +19,8 @@ from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mainspring.core.cron import parse_cron
 from mainspring.core.instants import Instant, from_datetime
+from mainspring.core.schedules.cron import parse_cron
 from mainspring.errors import InvalidCron
 
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mainspring.core.cron import parse_cron
+from mainspring.core.schedules.cron import parse_cron
 from mainspring.errors import InvalidCron
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from mainspring.core.cron import parse_cron
 from mainspring.core.instants import Instant, format_instant, parse_instant
+from mainspring.core.schedules.cron import parse_cron
 from mainspring.errors import InvalidZone
 
 

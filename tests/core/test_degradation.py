@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.degradation import (
+from mainspring.core.instants import SECOND
+from mainspring.core.load.degradation import (
     ENTER_AFTER,
     LEAVE,
     LEAVE_AFTER,
@@ -20,7 +21,6 @@ from mainspring.core.degradation import (
     judge,
     pressure,
 )
-from mainspring.core.instants import SECOND
 
 LIMITS = Limits(pool_wait=SECOND, depth=1_000, lateness=60 * SECOND)
 

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.core.dependency import (
+from mainspring.core.instants import SECOND, parse_duration
+from mainspring.core.model import AttemptOutcome, Edge, FiringOutcome, RunOptions
+from mainspring.core.runs.dependency import (
     End,
     Fire,
     Free,
@@ -21,12 +23,10 @@ from mainspring.core.dependency import (
     consumed_edges,
     judge_edges,
 )
-from mainspring.core.instants import SECOND, parse_duration
-from mainspring.core.model import AttemptOutcome, Edge, FiringOutcome, RunOptions
-from mainspring.core.outcome import Next, after_failure, after_loss, attempt_outcome, settle
-from mainspring.core.retry import Retry
+from mainspring.core.runs.outcome import Next, after_failure, after_loss, attempt_outcome, settle
+from mainspring.core.runs.retry import Retry
+from mainspring.core.schedules.triggers import OnFailure, When
 from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED, State, may_become
-from mainspring.core.triggers import OnFailure, When
 
 UNSUCCESSFUL: list[State] = [FAILED, CANCELLED, SKIPPED]
 ENDED: list[FiringOutcome] = ["succeeded", "failed", "cancelled", "skipped", "missed"]

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.fair_queue import QUANTUM, FairQueue
+from mainspring.core.planning.fair_queue import QUANTUM, FairQueue
 
 
 def drain(queue: FairQueue[tuple[str, int]], costs: dict[str, int], most: int, now: int = 0) -> list[str]:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.core.firing_limits import FIRING_BYTES, FIRING_RUNS, Bounds, check_firings, runs_a_minute
 from mainspring.core.instants import MILLISECOND, MINUTE, SECOND, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy
-from mainspring.core.planning import cut, plan, runs_in
-from mainspring.core.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger
+from mainspring.core.planning.firing_limits import FIRING_BYTES, FIRING_RUNS, Bounds, check_firings, runs_a_minute
+from mainspring.core.planning.plans import cut, plan, runs_in
+from mainspring.core.schedules.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger
 from mainspring.errors import InvalidInput
 
 START = parse_instant("2026-03-26T12:00:00Z")

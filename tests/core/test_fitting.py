@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring.core.fitting import LONGEST, SHORTEST, Twin, accepts, fill_in, find_fit, find_twins, judge_unfit
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Amendment, Claim, Gate, KeptOptions, RunOptions, TaskNotice, Worker
-from mainspring.core.retry import Retry
+from mainspring.core.runs.fitting import LONGEST, SHORTEST, Twin, accepts, fill_in, find_fit, find_twins, judge_unfit
+from mainspring.core.runs.retry import Retry
 
 OLD = TaskNotice(name="encode", signature="encode(film)", names=("film",), required=("film",), module="work")
 NEW = msgspec.structs.replace(OLD, signature="encode(film, codec=1)", names=("film", "codec"), code="new")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.graph import check_acyclic, find_cycle
+from mainspring.core.runs.graph import check_acyclic, find_cycle
 from mainspring.errors import DependencyCycle
 
 NAMES = st.sampled_from("abcdefgh")

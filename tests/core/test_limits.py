@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.instants import MINUTE, SECOND
-from mainspring.core.limits import Pace, allow
+from mainspring.core.load.rate_limits import Pace, allow
 
 PACES = st.builds(Pace, st.integers(1, 1000), st.sampled_from([SECOND, MINUTE]))
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.pacing import AHEAD_S, MOST_AHEAD, room, typical
+from mainspring.core.runs.pacing import AHEAD_S, MOST_AHEAD, room, typical
 
 lengths = st.floats(1e-6, 1e5)
 

@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mainspring.core.calendar_rules import Blackout, CronRule, DailyWindow, Weekdays, holidays
-from mainspring.core.calendars import Calendar, excluded, next_allowed_day
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy
-from mainspring.core.planning import (
+from mainspring.core.planning.plans import (
     AGED,
     LISTED_MISSES,
     Plan,
@@ -28,7 +26,9 @@ from mainspring.core.planning import (
     resume,
     written_at,
 )
-from mainspring.core.triggers import (
+from mainspring.core.schedules.calendar_rules import Blackout, CronRule, DailyWindow, Weekdays, holidays
+from mainspring.core.schedules.calendars import Calendar, excluded, next_allowed_day
+from mainspring.core.schedules.triggers import (
     AfterTrigger,
     AtTrigger,
     CronTrigger,

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from mainspring.core.instants import HOUR, MINUTE, parse_instant
 from mainspring.core.model import Gate, Job, JobPolicy, Overlap
-from mainspring.core.planning import AGED, Admit, Refuse, Replace, admit, jitter_of, make_runs
-from mainspring.core.triggers import EveryTrigger
+from mainspring.core.planning.plans import AGED, Admit, Refuse, Replace, admit, jitter_of, make_runs
+from mainspring.core.schedules.triggers import EveryTrigger
 
 START = parse_instant("2026-03-26T12:00:00Z")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.pools import Pool, make_pools, read_pools, room_of
+from mainspring.core.runs.pools import Pool, make_pools, read_pools, room_of
 from mainspring.errors import InvalidInput
 
 USUAL = make_pools({1: 100, 2: 50, 3: 20})

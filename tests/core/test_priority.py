@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, from_datetime
-from mainspring.core.priority import HIGHEST, LOWEST, Ordering, check_ordering, check_priority, rank
+from mainspring.core.runs.priority import HIGHEST, LOWEST, Ordering, check_ordering, check_priority, rank
 from mainspring.errors import InvalidInput
 
 LATEST: Instant = from_datetime(datetime(2200, 1, 1, tzinfo=UTC))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.core.cron import check_cron, parse_cron
 from mainspring.core.instants import format_instant, parse_instant
-from mainspring.core.triggers import cron
+from mainspring.core.schedules.cron import check_cron, parse_cron
+from mainspring.core.schedules.triggers import cron
 from mainspring.errors import InvalidCron
 
 TABLE = [

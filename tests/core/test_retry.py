@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration
-from mainspring.core.retry import Again, GiveUp, Retry, RetryPolicy, decide, error_names
+from mainspring.core.runs.retry import Again, GiveUp, Retry, RetryPolicy, decide, error_names
 from mainspring.errors import InvalidInput
 
 TIMEOUT = ("httpx.ReadTimeout", "httpx.TimeoutException", "httpx.TransportError", "builtins.Exception")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from mainspring.core.calendar_rules import Blackout, Weekdays
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import DAY, HOUR, MINUTE, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
-from mainspring.core.revision import Revision, begin, reconsider, revise
-from mainspring.core.triggers import (
+from mainspring.core.planning.revision import Revision, begin, reconsider, revise
+from mainspring.core.schedules.calendar_rules import Blackout, Weekdays
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import (
     PAST_TOLERANCE,
     AfterTrigger,
     AtTrigger,

@@ -26,7 +26,7 @@ from mainspring.core.instants import (
     parse_instant,
     to_datetime,
 )
-from mainspring.core.triggers import (
+from mainspring.core.schedules.triggers import (
     PAST_TOLERANCE,
     SHORTEST_PERIOD,
     AfterTrigger,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mainspring.core.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration, Instant
-from mainspring.core.wheel import Wheel
+from mainspring.core.planning.wheel import Wheel
 
 NOON: Instant = 1_772_366_400 * SECOND
 

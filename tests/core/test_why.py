@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, format_duration, parse_duration, parse_instant
 from mainspring.core.model import Edge, Job, JobPolicy, Run, Worker
+from mainspring.core.runs.why import Crowd, GateUse, about, why_not_firing, why_not_running
+from mainspring.core.schedules.triggers import (
+    AfterTrigger,
+    AtTrigger,
+    CronTrigger,
+    EveryTrigger,
+    ManualTrigger,
+    Trigger,
+)
 from mainspring.core.states import FINAL, STATES
-from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger
-from mainspring.core.why import Crowd, GateUse, about, why_not_firing, why_not_running
 
 NOW = parse_instant("2026-03-01T12:00:00Z")
 DEAD_AFTER = 10 * SECOND

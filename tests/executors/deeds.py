@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from mainspring import Mainspring, current_run
-from mainspring.executors.messages import CHANNEL
+from mainspring.executors.pool.messages import CHANNEL
 
 app = Mainspring(name="deeds")
 process = app.task(isolation="process")

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from mainspring.clock import SystemClock
-from mainspring.context import RunContext
 from mainspring.core.model import Claim, Report
-from mainspring.core.specs import check_spec
-from mainspring.executor import AttemptContext, Outcome
-from mainspring.executors.staff import Staff
-from mainspring.options import Defaults, TaskWords, read_defaults, read_words
-from mainspring.services.crew import Crew
+from mainspring.core.tasks.specs import check_spec
+from mainspring.executor import AttemptContext, Outcome, RunContext
+from mainspring.executors.registry import Staff
+from mainspring.operations.options import Defaults, TaskWords, read_defaults, read_words
+from mainspring.services.worker.runner import Crew
 from mainspring.settings import Settings
 
 _numbers = itertools.count(1)

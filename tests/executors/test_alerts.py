@@ -12,10 +12,10 @@ from typing import Any, get_args
 import pytest
 
 from mainspring import Mainspring, Retry
-from mainspring.core.alerts import alert_of
+from mainspring.core.runs.alerts import alert_of
 from mainspring.core.states import FINAL, State
 from mainspring.errors import InvalidInput
-from mainspring.services.alerter import IDLE_S
+from mainspring.services.chores.alerter import IDLE_S
 from mainspring.store import RunFilter
 from mainspring.wiring import build_runtime
 
@@ -138,7 +138,7 @@ class TestDeaths:
         app, told = make_app(tmp_path)
         async with app, running(app):
             with monkeypatch.context() as older:  # A program that did not check it yet.
-                older.setattr("mainspring.options.check_alert", lambda text, field: text)
+                older.setattr("mainspring.operations.options.check_alert", lambda text, field: text)
                 await app.submit("break_down", alert="$ unclosed '")
             run = await app.submit("break_down", alert="tell")
             await runs_of(app, 3, FINAL)

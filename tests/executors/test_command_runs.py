@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from scene import LEVELS, Attempt, Scene, scene_of, until
 
-from mainspring.core.isolation import format_size
-from mainspring.core.specs import check_spec
+from mainspring.core.tasks.isolation import format_size
+from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
-from mainspring.executors.output import LINE_COST
+from mainspring.executors.programs.output import LINE_COST
 
 _OF_THE_C_LIBRARY = 0b11 << 31
 """Signals 32 and 33, which it keeps to itself, and which no program can set."""
@@ -269,6 +269,6 @@ class TestOutput:
 
 
 def _limits(**words: Any) -> Any:
-    from mainspring.core.isolation import Isolation
+    from mainspring.core.tasks.isolation import Isolation
 
     return Isolation("limits", **words)

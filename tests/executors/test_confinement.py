@@ -17,12 +17,12 @@ import deeds
 import pytest
 from scene import Attempt, Scene, is_alive, scene_of, until
 
-from mainspring.core.isolation import Isolation
+from mainspring.core.tasks.isolation import Isolation
 from mainspring.errors import InvalidInput
-from mainspring.executors.host import Host, Lookout, identify, look_around
 from mainspring.executors.launching.family import descendants
 from mainspring.executors.launching.order import Order
-from mainspring.executors.program import Launcher
+from mainspring.executors.programs.host import Host, Lookout, identify, look_around
+from mainspring.executors.programs.program import Launcher
 
 HOST: Host = look_around("nobody", None)
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable

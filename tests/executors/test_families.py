@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
 
-from mainspring.executors.host import look_around
 from mainspring.executors.launching.family import descendants, parents
 from mainspring.executors.launching.order import LENGTH
+from mainspring.executors.programs.host import look_around
 
 DAEMON = """
 import os, signal, sys, time

@@ -14,11 +14,11 @@ import pytest
 from scene import Scene, is_alive, pids_in, scene_of, until
 from test_confinement import BOTH, HOST, PYTHON, groups, script
 
-from mainspring.core.isolation import Isolation
-from mainspring.executors.confinement import confine, describe_ending
-from mainspring.executors.host import look_around
+from mainspring.core.tasks.isolation import Isolation
 from mainspring.executors.launching.groups import UNIFIED, Group
-from mainspring.executors.program import Ending
+from mainspring.executors.programs.confinement import confine, describe_ending
+from mainspring.executors.programs.host import look_around
+from mainspring.executors.programs.program import Ending
 
 SPIN_IN_TURN = """
 import os, sys, time
@@ -61,7 +61,7 @@ VERSION_2 = """
 import asyncio, os, sys
 sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[1])]
 from scene import scene_of
-from mainspring.core.isolation import Isolation
+from mainspring.core.tasks.isolation import Isolation
 from test_confinement import PYTHON, script
 from test_families import DAEMON
 from test_groups import SPIN_IN_TURN

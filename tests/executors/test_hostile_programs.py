@@ -14,7 +14,7 @@ import pytest
 from scene import LEVELS, Attempt, Scene, is_alive, pids_in, scene_of, until
 from test_confinement import PYTHONS_OWNER, groups
 
-from mainspring.core.isolation import Isolation
+from mainspring.core.tasks.isolation import Isolation
 
 
 @pytest.fixture

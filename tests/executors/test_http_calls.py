@@ -16,7 +16,7 @@ from certificates import make_certificates
 from scene import Attempt, Scene, scene_of
 from web import Dripping, Fickle, Server, reply
 
-from mainspring.core.specs import check_spec
+from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
 
 HERE = ("127.0.0.0/8",)

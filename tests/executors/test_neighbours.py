@@ -18,9 +18,9 @@ import msgspec
 import pytest
 from scene import Attempt, Scene, scene_of, until
 
-from mainspring.core.isolation import Isolation, format_isolation, parse_isolation
-from mainspring.executors.host import Host, Lookout, look_around
+from mainspring.core.tasks.isolation import Isolation, format_isolation, parse_isolation
 from mainspring.executors.launching import seclusion
+from mainspring.executors.programs.host import Host, Lookout, look_around
 
 USERS = (60_706, 61_183)
 HOST: Host = look_around(None, None, USERS)

@@ -8,8 +8,8 @@ import deeds
 import pytest
 from scene import Attempt, crowd_of, until
 
+from mainspring.process.secrets import masker, secrets_of
 from mainspring.settings import Settings
-from mainspring.withheld import masker, secrets_of
 
 STORE = "postgresql://mainspring:pass-w%2Frd@db.example/mainspring"
 SETTINGS = Settings(store=STORE, secret="signing-key-0123456789-abcdefghijklm", broker="redis://:redis-word@host")

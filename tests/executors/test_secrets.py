@@ -10,7 +10,7 @@ import deeds
 import pytest
 from scene import Attempt, scene_of
 
-from mainspring.core.specs import check_spec
+from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
 
 TOKEN = 'pa"ss\\wörd-123'

@@ -43,13 +43,13 @@ app = Mainspring()
 
 @app.task(isolation="process")
 def in_process() -> list[object]:
-    import mainspring.withheld as withheld
+    import mainspring.process.secrets as withheld
     child = subprocess.run(["env"], capture_output=True, text=True).stdout
     return [os.getpid(), sorted(os.environ), child, Mainspring().settings.listen, sorted(withheld.environment())]
 
 @app.task
 def in_thread() -> list[object]:
-    import mainspring.withheld as withheld
+    import mainspring.process.secrets as withheld
     child = subprocess.run(["env"], capture_output=True, text=True).stdout
     return [os.getpid(), sorted(os.environ), child, Mainspring().settings.listen, sorted(withheld.environment())]
 """

@@ -18,10 +18,10 @@ from mainspring.core.instants import MILLISECOND, SECOND, Duration, parse_durati
 from mainspring.core.model import Firing, Job, Run, Term
 from mainspring.core.states import FINAL
 from mainspring.errors import StoreUnavailable
-from mainspring.handle import RunHandle
+from mainspring.sdk.handle import RunHandle
 from mainspring.services.loop import Loop
-from mainspring.services.planner import Planner
-from mainspring.services.worker import Worker
+from mainspring.services.scheduler.planner import Planner
+from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 from mainspring.store import RunFilter, Standing, Store
 from mainspring.testing import ManualClock

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from stage import JumpingClock, let_pass
 
-from mainspring.announcing import announced
 from mainspring.broker import Notice
 from mainspring.brokers.direct import DirectBroker
-from mainspring.conformance.store_samples import a_run
+from mainspring.conformance.store.samples import a_run
 from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable
+from mainspring.services.announcer import announced
 from mainspring.stores.sqlite.store import SqliteStore
 
 

@@ -24,10 +24,10 @@ from stage import (
 
 from mainspring import Mainspring
 from mainspring.core.instants import DAY, MINUTE, SECOND
-from mainspring.services import cleaner as cleaner_module
-from mainspring.services import reaper as reaper_module
-from mainspring.services.cleaner import Cleaner
-from mainspring.services.reaper import Reaper
+from mainspring.services.chores import cleaner as cleaner_module
+from mainspring.services.chores import reaper as reaper_module
+from mainspring.services.chores.cleaner import Cleaner
+from mainspring.services.chores.reaper import Reaper
 from mainspring.store import RunFilter
 from mainspring.stores.sqlite.store import SqliteStore
 

@@ -23,7 +23,7 @@ from stage import (
 
 from mainspring import Mainspring
 from mainspring.core.instants import SECOND
-from mainspring.core.pacing import MOST_AHEAD
+from mainspring.core.runs.pacing import MOST_AHEAD
 
 
 @pytest.fixture

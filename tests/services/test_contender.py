@@ -15,8 +15,8 @@ from mainspring.core.model import Hold, Job
 from mainspring.errors import LeaseUnavailable
 from mainspring.lease import Lease
 from mainspring.leases.database import DatabaseLease
-from mainspring.services.contender import Contender
-from mainspring.services.planner import Planner
+from mainspring.services.scheduler.contender import Contender
+from mainspring.services.scheduler.planner import Planner
 from mainspring.settings import Settings
 from mainspring.stores.sqlite.store import SqliteStore
 

@@ -12,8 +12,8 @@ from stage import JumpingClock, let_others_run, let_pass, until
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Claim, Failure, RunOptions
 from mainspring.executor import AttemptContext, Outcome
-from mainspring.services import crew as crew_module
-from mainspring.services.crew import Crew
+from mainspring.services.worker import runner as crew_module
+from mainspring.services.worker.runner import Crew
 
 DONE = Outcome("succeeded", "null")
 Act = Callable[[AttemptContext], Awaitable[Outcome]]

@@ -11,14 +11,14 @@ from stage import FaultyStore, JumpingClock, let_pass, turning
 
 from mainspring.broker import Delivery, Notice
 from mainspring.brokers.direct import DirectBroker
-from mainspring.conformance.store_samples import TTL, a_run, a_worker, submit
+from mainspring.conformance.store.samples import TTL, a_run, a_worker, submit
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Worker
 from mainspring.errors import BrokerUnavailable, StoreUnavailable
-from mainspring.figures import figures_of, measured
-from mainspring.services.delivered import LOOK_S, Delivered
-from mainspring.services.dispatcher import AGAIN_S, Dispatcher
-from mainspring.services.switch import SLOW_S, Switch
+from mainspring.process.metrics import figures_of, measured
+from mainspring.services.breaker import SLOW_S, Switch
+from mainspring.services.scheduler.dispatcher import AGAIN_S, Dispatcher
+from mainspring.services.worker.broker_source import LOOK_S, Delivered
 from mainspring.store import Store
 from mainspring.stores.sqlite.store import SqliteStore
 

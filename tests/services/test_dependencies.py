@@ -9,7 +9,7 @@ import pytest
 from stage import JumpingClock, add_job, at_home, ledger, let_pass, make_planner, turning
 
 from mainspring import Mainspring, manual
-from mainspring.conformance.store_samples import a_worker, failure, success
+from mainspring.conformance.store.samples import a_worker, failure, success
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Job
 from mainspring.errors import InvalidInput

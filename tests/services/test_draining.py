@@ -17,7 +17,7 @@ from test_executing import is_alive
 from mainspring import Mainspring, current_run
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
-from mainspring.services.worker import ENDING_S, PARTING_S, Worker
+from mainspring.services.worker.worker import ENDING_S, PARTING_S, Worker
 from mainspring.stores.sqlite.store import SqliteStore
 
 GRACE_S = USUAL.drain_grace / SECOND

@@ -10,11 +10,11 @@ import pytest
 from stage import FaultyStore, JumpingClock, let_others_run, let_pass, turning
 
 from mainspring.core.instants import SECOND
-from mainspring.core.leadership import LEASE
+from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Term
 from mainspring.errors import StoreUnavailable, TermPassed
 from mainspring.leases.database import DatabaseLease
-from mainspring.services.elector import Elector
+from mainspring.services.scheduler.elector import Elector
 from mainspring.settings import Settings
 
 SETTINGS = Settings()

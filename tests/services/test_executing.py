@@ -20,7 +20,7 @@ from mainspring import Mainspring, Retry
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Run
-from mainspring.executors.program import LAST_OUTPUT_S
+from mainspring.executors.programs.program import LAST_OUTPUT_S
 from mainspring.stores.sqlite.store import SqliteStore
 
 KINDS = ["async", "thread", "process"]

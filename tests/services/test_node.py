@@ -25,7 +25,7 @@ from stage import (
 
 from mainspring import Mainspring
 from mainspring.core.instants import SECOND
-from mainspring.core.leadership import LEASE
+from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import EventBatch
 from mainspring.leases.database import DatabaseLease
 from mainspring.services.node import Node, Scheduler

@@ -21,12 +21,12 @@ from stage import (
 )
 
 from mainspring import Mainspring, at, every
-from mainspring.core.calendar_rules import Weekdays
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import HOUR, MILLISECOND, MINUTE, SECOND, Instant
 from mainspring.core.model import Job, Worker
-from mainspring.figures import figures_of, measured
-from mainspring.services import planner as planner_module
+from mainspring.core.schedules.calendar_rules import Weekdays
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.process.metrics import figures_of, measured
+from mainspring.services.scheduler import planner as planner_module
 from mainspring.store import RunFilter
 
 SOON = 50 * MILLISECOND

@@ -13,9 +13,9 @@ from test_planners import Leadership, Leads
 
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND, Duration
 from mainspring.core.model import Job, JobPolicy
-from mainspring.core.planning import Plan, runs_in
-from mainspring.core.triggers import EveryTrigger
-from mainspring.services import planner as planner_module
+from mainspring.core.planning.plans import Plan, runs_in
+from mainspring.core.schedules.triggers import EveryTrigger
+from mainspring.services.scheduler import planner as planner_module
 from mainspring.store import Fired, RunFilter
 
 

@@ -11,7 +11,7 @@ from stage import FaultyStore, JumpingClock, add_job, at_home, fired_at, let_pas
 
 from mainspring import Mainspring
 from mainspring.core.model import Term
-from mainspring.core.planning import Plan
+from mainspring.core.planning.plans import Plan
 from mainspring.store import Fired
 from mainspring.stores.sqlite.store import SqliteStore
 

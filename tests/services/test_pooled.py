@@ -15,7 +15,7 @@ from mainspring.broker import Delivery
 from mainspring.brokers.direct import DirectBroker
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Worker
-from mainspring.services.delivered import delivered
+from mainspring.services.worker.broker_source import delivered
 from mainspring.settings import Settings, load_settings
 from mainspring.store import RunFilter, Store
 from mainspring.stores.sqlite.store import SqliteStore

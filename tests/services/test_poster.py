@@ -12,9 +12,10 @@ from redis import Redis
 from stage import USUAL, JumpingClock, at_home, let_pass, make_worker, recover, working
 
 from mainspring import Mainspring, Retry
-from mainspring.board import Mark
+from mainspring.cache import Mark
+from mainspring.caches.redis import RedisBoard
 from mainspring.core.instants import SECOND
-from mainspring.core.status import (
+from mainspring.core.runs.status import (
     Posting,
     Status,
     posting_of_run,
@@ -23,8 +24,7 @@ from mainspring.core.status import (
     subject_of_worker,
 )
 from mainspring.errors import BrokerUnavailable
-from mainspring.redis_board import RedisBoard
-from mainspring.services.poster import Poster
+from mainspring.services.chores.status_feeder import Poster
 from mainspring.store import RunFilter
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.chaos.redis import RedisServer

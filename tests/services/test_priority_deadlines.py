@@ -12,11 +12,11 @@ from stage import STEADY, USUAL, JumpingClock, at_home, ended, working
 
 from mainspring import Mainspring, Retry
 from mainspring.clock import SystemClock
-from mainspring.conformance.store_samples import TASK, a_run
+from mainspring.conformance.store.samples import TASK, a_run
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import RunOptions, Worker
-from mainspring.figures import Figures, figures_of, measured
-from mainspring.services.crew import with_deadline
+from mainspring.process.metrics import Figures, figures_of, measured
+from mainspring.services.worker.runner import with_deadline
 from mainspring.stores.sqlite.store import SqliteStore
 
 USING = msgspec.structs.replace(STEADY, deadlines=((1, SECOND // 10), (2, 30 * SECOND)))

@@ -11,7 +11,7 @@ import pytest
 from stage import FaultyStore, JumpingClock, let_others_run, let_pass, turning
 
 from mainspring.core.model import Event, EventBatch
-from mainspring.services.relay import BATCH, IDLE_S, QUIET_S, Relay
+from mainspring.services.chores.relay import BATCH, IDLE_S, QUIET_S, Relay
 
 
 class Notebook:

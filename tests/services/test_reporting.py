@@ -23,8 +23,8 @@ from stage import (
 
 from mainspring import Mainspring, Retry, current_run
 from mainspring.clock import SystemClock
-from mainspring.services.crew import MOST_LINES
-from mainspring.services.reporter import TALK_S
+from mainspring.services.worker.reporter import TALK_S
+from mainspring.services.worker.runner import MOST_LINES
 from mainspring.stores.sqlite.store import SqliteStore
 
 

@@ -19,9 +19,9 @@ from stage import FAST, FaultyStore, ended, until
 from mainspring import Mainspring, current_run, every
 from mainspring.clock import SystemClock
 from mainspring.errors import InvalidInput, StoreUnavailable
-from mainspring.runtime import Runtime
 from mainspring.services.node import Node
-from mainspring.services.worker import Worker
+from mainspring.services.runtime import Runtime
+from mainspring.services.worker.worker import Worker
 from mainspring.wiring import build_runtime, describe_worker, find_executors
 
 

@@ -16,9 +16,9 @@ from stage import START, USUAL, FaultyStore, JumpingClock, add_job, at_home, led
 
 from mainspring import Mainspring
 from mainspring.core.instants import SECOND
-from mainspring.core.leadership import LEASE, lease_names, shard_of
+from mainspring.core.load.leadership import LEASE, lease_names, shard_of
 from mainspring.core.model import Job, Term
-from mainspring.core.planning import Plan
+from mainspring.core.planning.plans import Plan
 from mainspring.leases.database import DatabaseLease
 from mainspring.services.node import Node, Scheduler
 from mainspring.store import Fired

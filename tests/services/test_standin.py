@@ -9,12 +9,12 @@ import pytest
 from stage import JumpingClock, let_pass, turning
 
 from mainspring.core.instants import SECOND, Duration
-from mainspring.core.leadership import LEASE
+from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Hold
 from mainspring.errors import LeaseUnavailable
 from mainspring.leases.database import DatabaseLease
-from mainspring.services.elector import Elector
-from mainspring.services.standin import LONGER, StandIn
+from mainspring.services.scheduler.elector import Elector
+from mainspring.services.scheduler.standin import LONGER, StandIn
 from mainspring.settings import Settings
 from mainspring.stores.sqlite.store import SqliteStore
 

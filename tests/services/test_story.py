@@ -10,7 +10,7 @@ from stage import USUAL, FaultyStore, JumpingClock, at_home, let_pass, make_work
 
 from mainspring import Mainspring, Retry
 from mainspring.core.model import Event
-from mainspring.services.worker import Worker
+from mainspring.services.worker.worker import Worker
 
 
 @pytest.fixture

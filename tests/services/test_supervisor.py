@@ -16,12 +16,12 @@ from stage import JumpingClock, let_pass, until
 
 from mainspring import Mainspring
 from mainspring.core.instants import MINUTE
-from mainspring.eventloop import new_loop
+from mainspring.process.eventloop import new_loop
+from mainspring.process.watchdog import Watchdog
 from mainspring.services.loop import Loop
 from mainspring.services.node import Node
 from mainspring.services.supervisor import MOST_RESTARTS, Supervisor
 from mainspring.settings import Settings
-from mainspring.watchdog import Watchdog
 
 
 class Steady(Loop):

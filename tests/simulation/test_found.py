@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 
 from mainspring.core.model import Claim, NewRun, Report, Worker
-from mainspring.core.priority import Ordering
+from mainspring.core.runs.priority import Ordering
 from mainspring.executor import AttemptContext
-from mainspring.services.claimer import Claimer
-from mainspring.services.crew import prepare
-from mainspring.services.fence import Fence
-from mainspring.services.heart import Heart
-from mainspring.services.held import Held
+from mainspring.services.worker.claimer import Claimer
+from mainspring.services.worker.claims import Held
+from mainspring.services.worker.fence import Fence
+from mainspring.services.worker.heartbeat import Heart
+from mainspring.services.worker.runner import prepare
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing import ManualClock

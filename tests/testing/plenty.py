@@ -8,7 +8,7 @@ from told import TTL, Told
 
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import Gate
-from mainspring.core.triggers import EveryTrigger
+from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.testing.history import Record
 
 

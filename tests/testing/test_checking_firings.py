@@ -6,11 +6,11 @@ from __future__ import annotations
 import pytest
 from told import START, Told, instant
 
-from mainspring.core.calendar_rules import DailyWindow
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import MINUTE, SECOND, parse_instant
 from mainspring.core.model import JobPolicy
-from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger
+from mainspring.core.schedules.calendar_rules import DailyWindow
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger
 
 MINUTELY = EveryTrigger(MINUTE)
 

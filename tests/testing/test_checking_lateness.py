@@ -8,8 +8,8 @@ from told import Told, instant
 
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Gate, JobPolicy, RunOptions
-from mainspring.core.planning import jitter_of
-from mainspring.core.triggers import EveryTrigger
+from mainspring.core.planning.plans import jitter_of
+from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.testing.checking.jobs import JobStory
 
 BOUND = 5 * SECOND

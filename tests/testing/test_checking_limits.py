@@ -7,7 +7,7 @@ from told import Told, instant
 
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import Gate, JobPolicy, Overlap
-from mainspring.core.triggers import EveryTrigger
+from mainspring.core.schedules.triggers import EveryTrigger
 
 GATE = {"gates": (Gate("task:task", 1),)}
 PAIR = {"gates": (Gate("task:task", 2),)}

@@ -7,7 +7,7 @@ from told import Told, instant
 
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Gate, TaskNotice
-from mainspring.core.triggers import EveryTrigger
+from mainspring.core.schedules.triggers import EveryTrigger
 
 KEY = {"key": "k", "lines": (Gate("key:k", 1),)}
 

@@ -6,8 +6,8 @@ import pytest
 from told import Told, instant
 
 from mainspring.core.instants import MINUTE
+from mainspring.core.schedules.triggers import AfterTrigger, EveryTrigger, OnFailure, When
 from mainspring.core.states import State
-from mainspring.core.triggers import AfterTrigger, EveryTrigger, OnFailure, When
 
 
 class TestRunsAfterRuns:

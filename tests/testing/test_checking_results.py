@@ -8,7 +8,7 @@ from told import Told
 
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import RunOptions, TaskNotice
-from mainspring.core.retry import Retry
+from mainspring.core.runs.retry import Retry
 
 
 class TestOneAcceptedResult:

@@ -13,8 +13,8 @@ from told import Told, instant
 import mainspring.testing
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Gate, JobPolicy, RunOptions
-from mainspring.core.retry import Retry
-from mainspring.core.triggers import AfterTrigger, CronTrigger, EveryTrigger
+from mainspring.core.runs.retry import Retry
+from mainspring.core.schedules.triggers import AfterTrigger, CronTrigger, EveryTrigger
 from mainspring.errors import InvalidInput
 from mainspring.testing.checking import INVARIANTS, MOST_VIOLATIONS, check
 from mainspring.testing.history import Record, dump, load

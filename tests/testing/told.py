@@ -7,11 +7,11 @@ from typing import Self
 
 import msgspec
 
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import SECOND, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy, NewRun, Report, Run, RunOptions, TaskNotice
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import Trigger
 from mainspring.core.states import FINAL, State
-from mainspring.core.triggers import Trigger
 from mainspring.testing.checking import Verdict, Violation, check
 from mainspring.testing.history import Outcome, Record
 

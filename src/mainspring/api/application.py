@@ -14,24 +14,24 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
 from litestar.types import ASGIApp
 
-from mainspring.api.audit import ENDPOINTS as AUDIT
-from mainspring.api.backfill import ENDPOINTS as BACKFILL
-from mainspring.api.calendars import ENDPOINTS as CALENDARS
-from mainspring.api.desk import Desk, refuse
-from mainspring.api.documents import with_documents
 from mainspring.api.endpoint import Answer, Endpoint
-from mainspring.api.events import ENDPOINTS as EVENTS
-from mainspring.api.health import ENDPOINTS as HEALTH
-from mainspring.api.job_actions import ENDPOINTS as JOB_ACTIONS
-from mainspring.api.jobs import ENDPOINTS as JOBS
-from mainspring.api.lane import Asked, Lane, headers_of
+from mainspring.api.middleware import Shell
+from mainspring.api.pipeline import Desk, refuse
 from mainspring.api.problems import Problem
-from mainspring.api.run_actions import ENDPOINTS as RUN_ACTIONS
-from mainspring.api.runs import ENDPOINTS as RUNS
-from mainspring.api.shell import Shell
-from mainspring.api.statuses import ENDPOINTS as STATUSES
-from mainspring.api.work import ENDPOINTS as WORK
-from mainspring.api.workers import ENDPOINTS as WORKERS
+from mainspring.api.resources.audit import ENDPOINTS as AUDIT
+from mainspring.api.resources.backfill import ENDPOINTS as BACKFILL
+from mainspring.api.resources.calendars import ENDPOINTS as CALENDARS
+from mainspring.api.resources.documents import with_documents
+from mainspring.api.resources.events import ENDPOINTS as EVENTS
+from mainspring.api.resources.health import ENDPOINTS as HEALTH
+from mainspring.api.resources.job_actions import ENDPOINTS as JOB_ACTIONS
+from mainspring.api.resources.jobs import ENDPOINTS as JOBS
+from mainspring.api.resources.run_actions import ENDPOINTS as RUN_ACTIONS
+from mainspring.api.resources.runs import ENDPOINTS as RUNS
+from mainspring.api.resources.statuses import ENDPOINTS as STATUSES
+from mainspring.api.resources.work import ENDPOINTS as WORK
+from mainspring.api.resources.workers import ENDPOINTS as WORKERS
+from mainspring.api.router import Asked, Lane, headers_of
 
 ENDPOINTS = with_documents(
     (

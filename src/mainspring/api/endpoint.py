@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from mainspring.api.access import Caller, Permission
+from mainspring.api.auth.access import Caller, Permission
 from mainspring.api.decoding import Given
-from mainspring.api.limits import DEFINE
+from mainspring.api.load.limits import DEFINE
 from mainspring.api.problems import Problem, Wrong
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import Instant
-from mainspring.options import LONGEST_NAME
+from mainspring.operations.options import LONGEST_NAME
 
 if TYPE_CHECKING:
-    from mainspring.api.desk import Desk
+    from mainspring.api.pipeline import Desk
 
 PUBLIC: Literal["public"] = "public"
 """Needs no token."""

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from mainspring import __version__
-from mainspring.api import shapes
 from mainspring.api.endpoint import JSON, PUBLIC, Endpoint
 from mainspring.api.problems import MEDIA_TYPE, PREFIX, TITLES
+from mainspring.operations import records
 
 _REF = "#/components/schemas/{name}"
 Document = dict[str, Any]
@@ -25,7 +25,7 @@ The header `Mainspring-Namespace` chooses one of the namespaces that a token is 
 
 def describe_api(endpoints: Sequence[Endpoint]) -> Document:
     """The whole document."""
-    kinds = [*_kinds(endpoints), shapes.Problem]
+    kinds = [*_kinds(endpoints), records.Problem]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     of = {_key(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Document] = {}
@@ -115,7 +115,7 @@ def _refusals(endpoint: Endpoint) -> set[int]:
 
 def _refusal(status: int, of: dict[str, Document]) -> Document:
     kinds = [f"`{PREFIX}{kind}`" for kind, (found, _) in TITLES.items() if found == status]
-    schema = of[_key(shapes.Problem)]
+    schema = of[_key(records.Problem)]
     return {"description": "Refused: " + ", ".join(kinds), "content": {MEDIA_TYPE: {"schema": schema}}}
 
 

@@ -13,17 +13,17 @@ import msgspec
 import uvicorn
 
 from mainspring.api.application import ENDPOINTS, build_application
-from mainspring.api.desk import Desk
+from mainspring.api.auth.tokens import check_exposure, is_loopback, load_keys
 from mainspring.api.endpoint import PUBLIC
-from mainspring.api.health import ENDPOINTS as HEALTH
+from mainspring.api.pipeline import Desk
 from mainspring.api.protocol import BoundedProtocol
-from mainspring.api.tokens import check_exposure, is_loopback, load_keys
-from mainspring.app import Mainspring
+from mainspring.api.resources.health import ENDPOINTS as HEALTH
 from mainspring.errors import Conflict, InvalidInput
-from mainspring.eventloop import new_loop
+from mainspring.process.eventloop import new_loop
+from mainspring.process.watchdog import Watchdog
+from mainspring.sdk.app import Mainspring
 from mainspring.services.node import Node
 from mainspring.settings import Settings
-from mainspring.watchdog import Watchdog
 
 log = logging.getLogger("mainspring")
 

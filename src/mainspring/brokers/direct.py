@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from mainspring.broker import Delivery, Notice
 from mainspring.core.model import Worker
-from mainspring.core.priority import Ordering, rank
+from mainspring.core.runs.priority import Ordering, rank
 from mainspring.store import DispatchStore
 
 

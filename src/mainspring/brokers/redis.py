@@ -24,10 +24,10 @@ import msgspec
 from mainspring.broker import Delivery, Notice
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Worker
-from mainspring.core.priority import PRIORITIES, STEPS, Ordering, rank
-from mainspring.enduring import endure
+from mainspring.core.runs.priority import PRIORITIES, STEPS, Ordering, rank
+from mainspring.drivers.redis.client import RedisLink, Script, read_url
 from mainspring.errors import BrokerUnavailable
-from mainspring.redis_link import RedisLink, Script, read_url
+from mainspring.process.background import endure
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[str, str, str, int]).decode

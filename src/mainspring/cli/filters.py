@@ -10,8 +10,8 @@ import click
 
 from mainspring.cli.lazy import stack
 from mainspring.cli.naming import complete_job
+from mainspring.cli.output.errors import FAILED
 from mainspring.cli.session import is_attended
-from mainspring.cli.trouble import FAILED
 from mainspring.core.instants import parse_duration, parse_instant, to_datetime
 from mainspring.core.states import STATES, State
 from mainspring.errors import InvalidDuration

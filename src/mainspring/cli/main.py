@@ -9,64 +9,66 @@ import click
 
 from mainspring import __version__
 from mainspring.cli.lazy import Entry, LazyGroup
+from mainspring.cli.output.errors import explain
 from mainspring.cli.session import Session
-from mainspring.cli.trouble import explain
 
 _JOBS = {
-    "list": Entry("mainspring.cli.job:list_jobs", "List jobs, their next fire time and how they last ended."),
-    "show": Entry("mainspring.cli.job:show", "Show a job, what became of its firings, and why it does not fire."),
-    "next": Entry("mainspring.cli.preview:next_fires", "Preview fire times, of a job or before there is one."),
-    "add": Entry("mainspring.cli.define:add", "Add a job."),
-    "edit": Entry("mainspring.cli.define:edit", "Change what a job does, or when."),
-    "sync": Entry("mainspring.cli.sync:sync", "Store the jobs that an app declares."),
-    "pause": Entry("mainspring.cli.job_actions:pause", "Let jobs rest; what comes due meanwhile is skipped."),
-    "resume": Entry("mainspring.cli.job_actions:resume", "Let paused jobs go on."),
-    "remove": Entry("mainspring.cli.job_actions:remove", "Forget jobs; their runs and ledger stay."),
-    "backfill": Entry("mainspring.cli.backfill:backfill", "Fire past instants that never ran."),
-    "trigger": Entry("mainspring.cli.job_actions:trigger", "Fire a job now, by hand."),
+    "list": Entry("mainspring.cli.jobs.show:list_jobs", "List jobs, their next fire time and how they last ended."),
+    "show": Entry("mainspring.cli.jobs.show:show", "Show a job, what became of its firings, and why it does not fire."),
+    "next": Entry("mainspring.cli.jobs.preview:next_fires", "Preview fire times, of a job or before there is one."),
+    "add": Entry("mainspring.cli.jobs.define:add", "Add a job."),
+    "edit": Entry("mainspring.cli.jobs.define:edit", "Change what a job does, or when."),
+    "sync": Entry("mainspring.cli.jobs.sync:sync", "Store the jobs that an app declares."),
+    "pause": Entry("mainspring.cli.jobs.act:pause", "Let jobs rest; what comes due meanwhile is skipped."),
+    "resume": Entry("mainspring.cli.jobs.act:resume", "Let paused jobs go on."),
+    "remove": Entry("mainspring.cli.jobs.act:remove", "Forget jobs; their runs and ledger stay."),
+    "backfill": Entry("mainspring.cli.jobs.backfill:backfill", "Fire past instants that never ran."),
+    "trigger": Entry("mainspring.cli.jobs.act:trigger", "Fire a job now, by hand."),
 }
 _RUNS = {
-    "submit": Entry("mainspring.cli.submit:submit", "Submit one run of a task or a command."),
-    "list": Entry("mainspring.cli.run:list_runs", "List runs, newest first."),
-    "show": Entry("mainspring.cli.run:show", "Tell the story of a run, and why it is not running."),
-    "dead-letters": Entry("mainspring.cli.run:dead_letters", "List runs that failed for good."),
-    "logs": Entry("mainspring.cli.run_follow:logs", "Print what a run wrote."),
-    "wait": Entry("mainspring.cli.run_follow:wait", "Wait for a run to end; exits 3 unless it succeeded."),
-    "cancel": Entry("mainspring.cli.run_actions:cancel", "Cancel runs."),
-    "retry": Entry("mainspring.cli.run_actions:retry", "Run finished runs again."),
+    "submit": Entry("mainspring.cli.runs.submit:submit", "Submit one run of a task or a command."),
+    "list": Entry("mainspring.cli.runs.show:list_runs", "List runs, newest first."),
+    "show": Entry("mainspring.cli.runs.show:show", "Tell the story of a run, and why it is not running."),
+    "dead-letters": Entry("mainspring.cli.runs.show:dead_letters", "List runs that failed for good."),
+    "logs": Entry("mainspring.cli.runs.follow:logs", "Print what a run wrote."),
+    "wait": Entry("mainspring.cli.runs.follow:wait", "Wait for a run to end; exits 3 unless it succeeded."),
+    "cancel": Entry("mainspring.cli.runs.act:cancel", "Cancel runs."),
+    "retry": Entry("mainspring.cli.runs.act:retry", "Run finished runs again."),
 }
 _CALENDARS = {
-    "list": Entry("mainspring.cli.calendar:list_calendars", "List calendars, and what each excludes."),
-    "show": Entry("mainspring.cli.calendar:show", "Show what a calendar excludes."),
-    "save": Entry("mainspring.cli.calendar:save", "Save a calendar, or replace it."),
+    "list": Entry("mainspring.cli.admin.calendar:list_calendars", "List calendars, and what each excludes."),
+    "show": Entry("mainspring.cli.admin.calendar:show", "Show what a calendar excludes."),
+    "save": Entry("mainspring.cli.admin.calendar:save", "Save a calendar, or replace it."),
 }
 _TOKENS = {
-    "create": Entry("mainspring.cli.token:create", "Make a token."),
-    "revoke": Entry("mainspring.cli.token:revoke", "Make tokens worthless, within seconds."),
+    "create": Entry("mainspring.cli.admin.token:create", "Make a token."),
+    "revoke": Entry("mainspring.cli.admin.token:revoke", "Make tokens worthless, within seconds."),
 }
 _DATABASE = {
-    "status": Entry("mainspring.cli.database:status", "Show where the database is, its version, and what it holds."),
-    "migrate": Entry("mainspring.cli.database:migrate", "Create the database, or bring it up to date."),
+    "status": Entry(
+        "mainspring.cli.admin.database:status", "Show where the database is, its version, and what it holds."
+    ),
+    "migrate": Entry("mainspring.cli.admin.database:migrate", "Create the database, or bring it up to date."),
 }
 
 cli = LazyGroup(
     "mainspring",
     "A job scheduler that never loses or doubles a firing.",
     {
-        "up": Entry("mainspring.cli.up:up", "Run the scheduler, a worker and the API in one process."),
-        "server": Entry("mainspring.cli.server:server", "Serve the API, and schedule."),
-        "worker": Entry("mainspring.cli.up:worker", "Run a worker."),
+        "up": Entry("mainspring.cli.processes.up:up", "Run the scheduler, a worker and the API in one process."),
+        "server": Entry("mainspring.cli.processes.server:server", "Serve the API, and schedule."),
+        "worker": Entry("mainspring.cli.processes.up:worker", "Run a worker."),
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
-        "workers": Entry("mainspring.cli.workers:workers", "List workers."),
-        "drain": Entry("mainspring.cli.workers:drain", "Ask a worker to stop."),
-        "events": Entry("mainspring.cli.trail:events", "Print what happens as it happens."),
-        "audit": Entry("mainspring.cli.trail:audit", "List who changed what over the API."),
+        "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
+        "drain": Entry("mainspring.cli.admin.workers:drain", "Ask a worker to stop."),
+        "events": Entry("mainspring.cli.admin.trail:events", "Print what happens as it happens."),
+        "audit": Entry("mainspring.cli.admin.trail:audit", "List who changed what over the API."),
         "token": LazyGroup("token", "Make tokens for the API, and make them worthless.", _TOKENS),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
-        "simulate": Entry("mainspring.cli.simulate:simulate", "Run the scheduler where everything fails."),
-        "completion": Entry("mainspring.cli.completion:completion", "Print a script for shell completion."),
+        "simulate": Entry("mainspring.cli.admin.simulate:simulate", "Run the scheduler where everything fails."),
+        "completion": Entry("mainspring.cli.admin.completion:completion", "Print a script for shell completion."),
     },
 )
 cli = click.version_option(__version__, message="%(prog)s %(version)s")(cli)

@@ -8,12 +8,12 @@ from difflib import get_close_matches
 import click
 from click.shell_completion import CompletionItem
 
-from mainspring.api import shapes
-from mainspring.cli.opening import with_scheduler
-from mainspring.cli.scheduler import Scheduler
+from mainspring.cli.backends.opening import with_scheduler
+from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.session import Session
 from mainspring.errors import InvalidInput, MainspringError, NotFound
-from mainspring.lookup import short_id
+from mainspring.operations import records
+from mainspring.operations.explain import short_id
 
 _OFFERED = 50
 _SHOWN_MATCHES = 4
@@ -21,7 +21,7 @@ _LOOKED_THROUGH = 5_000
 """So many names are compared with one that somebody mistyped: it is answered at once, however many jobs there are."""
 
 
-async def find_run(scheduler: Scheduler, text: str) -> shapes.Run:
+async def find_run(scheduler: Scheduler, text: str) -> records.Run:
     """The run whose id is, begins or ends with what somebody typed."""
     typed = text.strip()
     found = await scheduler.runs.find(typed, _SHOWN_MATCHES) if typed else []
@@ -33,7 +33,7 @@ async def find_run(scheduler: Scheduler, text: str) -> shapes.Run:
     return found[0]
 
 
-async def find_job(scheduler: Scheduler, name: str) -> shapes.JobStory:
+async def find_job(scheduler: Scheduler, name: str) -> records.JobStory:
     """The job of this name or id; NotFound says which name may have been meant."""
     try:
         return await scheduler.jobs.get(name)

@@ -6,18 +6,18 @@ from functools import cached_property
 from types import TracebackType
 from typing import Self
 
-from mainspring.api import shapes
-from mainspring.blocking import Background
-from mainspring.client.care import Audit, Calendars, Events, Tokens, Workers
+from mainspring.client.connection import RETRY, Line, Request
 from mainspring.client.jobs import Jobs
-from mainspring.client.line import RETRY, Line, Request
 from mainspring.client.runs import Runs
+from mainspring.client.workers import Audit, Calendars, Events, Tokens, Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
-from mainspring.core.retry import Length, Retry
+from mainspring.core.runs.retry import Length, Retry
+from mainspring.operations import records
+from mainspring.sdk.sync import Background
 
 
 class Client:
-    """A caller of one server. Answers are the structs of `mainspring.api.shapes`, refusals are `mainspring.errors`.
+    """A caller of one server. Answers are structs of `mainspring.operations.records`, refusals are `mainspring.errors`.
 
         async with Client("https://jobs.example.org", token) as client:
             run = await client.runs.submit("encode", {"video": "v1"})
@@ -58,9 +58,9 @@ class Client:
         """The server's clock, as far as it is known: to a second or two."""
         return self._line.now()
 
-    async def ready(self) -> shapes.Ready:
+    async def ready(self) -> records.Ready:
         """What has to be well for the server to serve; ServerUnavailable if something is not."""
-        return await self._line.ask(Request("GET", "/health/ready"), shapes.Ready)
+        return await self._line.ask(Request("GET", "/health/ready"), records.Ready)
 
     @cached_property
     def sync(self) -> Blocking:

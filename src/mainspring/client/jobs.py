@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
-from mainspring.api import shapes
-from mainspring.client.care import Calendars
-from mainspring.client.line import Line, Request, path_of
+from mainspring.client.connection import Line, Request, path_of
 from mainspring.client.pages import each
-from mainspring.core.retry import Retry, RetryPolicy
-from mainspring.core.triggers import Trigger
+from mainspring.client.workers import Calendars
+from mainspring.core.runs.retry import Retry, RetryPolicy
+from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import NotFound
-from mainspring.options import JobWords, read_policy, read_words
-from mainspring.wording import body_of, trigger_body, word_values
+from mainspring.operations import records
+from mainspring.operations.bodies import body_of, trigger_body, word_values
+from mainspring.operations.options import JobWords, read_policy, read_words
 
 if TYPE_CHECKING:
-    from mainspring.app import Mainspring
+    from mainspring.sdk.app import Mainspring
 
 _COMPANIONS = ("timezone", "dialect", "anchor", "when", "on_failure")
 """What belongs to a trigger, and goes with it."""
 
 
 class _Found(msgspec.Struct):
-    items: list[shapes.Job]
+    items: list[records.Job]
 
 
 class Jobs:
@@ -45,16 +45,16 @@ class Jobs:
         args: Mapping[str, object] | None = None,
         idempotency_key: str | None = None,
         **words: Unpack[JobWords],
-    ) -> shapes.NewJob:
+    ) -> records.NewJob:
         """Store a new job: see `Mainspring.add_job`. Conflict if there is one of that name."""
         values = read_words(words, JobWords, "a job")
         read_policy(values)
         body = {"name": name, "task": task, "args": args or {}, **trigger_body(trigger), **word_values(values)}
-        return await self._line.ask(Request("POST", path_of("jobs"), body=body, key=idempotency_key), shapes.NewJob)
+        return await self._line.ask(Request("POST", path_of("jobs"), body=body, key=idempotency_key), records.NewJob)
 
-    async def get(self, job: str) -> shapes.JobStory:
+    async def get(self, job: str) -> records.JobStory:
         """A job, and what keeps it from firing."""
-        return await self._line.ask(Request("GET", await self._path(job)), shapes.JobStory)
+        return await self._line.ask(Request("GET", await self._path(job)), records.JobStory)
 
     def list(
         self,
@@ -65,10 +65,10 @@ class Jobs:
         state: Literal["active", "paused"] | None = None,
         last: bool = False,
         limit: int | None = None,
-    ) -> AsyncGenerator[shapes.ListedJob, None]:
+    ) -> AsyncGenerator[records.ListedJob, None]:
         """Jobs in order of name; with `last`, each with the newest row of its ledger."""
         query = {"app": app, "task": task, "tag": tag, "state": state, "last": last or None}
-        return each(self._line, path_of("jobs"), query, shapes.ListedJob, limit)
+        return each(self._line, path_of("jobs"), query, records.ListedJob, limit)
 
     async def edit(
         self,
@@ -82,7 +82,7 @@ class Jobs:
         clear: Collection[str] = (),
         version: int | None = None,
         **words: Unpack[JobWords],
-    ) -> shapes.Job:
+    ) -> records.Job:
         """Change what is named: `retries` alone leaves how long to wait, `retry_policy` alone how often. `clear` names
         options to take away. With a `version`, Conflict if the job has been changed since."""
         change = word_values(read_words(words, JobWords, "a job")) | dict.fromkeys(clear)
@@ -93,23 +93,23 @@ class Jobs:
             retry = {"retries": retries, "policy": retry_policy}
             change["retry"] = {name: value for name, value in retry.items() if value is not None}
         request = Request("PATCH", await self._path(job), body=change, headers=_if_match(version))
-        return await self._line.ask(request, shapes.Job)
+        return await self._line.ask(request, records.Job)
 
-    async def replace(self, job: str, body: Mapping[str, object], *, version: int | None = None) -> shapes.Job:
+    async def replace(self, job: str, body: Mapping[str, object], *, version: int | None = None) -> records.Job:
         """Replace a definition, in the words of the API: what is left out is as if the job were new."""
         request = Request("PUT", await self._path(job), body=body, headers=_if_match(version))
-        return await self._line.ask(request, shapes.Job)
+        return await self._line.ask(request, records.Job)
 
     async def remove(self, job: str, *, reason: str = "", version: int | None = None) -> None:
         """Forget a definition. Its unfinished runs go on, and the ledger stays."""
         query = {"reason": reason or None}
         await self._line.send(Request("DELETE", await self._path(job), query, headers=_if_match(version)))
 
-    async def pause(self, *jobs: str, reason: str = "") -> Sequence[shapes.Job]:
+    async def pause(self, *jobs: str, reason: str = "") -> Sequence[records.Job]:
         """Let jobs rest, one after the other: what comes due meanwhile is recorded as skipped."""
         return [await self._act(job, "pause", reason) for job in jobs]
 
-    async def resume(self, *jobs: str, reason: str = "") -> Sequence[shapes.Job]:
+    async def resume(self, *jobs: str, reason: str = "") -> Sequence[records.Job]:
         """Let paused jobs go on with their next instants after now."""
         return [await self._act(job, "resume", reason) for job in jobs]
 
@@ -122,47 +122,47 @@ class Jobs:
             job = found.items[0].job_id
         return path_of("jobs", job, *more)
 
-    async def _act(self, job: str, verb: str, reason: str) -> shapes.Job:
+    async def _act(self, job: str, verb: str, reason: str) -> records.Job:
         body = {"reason": reason} if reason else {}
-        return await self._line.ask(Request("POST", await self._path(job, verb), body=body), shapes.Job)
+        return await self._line.ask(Request("POST", await self._path(job, verb), body=body), records.Job)
 
-    async def trigger(self, job: str, request_id: str | None = None) -> shapes.Firing:
+    async def trigger(self, job: str, request_id: str | None = None) -> records.Firing:
         """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
         body = {} if request_id is None else {"request_id": request_id}
-        return await self._line.ask(Request("POST", await self._path(job, "trigger"), body=body), shapes.Firing)
+        return await self._line.ask(Request("POST", await self._path(job, "trigger"), body=body), records.Firing)
 
     async def backfill(
         self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
-    ) -> shapes.Backfill:
+    ) -> records.Backfill:
         """Fire the instants of a past interval that never ran, at most `limit`; `next` in the answer tells where to go
         on."""
         interval = {"from": since.isoformat(), "to": until.isoformat()}
         words = {"limit": limit, "dry_run": dry_run, **({"reason": reason} if reason else {})}
         request = Request("POST", await self._path(job, "backfill"), body={**interval, **words})
-        return await self._line.ask(request, shapes.Backfill)
+        return await self._line.ask(request, records.Backfill)
 
-    async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[shapes.FireTime]:
+    async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[records.FireTime]:
         """When a job will fire, in its own zone or another."""
         request = Request("GET", await self._path(job, "next"), {"count": count, "timezone": zone})
-        return (await self._line.ask(request, shapes.FireTimes)).items
+        return (await self._line.ask(request, records.FireTimes)).items
 
-    async def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Firing, None]:
+    async def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Firing, None]:
         """What became of a job's due instants, newest first."""
-        async for firing in each(self._line, await self._path(job, "firings"), {}, shapes.Firing, limit):
+        async for firing in each(self._line, await self._path(job, "firings"), {}, records.Firing, limit):
             yield firing
 
-    async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[shapes.Run, None]:
+    async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Run, None]:
         """The runs of a job, newest first."""
-        async for run in each(self._line, await self._path(job, "runs"), {}, shapes.Run, limit):
+        async for run in each(self._line, await self._path(job, "runs"), {}, records.Run, limit):
             yield run
 
-    async def sync(self, app: Mainspring) -> shapes.Synced:
+    async def sync(self, app: Mainspring) -> records.Synced:
         """Make the stored calendars and jobs of an app what its code declares. Others of its jobs are only named."""
         for calendar in app.calendars.values():
             await self._calendars.save(calendar)
         declared = app.declared_jobs(self._line.now())
         body: dict[str, Any] = {"app": app.name, "source": app.source, "jobs": [body_of(job) for job in declared]}
-        return await self._line.ask(Request("POST", path_of("jobs:sync"), body=body), shapes.Synced)
+        return await self._line.ask(Request("POST", path_of("jobs:sync"), body=body), records.Synced)
 
 
 def _if_match(version: int | None) -> dict[str, str]:

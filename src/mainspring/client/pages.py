@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
-from mainspring.api.shapes import Page
-from mainspring.client.line import Line, Query, Request
+from mainspring.client.connection import Line, Query, Request
+from mainspring.operations.records import Page
 
 T = TypeVar("T")
 

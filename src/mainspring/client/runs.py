@@ -8,17 +8,17 @@ from typing import Any, Unpack
 
 import msgspec
 
-from mainspring.api import shapes
-from mainspring.api.status_shapes import RunStatus
-from mainspring.client.line import Line, Request, path_of
+from mainspring.client.connection import Line, Request, path_of
 from mainspring.client.pages import LARGEST, each
 from mainspring.client.streams import follow
 from mainspring.core.instants import SECOND, format_duration, parse_duration
-from mainspring.core.retry import Length
+from mainspring.core.runs.retry import Length
 from mainspring.core.states import FINAL, SUCCEEDED, State
 from mainspring.errors import InvalidInput, RunFailed, WaitTimeout
-from mainspring.options import RunWords, Values, read_words
-from mainspring.wording import word_values
+from mainspring.operations import records
+from mainspring.operations.bodies import word_values
+from mainspring.operations.options import RunWords, Values, read_words
+from mainspring.operations.records import RunStatus
 
 LONGEST_POLL_S = 20.0
 """Shorter than what stands between may bear, and than a server that is stopped should wait for us."""
@@ -32,12 +32,12 @@ class Runs:
 
     async def submit(
         self, task: str, args: Mapping[str, object] | None = None, **words: Unpack[RunWords]
-    ) -> shapes.NewRun:
+    ) -> records.NewRun:
         """Submit a run: durable once this returns, and once only, however often the line breaks. For the options see
         `RunWords`."""
         values, key = _read(words)
         body = {"task": task, "args": args or {}, **word_values(values)}
-        return await self._line.ask(Request("POST", path_of("runs"), body=body, key=key), shapes.NewRun)
+        return await self._line.ask(Request("POST", path_of("runs"), body=body, key=key), records.NewRun)
 
     async def submit_many(
         self,
@@ -57,22 +57,22 @@ class Runs:
         if not runs:
             return []
         request = Request("POST", path_of("runs:batch"), body={"runs": runs}, key=idempotency_key)
-        return (await self._line.ask(request, shapes.Batch)).run_ids
+        return (await self._line.ask(request, records.Batch)).run_ids
 
-    async def get(self, run_id: str) -> shapes.RunStory:
+    async def get(self, run_id: str) -> records.RunStory:
         """A run, and what keeps it from running."""
-        return await self._line.ask(Request("GET", path_of("runs", run_id)), shapes.RunStory)
+        return await self._line.ask(Request("GET", path_of("runs", run_id)), records.RunStory)
 
     async def status(self, run_id: str, *, fresh: bool = False) -> RunStatus:
         """How a run stands, in few words: from the cache, where the server has one and it need not be `fresh`."""
         query = {"fresh": True} if fresh else {}
         return await self._line.ask(Request("GET", path_of("runs", run_id, "status"), query), RunStatus)
 
-    async def find(self, part: str, limit: int = 2) -> Sequence[shapes.Run]:
+    async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
         """Runs whose ids begin or end with a text that somebody typed."""
         query = {"id": part, "limit": limit}
-        kind: Any = shapes.Page[shapes.Run]
-        page: shapes.Page[shapes.Run] = await self._line.ask(Request("GET", path_of("runs"), query), kind)
+        kind: Any = records.Page[records.Run]
+        page: records.Page[records.Run] = await self._line.ask(Request("GET", path_of("runs"), query), kind)
         return page.items
 
     def list(
@@ -87,40 +87,40 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int | None = None,
-    ) -> AsyncGenerator[shapes.Run, None]:
+    ) -> AsyncGenerator[records.Run, None]:
         """Runs, newest first; of running ones, those that `worker` holds."""
         named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
         query = {"state": list(states), **named, **_span(since, until)}
-        return each(self._line, path_of("runs"), query, shapes.Run, limit)
+        return each(self._line, path_of("runs"), query, records.Run, limit)
 
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
-    ) -> AsyncGenerator[shapes.Run, None]:
+    ) -> AsyncGenerator[records.Run, None]:
         """Runs that failed for good, newest first."""
         query = {"job": job, "task": task, "tag": tag}
-        return each(self._line, path_of("dead-letters"), query, shapes.Run, limit)
+        return each(self._line, path_of("dead-letters"), query, records.Run, limit)
 
-    async def rerun(self, **words: object) -> shapes.Rerun:
+    async def rerun(self, **words: object) -> records.Rerun:
         """Run failed runs again, each at most once: `run_ids`, or all of a `job`, a `task` or a `tag`; `limit`,
         `dry_run`."""
-        return await self._line.ask(Request("POST", path_of("dead-letters:rerun"), body=words), shapes.Rerun)
+        return await self._line.ask(Request("POST", path_of("dead-letters:rerun"), body=words), records.Rerun)
 
     async def cancel(self, run_id: str, reason: str = "") -> State:
         """Cancel a run that waits, or ask a running one to stop; the state it is then in. Conflict if it has ended."""
         body = {"reason": reason} if reason else {}
         request = Request("POST", path_of("runs", run_id, "cancel"), body=body)
-        return (await self._line.ask(request, shapes.Cancelled)).state
+        return (await self._line.ask(request, records.Cancelled)).state
 
-    async def retry(self, run_id: str, reason: str = "") -> shapes.Run:
+    async def retry(self, run_id: str, reason: str = "") -> records.Run:
         """Try once more what has ended without success: the new run of the same work. Conflict otherwise."""
         body = {"reason": reason} if reason else {}
-        return await self._line.ask(Request("POST", path_of("runs", run_id, "retry"), body=body), shapes.Run)
+        return await self._line.ask(Request("POST", path_of("runs", run_id, "retry"), body=body), records.Run)
 
-    async def attempts(self, run_id: str) -> Sequence[shapes.Attempt]:
+    async def attempts(self, run_id: str) -> Sequence[records.Attempt]:
         """The attempts that have ended, in order."""
-        return (await self._line.ask(Request("GET", path_of("runs", run_id, "attempts")), shapes.Attempts)).items
+        return (await self._line.ask(Request("GET", path_of("runs", run_id, "attempts")), records.Attempts)).items
 
-    async def poll(self, run_id: str, timeout: Length) -> shapes.Run:
+    async def poll(self, run_id: str, timeout: Length) -> records.Run:
         """The run once it has ended, or as it is after the timeout."""
         duration = parse_duration(timeout, "timeout")
         request = Request(
@@ -129,9 +129,9 @@ class Runs:
             {"timeout": format_duration(duration)},
             patience_s=duration / SECOND,
         )
-        return await self._line.ask(request, shapes.Run)
+        return await self._line.ask(request, records.Run)
 
-    async def wait(self, run_id: str, timeout: Length | None = None) -> shapes.Run:
+    async def wait(self, run_id: str, timeout: Length | None = None) -> records.Run:
         """The run once it has ended; WaitTimeout if that takes too long. The run itself goes on."""
         until = None if timeout is None else self._line.now() + parse_duration(timeout, "timeout")
         while True:
@@ -154,7 +154,7 @@ class Runs:
 
     async def logs(
         self, run_id: str, *, follow: bool = False, tail: int | None = None
-    ) -> AsyncGenerator[shapes.Line, None]:
+    ) -> AsyncGenerator[records.Line, None]:
         """What a run wrote, all attempts together; with `follow`, as it writes it, until it has ended."""
         path = path_of("runs", run_id, "logs")
         if follow:
@@ -164,17 +164,17 @@ class Runs:
         after: int | None = None
         while True:
             size = {"tail": tail} if tail is not None else {"after": after, "limit": LARGEST}
-            page = await self._line.ask(Request("GET", path, size), shapes.Lines)
+            page = await self._line.ask(Request("GET", path, size), records.Lines)
             for line in page.items:
                 yield line
             if tail is not None or len(page.items) < LARGEST:
                 return
             after = page.next
 
-    async def _follow(self, path: str) -> AsyncGenerator[shapes.Line, None]:
+    async def _follow(self, path: str) -> AsyncGenerator[records.Line, None]:
         async for told in follow(self._line, Request("GET", path, {"follow": True}), end="end"):
             if told.kind == "line":
-                yield msgspec.json.decode(told.data, type=shapes.Line)
+                yield msgspec.json.decode(told.data, type=records.Line)
 
 
 def _read(words: Mapping[str, object]) -> tuple[Values, str | None]:

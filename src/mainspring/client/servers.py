@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from mainspring.client.trouble import check_url
+from mainspring.client.errors import check_url
 from mainspring.errors import InvalidInput
 
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import NamedTuple
 
-from mainspring.client.line import Line, Request
+from mainspring.client.connection import Line, Request
 from mainspring.errors import ServerUnavailable
 
 

@@ -29,20 +29,20 @@ For a lease it is `LeaseConformance`, for a broker `BrokerConformance`: their do
 
 from __future__ import annotations
 
-from mainspring.conformance.broker_delivering import BrokerConformance
-from mainspring.conformance.lease_holding import LeaseConformance
-from mainspring.conformance.store_api import ApiSuite
-from mainspring.conformance.store_backfill import BackfillSuite
-from mainspring.conformance.store_care import CareSuite
-from mainspring.conformance.store_dispatch import DispatchSuite
-from mainspring.conformance.store_events import EventSuite
-from mainspring.conformance.store_fitting import FittingSuite
-from mainspring.conformance.store_jobs import JobSuite
-from mainspring.conformance.store_leases import LeaseSuite
-from mainspring.conformance.store_plans import PlanSuite
-from mainspring.conformance.store_pressure import PressureSuite
-from mainspring.conformance.store_runs import RunSuite
-from mainspring.conformance.store_work import WorkSuite
+from mainspring.conformance.broker import BrokerConformance
+from mainspring.conformance.lease import LeaseConformance
+from mainspring.conformance.store.api import ApiSuite
+from mainspring.conformance.store.backfill import BackfillSuite
+from mainspring.conformance.store.care import CareSuite
+from mainspring.conformance.store.dispatch import DispatchSuite
+from mainspring.conformance.store.events import EventSuite
+from mainspring.conformance.store.fitting import FittingSuite
+from mainspring.conformance.store.jobs import JobSuite
+from mainspring.conformance.store.leases import LeaseSuite
+from mainspring.conformance.store.plans import PlanSuite
+from mainspring.conformance.store.pressure import PressureSuite
+from mainspring.conformance.store.runs import RunSuite
+from mainspring.conformance.store.work import WorkSuite
 
 __all__ = ["BrokerConformance", "LeaseConformance", "StoreConformance"]
 

@@ -11,11 +11,11 @@ from typing import Literal
 import msgspec
 
 from mainspring.core.instants import DAY, SECOND, Duration, Instant
-from mainspring.core.isolation import Isolation
-from mainspring.core.priority import PRIORITIES
-from mainspring.core.retry import Retry
+from mainspring.core.runs.priority import PRIORITIES
+from mainspring.core.runs.retry import Retry
+from mainspring.core.schedules.triggers import OnFailure, Trigger, When
 from mainspring.core.states import State
-from mainspring.core.triggers import OnFailure, Trigger, When
+from mainspring.core.tasks.isolation import Isolation
 
 DEFAULT = "default"
 PROVIDED_TASKS = ("command", "http", "container")

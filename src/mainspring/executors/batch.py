@@ -12,7 +12,7 @@ from mainspring.core.model import Failure
 from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.failures import failed
 from mainspring.executors.function import Threads
-from mainspring.task import Task
+from mainspring.sdk.task import Task
 
 
 class _Member(NamedTuple):

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.instants import format_instant
-from mainspring.core.isolation import Isolation, Level, format_size
 from mainspring.core.model import Failure
-from mainspring.core.specs import CommandSpec
+from mainspring.core.tasks.isolation import Isolation, Level, format_size
+from mainspring.core.tasks.specs import CommandSpec
 from mainspring.executor import AttemptContext, Outcome, plain
-from mainspring.executors.confinement import Refused, confine, describe_ending, describe_oom, environment
-from mainspring.executors.host import Lookout, identify
 from mainspring.executors.launching.order import Order
-from mainspring.executors.output import Output
-from mainspring.executors.program import Ending, Launcher, NotStarted, describe_end, run_program
+from mainspring.executors.programs.confinement import Refused, confine, describe_ending, describe_oom, environment
+from mainspring.executors.programs.host import Lookout, identify
+from mainspring.executors.programs.output import Output
+from mainspring.executors.programs.program import Ending, Launcher, NotStarted, describe_end, run_program
 from mainspring.settings import CommandLevel, Settings
 
 COMMAND = "command"

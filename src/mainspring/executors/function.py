@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.context import CURRENT, PRINT_LIMIT, RunContext
 from mainspring.core.model import RunOptions
-from mainspring.executor import AttemptContext, Executor, Outcome
+from mainspring.executor import CURRENT, PRINT_LIMIT, AttemptContext, Executor, Outcome, RunContext
 from mainspring.executors.failures import failed
-from mainspring.task import Task
+from mainspring.sdk.task import Task
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ import msgspec
 
 from mainspring.core.instants import SECOND, Duration, Instant, format_instant, from_datetime
 from mainspring.core.model import Failure
-from mainspring.core.specs import HttpSpec
+from mainspring.core.tasks.specs import HttpSpec
 from mainspring.executor import AttemptContext, Outcome, plain
 from mainspring.executors.addresses import AddressRefused, resolve
 from mainspring.executors.templates import fill, fill_json

@@ -11,10 +11,10 @@ import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Failure
-from mainspring.core.specs import is_secret, secret_name
+from mainspring.core.tasks.specs import is_secret, secret_name
 from mainspring.errors import InvalidInput, MainspringError
 from mainspring.executor import AttemptContext, Executor, Outcome
-from mainspring.withheld import RUN_SECRETS, Mask, environment, masker
+from mainspring.process.secrets import RUN_SECRETS, Mask, environment, masker
 
 _MARK = '"$secret"'
 _LARGEST = 1_000_000

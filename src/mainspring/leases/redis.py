@@ -14,8 +14,8 @@ import msgspec
 
 from mainspring.core.instants import DAY, MILLISECOND, Duration
 from mainspring.core.model import Hold
+from mainspring.drivers.redis.client import RedisLink, Script, read_url
 from mainspring.errors import LeaseUnavailable
-from mainspring.redis_link import RedisLink, Script, read_url
 
 REMEMBER: Final = DAY // MILLISECOND
 """How long the last token of a lease that nobody wants any more is kept: a clock may be set back so far at most."""

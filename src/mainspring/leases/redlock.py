@@ -19,10 +19,10 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Hold
+from mainspring.drivers.redis.client import PORT, RedisLink, Script, read_url
 from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.leases.redis import FREE, NOW, REMEMBER, RENEW, in_milliseconds, lock_keys, mark, uncounted
-from mainspring.redis_link import PORT, RedisLink, Script, read_url
-from mainspring.urls import show_url
+from mainspring.process.urls import show_url
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from random import Random
 from typing import TypeVar
 
 from mainspring.clock import Clock
-from mainspring.enduring import is_cancelled
 from mainspring.errors import MainspringError, StoreFailed, StoreUnavailable
+from mainspring.process.background import is_cancelled
 
 log = logging.getLogger("mainspring")
 

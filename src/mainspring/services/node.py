@@ -7,25 +7,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
 
-from mainspring.board import Board
 from mainspring.broker import Broker
+from mainspring.cache import Board
 from mainspring.clock import Clock
 from mainspring.core.instants import Duration
-from mainspring.core.leadership import LEASE, lease_names
+from mainspring.core.load.leadership import LEASE, lease_names
 from mainspring.core.model import Term
 from mainspring.errors import StoreFailed
-from mainspring.figures import figures_of
 from mainspring.lease import Lease
-from mainspring.services.chores import Chores, Duty
-from mainspring.services.contender import Contender
-from mainspring.services.dispatcher import Dispatcher
-from mainspring.services.elector import Elector
+from mainspring.process.metrics import figures_of
+from mainspring.services.chores.chores import Chores, Duty
+from mainspring.services.chores.status_feeder import Poster
 from mainspring.services.loop import Loop, log, within
-from mainspring.services.planner import Planner
-from mainspring.services.poster import Poster
-from mainspring.services.standin import StandIn
+from mainspring.services.scheduler.contender import Contender
+from mainspring.services.scheduler.dispatcher import Dispatcher
+from mainspring.services.scheduler.elector import Elector
+from mainspring.services.scheduler.planner import Planner
+from mainspring.services.scheduler.standin import StandIn
 from mainspring.services.supervisor import Supervisor, end_process
-from mainspring.services.worker import Worker
+from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.store import Store

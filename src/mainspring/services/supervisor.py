@@ -10,8 +10,8 @@ from functools import partial
 
 from mainspring.clock import Alarm, Clock
 from mainspring.core.instants import SECOND, Duration
-from mainspring.enduring import where
 from mainspring.errors import StoreFailed
+from mainspring.process.background import where
 from mainspring.services.loop import LONGEST_BACKOFF_S, Loop, log
 
 EXIT_FAILED = 70

@@ -14,13 +14,13 @@ from typing import Self
 
 import msgspec
 
-from mainspring.app import Mainspring
 from mainspring.core.instants import DAY, Duration, Instant, parse_duration, parse_instant
 from mainspring.core.model import Firing, Job, Run
 from mainspring.core.states import State
 from mainspring.errors import InvalidInput
-from mainspring.services.planner import Planner
-from mainspring.services.reaper import Reaper
+from mainspring.sdk.app import Mainspring
+from mainspring.services.chores.reaper import Reaper
+from mainspring.services.scheduler.planner import Planner
 from mainspring.store import RunFilter, Store
 from mainspring.testing.clock import START, ManualClock
 from mainspring.wiring import build_worker, describe_worker, open_memory

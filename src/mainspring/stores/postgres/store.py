@@ -8,18 +8,18 @@ from typing import Self
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.core.model import NewRun
-from mainspring.stores.postgres.api import Api
-from mainspring.stores.postgres.care import Care
-from mainspring.stores.postgres.database import Database, Limits
-from mainspring.stores.postgres.dispatching import Dispatching
-from mainspring.stores.postgres.events import Events
-from mainspring.stores.postgres.jobs import Jobs
-from mainspring.stores.postgres.leases import Leases
-from mainspring.stores.postgres.plans import Plans
-from mainspring.stores.postgres.pressure import Pressure
-from mainspring.stores.postgres.reports import Reports
-from mainspring.stores.postgres.runs import Runs
-from mainspring.stores.postgres.work import Work
+from mainspring.stores.postgres.claims.dispatch import Dispatching
+from mainspring.stores.postgres.claims.pressure import Pressure
+from mainspring.stores.postgres.claims.work import Work
+from mainspring.stores.postgres.definitions.jobs import Jobs
+from mainspring.stores.postgres.definitions.plans import Plans
+from mainspring.stores.postgres.ends.recovery import Care
+from mainspring.stores.postgres.ends.reports import Reports
+from mainspring.stores.postgres.history.api import Api
+from mainspring.stores.postgres.history.events import Events
+from mainspring.stores.postgres.history.runs import Runs
+from mainspring.stores.postgres.server.database import Database, Limits
+from mainspring.stores.postgres.server.leases import Leases
 
 _LIMITS = Limits()
 

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
-from mainspring.stores.sqlite.api import Api
-from mainspring.stores.sqlite.care import Care
-from mainspring.stores.sqlite.database import Database
-from mainspring.stores.sqlite.dispatching import Dispatching
-from mainspring.stores.sqlite.events import Events
-from mainspring.stores.sqlite.inline import InlineDatabase
-from mainspring.stores.sqlite.jobs import Jobs
-from mainspring.stores.sqlite.leases import Leases
-from mainspring.stores.sqlite.plans import Plans
-from mainspring.stores.sqlite.pressure import Pressure
-from mainspring.stores.sqlite.reports import Reports
-from mainspring.stores.sqlite.runs import Runs
-from mainspring.stores.sqlite.work import Work
+from mainspring.stores.sqlite.claims.dispatch import Dispatching
+from mainspring.stores.sqlite.claims.pressure import Pressure
+from mainspring.stores.sqlite.claims.work import Work
+from mainspring.stores.sqlite.definitions.jobs import Jobs
+from mainspring.stores.sqlite.definitions.plans import Plans
+from mainspring.stores.sqlite.ends.recovery import Care
+from mainspring.stores.sqlite.ends.reports import Reports
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.inline import InlineDatabase
+from mainspring.stores.sqlite.file.leases import Leases
+from mainspring.stores.sqlite.history.api import Api
+from mainspring.stores.sqlite.history.events import Events
+from mainspring.stores.sqlite.history.runs import Runs
 
 
 class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure, Leases, Events, Api):

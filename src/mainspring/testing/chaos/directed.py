@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from mainspring.app import Mainspring
 from mainspring.errors import MainspringError
+from mainspring.sdk.app import Mainspring
 from mainspring.testing.chaos.backing import SERVER_FAULTS, Backing
 from mainspring.testing.chaos.cluster import Cluster
 from mainspring.testing.chaos.faults import Fault

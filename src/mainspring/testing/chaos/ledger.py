@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mainspring.clock import SystemClock
-from mainspring.context import RunContext, current_run
+from mainspring.executor import RunContext, current_run
 from mainspring.testing.chaos.recording import Recorder
 
 

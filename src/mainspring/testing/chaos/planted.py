@@ -38,7 +38,7 @@ class Bug(NamedTuple):
 
 def _accept_any_token(right: Callable[..., Any]) -> Callable[..., Any]:
     """A report counts for whoever runs the run now."""
-    reports_of = import_module(f"{_STORE}.reports")
+    reports_of = import_module(f"{_STORE}.ends.reports")
 
     async def report(tx: Any, reports: Sequence[Report]) -> Any:
         held = await reports_of.load_held(tx, [each.run_id for each in reports])
@@ -63,22 +63,24 @@ def _lose_some(right: Callable[..., Any]) -> Callable[..., Any]:
 
 BUGS: Final = MappingProxyType(
     {
-        "the term is not checked": Bug([InCode(f"{_STORE}.plans:check_term", mistakes.nothing)], 17, ("stop leader",)),
+        "the term is not checked": Bug(
+            [InCode(f"{_STORE}.definitions.plans:check_term", mistakes.nothing)], 17, ("stop leader",)
+        ),
         "a stale report is accepted": Bug(
             [
-                InCode(f"{_STORE}.reports:_report", _accept_any_token),
+                InCode(f"{_STORE}.ends.reports:_report", _accept_any_token),
                 in_statement("endings", "end_plain", "token = ($10::jsonb -> id)::bigint", "$10::jsonb IS NOT NULL"),
             ],
             6,
             ("stop worker",),
         ),
         "commits are not synced": Bug(
-            [InCode(f"{_STORE}.connection:SETTINGS", lambda right: (*right, "synchronous_commit = off"))],
+            [InCode(f"{_STORE}.server.connection:SETTINGS", lambda right: (*right, "synchronous_commit = off"))],
             3,
             ("kill server",),
             also=(4, 6, 8),
         ),
-        "a submission is lost": Bug([InCode(f"{_STORE}.gathering:accept", _lose_some)], 3, nodes=1),
+        "a submission is lost": Bug([InCode(f"{_STORE}.submissions.group_commit:accept", _lose_some)], 3, nodes=1),
         "a claim is not atomic": Bug(
             [
                 in_statement("work", "candidates", " FOR UPDATE SKIP LOCKED", ""),
@@ -103,9 +105,11 @@ BUGS: Final = MappingProxyType(
         "lost work is not recovered": Bug(
             [in_statement("care", "expired", "state = 'running'", "false")], 19, ("kill worker",)
         ),
-        "retries have no end": Bug([InCode("mainspring.core.retry:_refusal", lambda _: lambda *_: "")], 9, nodes=1),
+        "retries have no end": Bug(
+            [InCode("mainspring.core.runs.retry:_refusal", lambda _: lambda *_: "")], 9, nodes=1
+        ),
         "an instant is passed over": Bug(
-            [InCode("mainspring.services.planner:plan", mistakes.pass_over_some)], 1, nodes=1
+            [InCode("mainspring.services.scheduler.planner:plan", mistakes.pass_over_some)], 1, nodes=1
         ),
     }
 )

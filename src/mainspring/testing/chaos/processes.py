@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
-from mainspring.services.worker import EXIT_UNSTOPPABLE
+from mainspring.services.worker.worker import EXIT_UNSTOPPABLE
 
 Role = Literal["up", "worker", "client"]
 _APP: Final = "mainspring.testing.chaos.work"

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from mainspring.app import Mainspring
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.core.model import Claim, Worker
-from mainspring.core.planning import Plan
+from mainspring.core.planning.plans import Plan
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound, TermPassed
+from mainspring.sdk.app import Mainspring
 from mainspring.store import Renewal, Standing, Store
 from mainspring.testing.chaos.halts import Halts
 from mainspring.testing.checking.stories import PAUSE

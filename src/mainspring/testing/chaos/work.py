@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mainspring import Calendar, CronRule, Retry, after, cron, current_run, every, manual
 from mainspring.core.ids import fraction_of
-from mainspring.core.triggers import Trigger
+from mainspring.core.schedules.triggers import Trigger
 from mainspring.testing.chaos.ledger import Ledger
 from mainspring.testing.chaos.orders import Orders
 from mainspring.testing.chaos.planted import planted_in

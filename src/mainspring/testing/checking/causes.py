@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.core.instants import format_instant
-from mainspring.core.triggers import CronTrigger
+from mainspring.core.schedules.triggers import CronTrigger
 from mainspring.testing.checking.firings import instant_of
 from mainspring.testing.checking.jobs import JobStory, is_due
 from mainspring.testing.checking.reading import surely_before

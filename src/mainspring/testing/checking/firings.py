@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mainspring.core.instants import LATEST, Instant, format_instant
-from mainspring.core.planning import next_fire_at
+from mainspring.core.planning.plans import next_fire_at
 from mainspring.testing.checking.jobs import JobStory, Span, unlimited
 from mainspring.testing.checking.runs import RunStory
 from mainspring.testing.checking.stories import Stories

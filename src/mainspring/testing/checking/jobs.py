@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.model import Job, JobPolicy
-from mainspring.core.planning import Calendars, jitter_of, next_fire_at
-from mainspring.core.triggers import AfterTrigger
+from mainspring.core.planning.plans import Calendars, jitter_of, next_fire_at
+from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.testing.checking.reading import carried, given
 from mainspring.testing.history import Record
 

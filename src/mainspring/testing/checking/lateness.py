@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.core.instants import Instant, format_duration, format_instant
-from mainspring.core.pacing import CLAIM_AHEAD
+from mainspring.core.runs.pacing import CLAIM_AHEAD
 from mainspring.testing.checking.origins import accepted_by, due_of, origin, waits_for_nothing
 from mainspring.testing.checking.reading import earliest
 from mainspring.testing.checking.runs import RunStory

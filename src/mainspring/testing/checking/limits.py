@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mainspring.core.instants import Instant, format_instant
 from mainspring.core.model import Gate, Overlap
-from mainspring.core.planning import make_runs
+from mainspring.core.planning.plans import make_runs
 from mainspring.testing.checking.jobs import JobStory
 from mainspring.testing.checking.origins import accepted_by, origin
 from mainspring.testing.checking.runs import RunStory

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from mainspring.core.instants import Instant
-from mainspring.core.priority import HIGHEST, rank
+from mainspring.core.runs.priority import HIGHEST, rank
 from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.testing.checking.origins import accepted_by, origin, waits_for_nothing
 from mainspring.testing.checking.reading import earliest

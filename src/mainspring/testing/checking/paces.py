@@ -9,7 +9,7 @@ from fractions import Fraction
 import msgspec
 
 from mainspring.core.instants import SECOND
-from mainspring.core.limits import Pace
+from mainspring.core.load.rate_limits import Pace
 from mainspring.testing.checking.stories import Stories
 from mainspring.testing.checking.verdict import Finding, found
 from mainspring.testing.history import Record

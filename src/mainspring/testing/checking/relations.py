@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from mainspring.core.dependency import combined_outcome
 from mainspring.core.instants import LATEST, Instant, format_instant
 from mainspring.core.model import FiringOutcome, NewRun
+from mainspring.core.runs.dependency import combined_outcome
+from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FINAL, SUCCEEDED
-from mainspring.core.triggers import AfterTrigger
 from mainspring.testing.checking.jobs import JobStory
 from mainspring.testing.checking.runs import RunStory
 from mainspring.testing.checking.stories import Stories

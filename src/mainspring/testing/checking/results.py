@@ -9,8 +9,8 @@ import msgspec
 
 from mainspring.core.instants import Duration, format_duration
 from mainspring.core.model import Report, RunOptions
-from mainspring.core.pacing import CLAIM_AHEAD
-from mainspring.core.retry import Again, decide
+from mainspring.core.runs.pacing import CLAIM_AHEAD
+from mainspring.core.runs.retry import Again, decide
 from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SUCCEEDED, TRANSITIONS
 from mainspring.testing.checking.reading import carried, earliest, surely_before
 from mainspring.testing.checking.runs import RunStory, Turn

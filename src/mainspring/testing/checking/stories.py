@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from mainspring.core.calendar_rules import references
-from mainspring.core.calendars import Calendar
-from mainspring.core.fitting import accepts
 from mainspring.core.instants import MINUTE, Duration, Instant
 from mainspring.core.model import Job, NewRun, Run, TaskNotice
+from mainspring.core.runs.fitting import accepts
+from mainspring.core.schedules.calendar_rules import references
+from mainspring.core.schedules.calendars import Calendar
 from mainspring.errors import InvalidInput
 from mainspring.testing.checking.jobs import JobStory
 from mainspring.testing.checking.reading import carried, given

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from mainspring.broker import Delivery, Notice
 from mainspring.core.model import Worker
-from mainspring.core.priority import Ordering, rank
+from mainspring.core.runs.priority import Ordering, rank
 from mainspring.errors import BrokerUnavailable
 from mainspring.testing.simulation.clock import StoreClock
 from mainspring.testing.simulation.faults import Weather

@@ -13,11 +13,11 @@ import msgspec
 
 from mainspring.core.ids import fraction_of
 from mainspring.core.instants import SECOND
-from mainspring.core.limits import Pace
+from mainspring.core.load.rate_limits import Pace
 from mainspring.core.model import Gate, Job, NewRun
-from mainspring.core.planning import make_runs
+from mainspring.core.planning.plans import make_runs
 from mainspring.errors import Conflict, InvalidInput, NotFound, StoreFull, StoreUnavailable
-from mainspring.ids import IdSource
+from mainspring.process.ids import IdSource
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing.simulation.scribe import as_json

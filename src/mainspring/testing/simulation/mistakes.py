@@ -14,8 +14,8 @@ import msgspec
 from mainspring.broker import Notice
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Claim, NewRun, Report, Worker
-from mainspring.core.planning import Plan
-from mainspring.core.priority import Ordering
+from mainspring.core.planning.plans import Plan
+from mainspring.core.runs.priority import Ordering
 from mainspring.core.states import PENDING, SUCCEEDED, State
 from mainspring.errors import BrokerUnavailable
 from mainspring.executor import AttemptContext, StopKind
@@ -36,13 +36,13 @@ def in_one_group(right: Right) -> Right:
 
 def fail_unfit(_right: Right) -> Right:
     """A run whose arguments the code here does not take has failed for good."""
-    fitting = import_module("mainspring.core.fitting")
+    fitting = import_module("mainspring.core.runs.fitting")
     return lambda *_args, **_options: fitting.Unfit(None, step_aside=False)
 
 
 def claim_in_two_steps(_right: Right) -> Right:
     """Look in one transaction, take in another."""
-    work = import_module("mainspring.stores.sqlite.work")
+    work = import_module("mainspring.stores.sqlite.claims.work")
 
     async def claim(
         store: Any, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
@@ -73,7 +73,7 @@ def worst_first(right: Right) -> Right:
 
 def accept_any_token(right: Right) -> Right:
     """A report counts for whoever runs the run now."""
-    reports_of = import_module("mainspring.stores.sqlite.reports")
+    reports_of = import_module("mainspring.stores.sqlite.ends.reports")
 
     def report(tx: Any, reports: Sequence[Report]) -> Any:
         held = reports_of.load_held(tx, [each.run_id for each in reports])

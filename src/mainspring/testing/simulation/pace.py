@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from mainspring.services import claimer, delivered, dispatcher, elector, heart, node, planner, reaper, relay, reporter
+from mainspring.services import node
+from mainspring.services.chores import reaper, relay
+from mainspring.services.scheduler import dispatcher, elector, planner
+from mainspring.services.worker import broker_source as delivered
+from mainspring.services.worker import claimer, reporter
+from mainspring.services.worker import heartbeat as heart
 
 _PAUSES_S: Final = (
     (claimer, "LONGEST_WAIT_S", 3.0),

@@ -90,7 +90,9 @@ class Planted(NamedTuple):
 
 PLANTED: Final = MappingProxyType(
     {
-        "the term is not checked": Planted([InCode(f"{_STORE}.plans:check_term", mistakes.nothing)], 17, "time", 6),
+        "the term is not checked": Planted(
+            [InCode(f"{_STORE}.definitions.plans:check_term", mistakes.nothing)], 17, "time", 6
+        ),
         "terms do not grow": Planted(
             [InQuery("leases", "begin_term", "number = number + 1", "number = number")], 17, "chaos"
         ),
@@ -100,28 +102,28 @@ PLANTED: Final = MappingProxyType(
         "a claim is not atomic": Planted(
             [
                 InQuery("work", "take", " AND state = 'pending'", ""),
-                InCode(f"{_STORE}.work:Work.claim", mistakes.claim_in_two_steps),
+                InCode(f"{_STORE}.claims.work:Work.claim", mistakes.claim_in_two_steps),
             ],
             5,
             "calm",
         ),
         "a stale report is accepted": Planted(
-            [InCode(f"{_STORE}.reports:_report", mistakes.accept_any_token)], 6, "time", 13, 3.0
+            [InCode(f"{_STORE}.ends.reports:_report", mistakes.accept_any_token)], 6, "time", 13, 3.0
         ),
         "lost claims are renewed": Planted(
             [
-                InCode(f"{_STORE}.work:Work.renew", mistakes.renew_for_anyone),
-                InCode(f"{_SERVICES}.fence:Fence.lower", mistakes.nothing),
+                InCode(f"{_STORE}.claims.work:Work.renew", mistakes.renew_for_anyone),
+                InCode(f"{_SERVICES}.worker.fence:Fence.lower", mistakes.nothing),
             ],
             7,
             "time",
             13,
         ),
         "a worker does not fence itself": Planted(
-            [InCode(f"{_SERVICES}.fence:Fence.lower", mistakes.nothing)], 7, "network", 14, 4.0
+            [InCode(f"{_SERVICES}.worker.fence:Fence.lower", mistakes.nothing)], 7, "network", 14, 4.0
         ),
         "work begins under a claim that has run out": Planted(
-            [InCode(f"{_SERVICES}.claimer:Claimer._take", mistakes.take_late)], 7, "network", 0, 6.0
+            [InCode(f"{_SERVICES}.worker.claimer:Claimer._take", mistakes.take_late)], 7, "network", 0, 6.0
         ),
         "losses are not counted": Planted(
             [InQuery("endings", "back_to_pending", "losses = losses + ?4", "losses = losses")], 9, "crash", 1
@@ -129,7 +131,9 @@ PLANTED: Final = MappingProxyType(
         "a retry does not wait": Planted(
             [InQuery("endings", "back_to_pending", "due_at = max(due_at, ?2)", "due_at = due_at")], 9, "calm"
         ),
-        "retries have no end": Planted([InCode("mainspring.core.retry:_refusal", lambda _: lambda *_: "")], 9, "calm"),
+        "retries have no end": Planted(
+            [InCode("mainspring.core.runs.retry:_refusal", lambda _: lambda *_: "")], 9, "calm"
+        ),
         "lost work is not recovered": Planted(
             [InQuery("care", "expired", "claimed_until < ?", "claimed_until < ? - 1e15")], 19, "crash", 1
         ),
@@ -148,11 +152,13 @@ PLANTED: Final = MappingProxyType(
             [InQuery("firings", "unfinished", "ORDER BY", "AND 0 ORDER BY")], 14, "calm"
         ),
         "misfires are not recorded": Planted(
-            [InCode(f"{_STORE}.firing:Recorder._record_idle", mistakes.nothing)], 1, "time", 1
+            [InCode(f"{_STORE}.definitions.firing:Recorder._record_idle", mistakes.nothing)], 1, "time", 1
         ),
-        "an instant is passed over": Planted([InCode(f"{_SERVICES}.planner:plan", mistakes.pass_over_some)], 1, "calm"),
+        "an instant is passed over": Planted(
+            [InCode(f"{_SERVICES}.scheduler.planner:plan", mistakes.pass_over_some)], 1, "calm"
+        ),
         "a firing has a run too many": Planted(
-            [InCode(f"{_STORE}.firing:Recorder._write_rows", mistakes.one_run_more)], 2, "calm"
+            [InCode(f"{_STORE}.definitions.firing:Recorder._write_rows", mistakes.one_run_more)], 2, "calm"
         ),
         "a cancel is forgotten": Planted(
             [InQuery("endings", "request_cancel", "coalesce(cancel_requested_at, ?1)", "NULL")], 18, "calm", 8
@@ -160,9 +166,11 @@ PLANTED: Final = MappingProxyType(
         "idempotency keys are forgotten": Planted(
             [InQuery("runs", "recall", "expires_at > ?", "expires_at > ? + 1e15")], 3, "calm"
         ),
-        "a submission is lost": Planted([InCode(f"{_STORE}.intake:_insert_plain", mistakes.lose_one)], 3, "calm", 2),
+        "a submission is lost": Planted(
+            [InCode(f"{_STORE}.submissions.intake:_insert_plain", mistakes.lose_one)], 3, "calm", 2
+        ),
         "priorities are upside down": Planted(
-            [InCode(f"{_STORE}.work:_candidates", mistakes.worst_first)], 13, "herd", 1
+            [InCode(f"{_STORE}.claims.work:_candidates", mistakes.worst_first)], 13, "herd", 1
         ),
         "runs start early": Planted(
             [InQuery("work", "candidates", "due_at <= ?", "due_at <= ? + 2000000")], 11, "calm"
@@ -174,25 +182,29 @@ PLANTED: Final = MappingProxyType(
             [InQuery("endings", "back_to_pending", "attempt = attempt + ?3", "attempt = attempt + 2 * ?3")], 10, "calm"
         ),
         "deadlines are forgotten": Planted(
-            [InCode(f"{_SERVICES}.crew:Crew._stop", mistakes.ignore_deadline)], 12, "calm"
+            [InCode(f"{_SERVICES}.worker.runner:Crew._stop", mistakes.ignore_deadline)], 12, "calm"
         ),
         "an hour that comes twice fires twice": Planted(
-            [InCode("mainspring.core.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)], 21, "calm", 1, 6.5
+            [InCode("mainspring.core.schedules.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)],
+            21,
+            "calm",
+            1,
+            6.5,
         ),
         "a budget is not paid from": Planted([InQuery("api", "pay", "excluded.paid_at", "paid_at")], 20, "calm"),
         "a delivered run is taken from whoever has it": Planted(
             [
                 InQuery("dispatch", "delivered", " AND state = 'pending'", ""),
                 InQuery("work", "take", " AND state = 'pending'", ""),
-                InCode(f"{_STORE}.dispatching:Dispatching.claim_these", mistakes.claim_whatever_its_token),
+                InCode(f"{_STORE}.claims.dispatch:Dispatching.claim_these", mistakes.claim_whatever_its_token),
             ],
             5,
             "broker",
         ),
         "what a broker lost stays lost": Planted(
             [
-                InCode(f"{_SERVICES}.dispatcher:Dispatcher._is_news", mistakes.tell_once),
-                InCode(f"{_SERVICES}.delivered:Delivered.claim", mistakes.trust_the_broker),
+                InCode(f"{_SERVICES}.scheduler.dispatcher:Dispatcher._is_news", mistakes.tell_once),
+                InCode(f"{_SERVICES}.worker.broker_source:Delivered.claim", mistakes.trust_the_broker),
             ],
             19,
             "broker",
@@ -216,16 +228,18 @@ PLANTED: Final = MappingProxyType(
         ),
         "all tenants wait in one line": Planted(
             [
-                InCode(f"mainspring.core.fair_queue:FairQueue.{name}", mistakes.in_one_group)
+                InCode(f"mainspring.core.planning.fair_queue:FairQueue.{name}", mistakes.in_one_group)
                 for name in ("push", "push_front", "hold", "charge")
             ],
             11,
             "tenant",
         ),
         "older code fails what newer code could do": Planted(
-            [InCode(f"{_SERVICES}.reporter:judge_unfit", mistakes.fail_unfit)], 9, "versions"
+            [InCode(f"{_SERVICES}.worker.reporter:judge_unfit", mistakes.fail_unfit)], 9, "versions"
         ),
-        "some that succeeded run again": Planted([InCode(f"{_STORE}.reports:_report", mistakes.run_again)], 8, "calm"),
+        "some that succeeded run again": Planted(
+            [InCode(f"{_STORE}.ends.reports:_report", mistakes.run_again)], 8, "calm"
+        ),
     }
 )
 """By name. Each invariant of the checker has at least one that breaks it."""

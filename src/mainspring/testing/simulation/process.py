@@ -13,9 +13,9 @@ import msgspec
 
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError, StoreFailed
-from mainspring.services.delivered import Delivered
 from mainspring.services.node import Node, Scheduler
-from mainspring.services.worker import Worker
+from mainspring.services.worker.broker_source import Delivered
+from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing.simulation.broker import Courier, Post

@@ -10,9 +10,9 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
-from mainspring.core.limits import Allowance
+from mainspring.core.load.rate_limits import Allowance
 from mainspring.core.model import Claim, Job, NewRun, Report, Term, Worker
-from mainspring.core.planning import Plan
+from mainspring.core.planning.plans import Plan
 from mainspring.core.states import RUNNING
 from mainspring.errors import MainspringError, TermPassed
 from mainspring.store import Fired, Renewal, Saved, Store, Verdict

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Final, cast
 
 from mainspring.core.instants import Instant
-from mainspring.core.planning import runs_in
+from mainspring.core.planning.plans import runs_in
 from mainspring.errors import MainspringError, StoreFailed, StoreFull, StoreUnavailable
 from mainspring.store import Standing, Store
 from mainspring.testing.simulation.clock import LARGEST_ERROR, ProcessClock

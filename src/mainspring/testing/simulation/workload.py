@@ -7,13 +7,20 @@ from typing import Final
 
 import msgspec
 
-from mainspring.core.calendar_rules import CronRule, DailyWindow
-from mainspring.core.calendars import Calendar
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
-from mainspring.core.retry import Retry
-from mainspring.core.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger, Trigger
-from mainspring.ids import IdSource
+from mainspring.core.runs.retry import Retry
+from mainspring.core.schedules.calendar_rules import CronRule, DailyWindow
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import (
+    AfterTrigger,
+    AtTrigger,
+    CronTrigger,
+    EveryTrigger,
+    ManualTrigger,
+    Trigger,
+)
+from mainspring.process.ids import IdSource
 from mainspring.settings import Settings
 from mainspring.testing.simulation.faults import HOSTILE
 from mainspring.testing.simulation.tasks import TASKS

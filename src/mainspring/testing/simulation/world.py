@@ -7,9 +7,9 @@ from collections import Counter
 from random import Random
 from typing import Final
 
-from mainspring.announcing import announced
 from mainspring.core.states import BLOCKED, PENDING, RUNNING
-from mainspring.ids import IdSource
+from mainspring.process.ids import IdSource
+from mainspring.services.announcer import announced
 from mainspring.store import RunFilter, Saved, Store
 from mainspring.testing.history import History
 from mainspring.testing.simulation.broker import Courier, Post

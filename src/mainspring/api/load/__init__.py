@@ -1,0 +1,1 @@
+"""What keeps a server usable under load: capacity, rate limits, shedding, idempotent replies, shared watchers."""

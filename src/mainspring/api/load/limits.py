@@ -1,0 +1,115 @@
+"""How much a subject may ask for: for submissions and jobs one budget in the store for all servers, of which each takes
+slices, so that not every request costs a write; for queries one in each server, so that reading writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from mainspring.api.problems import Problem, retry_after
+from mainspring.clock import Clock
+from mainspring.core.instants import MINUTE, SECOND, Instant
+from mainspring.core.load.rate_limits import Pace, allow
+from mainspring.store import Store
+
+SLICE = 20
+"""A slice is this part of the whole at most."""
+SLICE_S = 1.0
+"""What of a slice is not used in this time is lost: so a server that is not asked keeps nothing from the others."""
+MOST_SUBJECTS = 10_000
+
+
+class _Slice:
+    __slots__ = ("left", "remaining", "size", "until")
+
+    def __init__(self, size: int, left: int, until: float, remaining: int) -> None:
+        self.size, self.left, self.until, self.remaining = size, left, until, remaining
+
+
+class Operation(NamedTuple):
+    """What is counted, in words for people."""
+
+    name: str
+    what: str
+    done: str
+
+
+SUBMIT: Final = Operation("submit", "runs", "submitted")
+DEFINE: Final = Operation("define", "jobs", "created or declared")
+QUERY: Final = Operation("query", "queries", "made of one server")
+
+
+class Limits:
+    """Counts submissions, definitions and queries."""
+
+    def __init__(self, store: Callable[[], Store], clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._slices: dict[str, _Slice] = {}
+        self._taking: dict[str, asyncio.Lock] = {}
+        self._queried: dict[str, Instant] = {}
+        self.refused: Counter[str] = Counter()
+        """By operation."""
+
+    async def spend(self, subject: str, cost: int, rate: int, operation: Operation = SUBMIT) -> dict[str, str]:
+        """Take so much from a subject's budget; the headers that tell what is left. Problem if it is not there."""
+        name = f"{operation.name}:{subject}"
+        headers = self._from_slice(name, cost, rate)
+        if headers is not None:
+            return headers
+        # One at a time asks for a slice: a crowd that did so at once would use up the budget by asking.
+        async with self._taking.setdefault(name, asyncio.Lock()):
+            return self._from_slice(name, cost, rate) or await self._take(name, cost, rate, operation)
+
+    def query(self, subject: str, rate: int) -> None:
+        """Count a query of a subject; Problem if it has made too many."""
+        now, pace = round(self._clock.monotonic() * SECOND), Pace(rate, MINUTE)
+        asked = allow(self._queried.get(subject, 0), now, 1, pace)
+        if not asked.granted:
+            self.refused[QUERY.name] += 1
+            raise _refusal(QUERY, 1, rate, asked.left, -(-asked.wait // SECOND))
+        if len(self._queried) > MOST_SUBJECTS:
+            self._queried = {name: paid_at for name, paid_at in self._queried.items() if paid_at > now}
+        self._queried[subject] = asked.paid_at
+
+    def _from_slice(self, name: str, cost: int, rate: int) -> dict[str, str] | None:
+        held = self._slices.get(name)
+        if held is None or held.until <= self._clock.monotonic() or held.left < cost:
+            return None
+        held.left -= cost
+        return _headers(rate, held.remaining + held.left)
+
+    async def _take(self, name: str, cost: int, rate: int, operation: Operation) -> dict[str, str]:
+        if len(self._slices) > MOST_SUBJECTS:
+            self._slices.clear()
+            self._taking = {name: lock for name, lock in self._taking.items() if lock.locked()}
+        now, pace = self._clock.monotonic(), Pace(rate, MINUTE)
+        # Twice what was used of the last slice: who asks for little is not charged for much.
+        last = self._slices.get(name)
+        used = 0 if last is None else last.size - last.left
+        wanted = max(cost, min(2 * used, rate // SLICE))
+        allowance = await self._store().spend(name, wanted, pace)
+        if not allowance.granted and wanted > cost:
+            wanted = cost
+            allowance = await self._store().spend(name, cost, pace)
+        if not allowance.granted:
+            self.refused[operation.name] += 1
+            raise _refusal(operation, cost, rate, allowance.left, -(-allowance.wait // SECOND))
+        self._slices[name] = _Slice(wanted, wanted - cost, now + SLICE_S, allowance.left)
+        return _headers(rate, allowance.left + wanted - cost)
+
+
+def _headers(rate: int, left: int) -> dict[str, str]:
+    return {"RateLimit-Limit": str(rate), "RateLimit-Remaining": str(left), "RateLimit-Reset": "60"}
+
+
+def _refusal(operation: Operation, cost: int, rate: int, left: int, seconds: int) -> Problem:
+    headers = {**_headers(rate, left), "RateLimit-Reset": str(seconds), **retry_after(seconds)}
+    _, what, done = operation
+    if cost > rate:
+        detail, remedy = f"{cost} {what} at once are more than the {rate} of a minute", "send fewer at once"
+    else:
+        detail, remedy = f"{cost} more would be too many: {rate} {what} may be {done} in a minute", "try again later"
+    return Problem("rate-limited", detail, remedy=remedy, headers=headers)

@@ -1,0 +1,260 @@
+"""Whether it is alive, whether it is ready, and its figures. All of it answers when every place is taken, and while the
+store is away: that is when it is needed most."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from mainspring.api.endpoint import PUBLIC, Answer, Call, Endpoint
+from mainspring.api.load.limits import DEFINE, QUERY, SUBMIT
+from mainspring.api.prometheus import METRICS_TYPE, namespace_families, process_families, show
+from mainspring.errors import MainspringError
+from mainspring.operations import records
+from mainspring.operations.explain import look_around
+from mainspring.process.metrics import figures_of
+from mainspring.services.loop import Loop
+
+log = logging.getLogger("mainspring")
+
+T = TypeVar("T")
+
+PATIENCE_S = 5.0
+COUNTED_UP_TO = 50_000_000
+"""Waiting runs of one queue, region and priority are counted up to here: to count ten million takes a few seconds."""
+COUNTING_SHARE = 0.05
+"""Of the time, at most so much is spent on one count: what took 2 s is counted again after 40 s."""
+STUCK_S = 60.0
+"""A loop that has not turned for so long is not alive. The slowest look once in half a minute."""
+STORE_FIGURES_WAIT_S = 2.0
+"""How long a scrape waits for the store's figures before it answers with the last ones: Prometheus gives up after ten
+seconds, and then has none of the process's own either."""
+STORE_FIGURES_LIMIT_S = 30.0
+"""How long the store may take for them at all."""
+MOST_NAMESPACES = 1_000
+FALLBACKS = {
+    "broker": "runs are claimed from the store",
+    "cache": "statuses are read from the store",
+    "dependencies": 'runs with under_pressure="run" do not wait for others; others that wait are refused',
+}
+"""What happens while a breaker is open that is no reason to send requests elsewhere."""
+
+
+async def live(call: Call) -> Answer:
+    """Whether this process should go on: all of its loops and threads run. That the store is away is no reason to start
+    it anew."""
+    troubles = _troubles(call)
+    if troubles:
+        return Answer(503, {"status": "not alive", "troubles": troubles})
+    return Answer(200, {"status": "alive"})
+
+
+def _troubles(call: Call) -> dict[str, str]:
+    node = call.desk.node()
+    return call.desk.guard.troubles() | ({} if node is None else node.troubles())
+
+
+async def ready(call: Call) -> Answer:
+    """Whether requests can be served: the store answers, its schema is current, and the loops of this process turn.
+    `reasons` names all that is not well."""
+    own = {name: state for name, state in _breakers(call).items() if name not in FALLBACKS or state == "closed"}
+    troubles = _troubles(call)
+    checks = (
+        await call.desk.vitals.check_store(call)
+        | {f"breaker.{name}": "ok" if state == "closed" else state for name, state in own.items()}
+        | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
+        | {f"alive.{name}": trouble for name, trouble in troubles.items()}
+        | _tasks(call)
+    )
+    reasons = [f"{name}: {word}" for name, word in checks.items() if word != "ok"]
+    checks |= {f"breaker.{name}": f"{state}: {FALLBACKS[name]}" for name, state in _fallen_back(call).items()}
+    body = {
+        "status": "not ready" if reasons else "ready",
+        "reasons": reasons,
+        "checks": checks,
+        "degradation": call.desk.guard.level.name,
+        "pressure": round(call.desk.guard.pressure, 3),
+    }
+    return Answer(503 if reasons else 200, body)
+
+
+def _tasks(call: Call) -> dict[str, str]:
+    """Whether a task blocks the event loop of all others, in a process that executes tasks."""
+    node = call.desk.node()
+    minder = None if node is None or node.worker is None else node.worker.minder
+    if minder is None:
+        return {}
+    return {"tasks": f"one blocks the others for {minder.blocked_s:.0f} s" if minder.is_blocked else "ok"}
+
+
+def _breakers(call: Call) -> dict[str, str]:
+    """The state of each breaker of this process."""
+    guard = call.desk.guard
+    own = {"store": guard.breaker.state, "dependencies": guard.dependencies.state}
+    return own | dict(figures_of(call.desk.unguarded).breakers)
+
+
+def _fallen_back(call: Call) -> dict[str, str]:
+    """Breakers that are not closed and have something in their place: no reason not to be ready."""
+    return {name: state for name, state in _breakers(call).items() if state != "closed" and name in FALLBACKS}
+
+
+async def _check_store(call: Call) -> dict[str, str]:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            version, known = await call.desk.unguarded.schema()
+    except TimeoutError:
+        return {"store": f"has not answered for {PATIENCE_S:g} s", "schema": "unknown"}
+    except MainspringError as error:
+        return {"store": f"cannot be reached ({type(error).__name__})", "schema": "unknown"}
+    # A newer one is no fault: during an upgrade two versions of the program work side by side.
+    return {"store": "ok", "schema": "ok" if version >= known else f"version {version}, {known} is needed"}
+
+
+def _loops(call: Call) -> list[Loop]:
+    node = call.desk.node()
+    return [] if node is None else node.loops
+
+
+def _loop(loop: Loop, call: Call) -> str:
+    silent = call.desk.app.clock.monotonic() - loop.turned_at
+    return "ok" if silent < STUCK_S else f"has not turned for {silent:.0f} s"
+
+
+class Vitals:
+    """What health and metrics ask of the store, once for all that ask at the same time: these requests take no place,
+    so no number of them may become as many calls of the store."""
+
+    def __init__(self) -> None:
+        self._check: asyncio.Task[dict[str, str]] | None = None
+        self._reads: dict[str, asyncio.Task[None]] = {}
+        self._last: dict[str, tuple[float, Sequence[Metric]]] = {}
+        """By namespace: when the figures were read, and the figures."""
+        self._counts: dict[str, tuple[float, float, Any]] = {}
+        """What was counted, by what it is of: when, how long that took, and what came of it."""
+
+    async def check_store(self, call: Call) -> dict[str, str]:
+        """Whether the store answers, and has the schema that this program needs."""
+        if self._check is None or self._check.done():
+            self._check = asyncio.ensure_future(_check_store(call))
+        return await asyncio.shield(self._check)
+
+    async def figures(self, call: Call) -> list[Metric]:
+        """What the store holds of the caller's namespace: as it is now, or as it was when the store last told, with its
+        age."""
+        namespace, now = call.namespace, call.desk.app.clock.monotonic
+        reading = self._reads.get(namespace)
+        if reading is None:
+            reading = self._reads[namespace] = asyncio.ensure_future(self._read(call))
+            reading.add_done_callback(lambda done: self._forget(namespace, done))
+        await asyncio.wait({reading}, timeout=STORE_FIGURES_WAIT_S)
+        is_fresh = reading.done() and not reading.cancelled() and reading.exception() is None
+        read_at, families = self._last.get(namespace, (float("-inf"), ()))
+        age_s = 0.0 if is_fresh else now() - read_at
+        meaning = "How old the figures of the store are: 0 if it told them just now, +Inf if it never did"
+        up = GaugeMetricFamily("mainspring_store_up", "Whether the store told its figures in time", int(is_fresh))
+        return [*families, GaugeMetricFamily("mainspring_store_figures_age_seconds", meaning, age_s), up]
+
+    def _forget(self, namespace: str, reading: asyncio.Task[None]) -> None:
+        del self._reads[namespace]
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            log.debug("the figures of namespace %s could not be read: %s", namespace, error)
+
+    async def _read(self, call: Call) -> None:
+        desk, namespace = call.desk, call.namespace
+        async with asyncio.timeout(STORE_FIGURES_LIMIT_S):
+            counted = await self._count(call, f"runs of {namespace}", lambda: desk.store.count_runs(namespace))
+            crowd = await look_around(desk.app, namespace)
+            backlog = await self._count(call, "backlog", lambda: desk.store.backlog(COUNTED_UP_TO))
+        families = list(namespace_families(namespace, counted, crowd, backlog, desk.store.now()))
+        if len(self._last) >= MOST_NAMESPACES:
+            self._last.clear()
+            self._counts.clear()
+        self._last[namespace] = (desk.app.clock.monotonic(), families)
+
+    async def _count(self, call: Call, what: str, count: Callable[[], Awaitable[T]]) -> T:
+        """Counted now, or lately: the longer a count takes, the longer it holds."""
+        monotonic = call.desk.app.clock.monotonic
+        began, (read_at, took_s, kept) = monotonic(), self._counts.get(what, (float("-inf"), 0.0, None))
+        if began - read_at < took_s / COUNTING_SHARE:
+            return cast(T, kept)
+        counted = await count()
+        self._counts[what] = (monotonic(), monotonic() - began, counted)
+        return counted
+
+
+async def metrics(call: Call) -> Answer:
+    """Figures for Prometheus. Those of runs and workers are of the caller's namespace; while the store does not tell
+    them, they are the last that it told, and `mainspring_store_figures_age_seconds` says how old they are."""
+    desk = call.desk
+    _measure(call)
+    families = process_families(figures_of(desk.unguarded), desk.unguarded.strain())
+    refused = _refusals(call)
+    text = generate_latest(desk.measures.registry) + show([*families, *refused, *await desk.vitals.figures(call)])
+    return Answer(200, text, media_type=METRICS_TYPE)
+
+
+def _refusals(call: Call) -> list[Metric]:
+    meaning = "Requests refused for want of room, by what they needed it for"
+    turned_away = CounterMetricFamily("mainspring_http_turned_away", meaning, labels=["kind"])
+    for kind in call.desk.capacity.busy:
+        turned_away.add_metric([kind], call.desk.capacity.refused[kind])
+    limited = CounterMetricFamily("mainspring_rate_limited", "Refused by a rate limit", labels=["operation"])
+    for operation in (SUBMIT, DEFINE, QUERY):
+        limited.add_metric([operation.name], call.desk.limits.refused[operation.name])
+    return [turned_away, limited]
+
+
+def _measure(call: Call) -> None:
+    desk, measures = call.desk, call.desk.measures
+    for kind, number in desk.capacity.busy.items():
+        measures.open.labels(kind).set(number)
+    node = desk.node()
+    term = None if node is None or node.scheduler is None else node.scheduler.term()
+    measures.leads.set(term is not None)
+    measures.term.set(0 if term is None else term.number)
+    guard = desk.guard
+    measures.lag.set(guard.worst_lag_s)
+    measures.level.set(guard.level.number)
+    for level, number in guard.count_levels().items():
+        measures.degraded.labels(level).set(number)
+    measures.pressure.set(guard.pressure)
+    for name, state in _breakers(call).items():
+        measures.breaker.labels(name).set(state != "closed")
+    now, troubles = desk.app.clock.monotonic(), _troubles(call)
+    for loop in _loops(call):
+        measures.loops.labels(loop.name).set(now - loop.turned_at)
+        measures.stalled.labels(loop.name).set(loop.name in troubles)
+    measures.loops.labels("guard").set(now - guard.looked_at)
+    measures.stalled.labels("guard").set("guard" in troubles)
+    measures.threads.set(sum(name not in {loop.name for loop in _loops(call)} for name in troubles))
+
+
+def _alias(act: Callable[[Call], Awaitable[Answer]], name: str) -> Callable[[Call], Awaitable[Answer]]:
+    """The same under another name: every operation has its own in the document."""
+
+    async def same(call: Call) -> Answer:
+        return await act(call)
+
+    same.__name__, same.__doc__ = name, act.__doc__
+    return same
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/health/live", live, PUBLIC, "Whether the server is alive.", {200: records.Alive}, vital=True),
+    Endpoint("GET", "/health/ready", ready, PUBLIC, "Whether the server is ready.", {200: records.Ready}, vital=True),
+    Endpoint(
+        "GET", "/health/liveness", _alias(live, "liveness"), PUBLIC, "The same as /health/live.", {200: records.Alive},
+        vital=True,
+    ),
+    Endpoint(
+        "GET", "/health/readiness", _alias(ready, "readiness"), PUBLIC, "The same as /health/ready.",
+        {200: records.Ready}, vital=True,
+    ),
+    Endpoint("GET", "/metrics", metrics, "metrics:read", "Figures for Prometheus.", {200: METRICS_TYPE}, vital=True),
+)  # fmt: skip

@@ -1,0 +1,122 @@
+"""How runs and workers stand, in few words: from the board where that is kept, else from the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.schemas.queries import StatusQuery
+from mainspring.cache import Board, Mark
+from mainspring.clock import Clock
+from mainspring.core.runs.status import (
+    Posting,
+    Status,
+    posting_of_run,
+    posting_of_worker,
+    subject_of_run,
+    subject_of_worker,
+)
+from mainspring.errors import BrokerUnavailable, NotFound
+from mainspring.operations.explain import look_around
+from mainspring.operations.records import RunStatus, WorkerStatus
+from mainspring.operations.views import View, iso
+from mainspring.process.metrics import figures_of
+from mainspring.services.breaker import Switch
+from mainspring.services.loop import log
+from mainspring.store import Store
+
+SOURCE_HEADER: Final = "Mainspring-Source"
+AskStore = Callable[[int], Awaitable[Posting]]
+"""Given the position that the answer is good for."""
+
+
+class Statuses:
+    """The board as requests use it. They never wait for one that does not answer."""
+
+    def __init__(self, board: Board | None, store: Store, clock: Clock) -> None:
+        self._board = board
+        self._figures = figures_of(store)
+        self._switch = Switch(
+            store, clock, "api", kind="cache", lost="statuses are asked of the store", back="statuses are kept again"
+        )
+        self._posting: set[asyncio.Task[None]] = set()
+
+    async def find(self, subject: str, namespace: str, ask: AskStore, *, fresh: bool) -> tuple[Status, str]:
+        """How a subject stands, and who said so. What is in another namespace is asked of the store, which knows
+        nothing of it there."""
+        mark = None
+        if self._board is not None and not fresh:
+            mark, status = await self._look(self._board, subject)
+            if status is not None and status.namespace == namespace:
+                self._figures.count("statuses", "cache")
+                return status, "cache"
+        posting = await ask(0 if mark is None else mark.position)
+        assert posting.status is not None
+        if self._board is not None and mark is not None:
+            posted = asyncio.get_running_loop().create_task(self._post(self._board, mark.epoch, posting))
+            self._posting.add(posted)
+            posted.add_done_callback(self._posting.discard)
+        self._figures.count("statuses", "store")
+        return posting.status, "store"
+
+    async def _look(self, board: Board, subject: str) -> tuple[Mark | None, Status | None]:
+        try:
+            mark, status = await self._switch.call(lambda: board.look(subject))
+        except BrokerUnavailable:
+            return None, None
+        return (None, None) if mark is None or mark.late else (mark, status)
+
+    async def _post(self, board: Board, epoch: str, posting: Posting) -> None:
+        try:
+            await self._switch.call(lambda: board.post(epoch, [posting]))
+        except BrokerUnavailable as error:
+            log.debug("a status was not kept: %s", error)
+
+
+def _answer(found: tuple[Status, str]) -> Answer:
+    status, source = found
+    view: View = msgspec.structs.asdict(status)
+    return Answer(200, {**view, "as_of": iso(status.as_of)}, {SOURCE_HEADER: source})
+
+
+async def get_run_status(call: Call) -> Answer:
+    """How a run stands: of one that runs or has ended, never older than the last event that was relayed."""
+    run_id, desk = call.named("run_id"), call.desk
+
+    async def ask(position: int) -> Posting:
+        return posting_of_run(await desk.store.get_run(call.namespace, run_id), position, desk.store.now())
+
+    fresh = bool(call.query.get("fresh"))
+    return _answer(await desk.statuses.find(subject_of_run(run_id), call.namespace, ask, fresh=fresh))
+
+
+async def get_worker_status(call: Call) -> Answer:
+    """Whether a worker takes work."""
+    worker_id, desk = call.named("worker_id"), call.desk
+
+    async def ask(position: int) -> Posting:
+        crowd = await look_around(desk.app, call.namespace)
+        for worker in crowd.workers:
+            if worker.id == worker_id:
+                state = "dead" if crowd.state_of(worker) == "dead" else worker.state
+                return posting_of_worker(worker, state, position, desk.store.now())
+        raise NotFound(f"there is no worker {worker_id!r}")
+
+    fresh = bool(call.query.get("fresh"))
+    return _answer(await desk.statuses.find(subject_of_worker(worker_id), call.namespace, ask, fresh=fresh))
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/v1/runs/{run_id}/status", get_run_status, "runs:read", "How a run stands, quickly.",
+        {200: RunStatus}, query=StatusQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/workers/{worker_id}/status", get_worker_status, "workers:read", "How a worker stands, quickly.",
+        {200: WorkerStatus}, query=StatusQuery,
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Request bodies, queries and answers as types, and how bodies become jobs and runs."""

@@ -1,0 +1,401 @@
+"""The bodies and queries that requests may have: types, bounds and, in the words of the documentation, meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap, UnderPressure
+from mainspring.core.runs.retry import Backoff, RetryPolicy
+from mainspring.core.schedules.calendar_rules import Rule
+from mainspring.core.schedules.triggers import OnFailure, When
+from mainspring.operations.options import LONGEST_NAME
+
+MOST_RUNS = 10_000
+MOST_NAMES = 1_000
+MOST_CALENDARS = 10
+LARGEST = 2**31 - 1
+LONGEST_S = 36_525 * 86_400
+"""A hundred years."""
+
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=LONGEST_NAME,
+        description="1 to 200 printable characters",
+        extra_json_schema={"format": "name"},
+    ),
+]
+Names = Annotated[list[Name], Meta(max_length=MOST_NAMES)]
+Text = Annotated[str, Meta(max_length=10_000, pattern=r"^[^\x00]*$", description="a text of at most 10000 characters")]
+Span = Annotated[
+    Annotated[str, Meta(max_length=100, extra_json_schema={"format": "duration-text"})]
+    | Annotated[float, Meta(ge=0, le=LONGEST_S)],
+    Meta(description='a duration like "30s" or "1h30m", or a number of seconds', examples=["1h30m"]),
+]
+When_ = Annotated[
+    str,
+    Meta(
+        max_length=100,
+        description="an instant with its offset, like 2030-03-01T09:00:00+01:00",
+        examples=["2030-03-01T09:00:00+01:00"],
+    ),
+]
+Count = Annotated[int, Meta(ge=1, le=LARGEST, description="a whole number from 1 up")]
+CountFrom0 = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number from 0 up")]
+Priority = Annotated[int, Meta(ge=1, le=10, description="1 (highest) to 10 (lowest)")]
+Zone = Annotated[str, Meta(max_length=100, description="a name of the IANA database", examples=["Europe/Berlin"])]
+Limit = Annotated[int, Meta(ge=1, le=1_000, description="how many on a page, at most 1000")]
+Cursor = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=400,
+        description="the `next` of the page before",
+        extra_json_schema={"format": "cursor"},
+    ),
+]
+Command = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=100_000)] | Annotated[list[str], Meta(min_length=1, max_length=1_000)],
+    Meta(
+        description="a command, split into words as a shell would, or as a list of words; no shell runs it",
+        examples=["python generate_report.py"],
+    ),
+]
+Arguments = Annotated[dict[str, Any], Meta(description="the task's arguments by name")]
+Isolated = Annotated[
+    str, Meta(max_length=10_000, description="e.g. limits,memory=1GB; other than the task's own needs run:command")
+]
+Whom = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=10_000,
+        pattern=r"^[^\x00]*$",
+        description="who is told if it fails for good: a task, a URL, or $ and a command, which needs run:command",
+    ),
+]
+Outcome = Annotated[str, Meta(max_length=100, description="success; a failure is reported by /fail")]
+Output = Annotated[Any, Meta(description="the same as result")]
+WorkerId = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="which of your workers reports")]
+Token = Annotated[int, Meta(ge=1, le=LARGEST, description="the token that came with the claim")]
+
+
+class RetryBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How often, how late, and for which errors a failed run is tried again."""
+
+    retries: CountFrom0 | UnsetType = UNSET
+    policy: (
+        Annotated[RetryPolicy, Meta(description="all waits by name, instead of delay, backoff, factor, delays and cap")]
+        | UnsetType
+    ) = UNSET
+    delay: Span | UnsetType = UNSET
+    backoff: Backoff | UnsetType = UNSET
+    factor: Annotated[float, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
+    delays: Annotated[list[Span], Meta(max_length=100)] | UnsetType = UNSET
+    cap: Span | UnsetType = UNSET
+    jitter: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    on: Names | UnsetType = UNSET
+    never: Names | UnsetType = UNSET
+
+
+class _Execution(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How runs are executed. null is the same as leaving a field out."""
+
+    task: Name | UnsetType | None = UNSET
+    command: Command | UnsetType | None = UNSET
+    args: Arguments | UnsetType | None = UNSET
+    priority: Priority | UnsetType | None = UNSET
+    queue: Name | UnsetType | None = UNSET
+    timeout: Span | UnsetType | None = UNSET
+    retry: RetryBody | CountFrom0 | UnsetType | None = UNSET
+    soft_timeout: Span | UnsetType | None = UNSET
+    isolation: Isolated | UnsetType | None = UNSET
+    alert: Whom | UnsetType | None = UNSET
+    max_losses: CountFrom0 | UnsetType | None = UNSET
+    on_key_failure: OnKeyFailure | UnsetType | None = UNSET
+    under_pressure: (
+        Annotated[UnderPressure, Meta(description="whether it waits for what it follows while there is far too much")]
+        | UnsetType
+        | None
+    ) = UNSET
+    tags: Names | UnsetType | None = UNSET
+    key: Name | UnsetType | None = UNSET
+    type: Annotated[Name, Meta(description="the same as task")] | UnsetType | None = UNSET
+    payload: Annotated[dict[str, Any], Meta(description="the same as args")] | UnsetType | None = UNSET
+    max_retries: Annotated[CountFrom0, Meta(description="the same as retry, as a number")] | UnsetType | None = UNSET
+    executeAt: Annotated[When_, Meta(description="the same as run_at")] | UnsetType | None = UNSET
+    execute_at: Annotated[When_, Meta(description="the same as run_at")] | UnsetType | None = UNSET
+
+
+class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
+    """When a job is due, and by which policies."""
+
+    schedule: Annotated[str, Meta(max_length=1000, description="cron", examples=["0 2 * * *"])] | UnsetType | None = (
+        UNSET
+    )
+    cron: Annotated[str, Meta(max_length=1000, description="the same as schedule")] | UnsetType | None = UNSET
+    cronExpression: Annotated[str, Meta(max_length=1000, description="the same as schedule")] | UnsetType | None = UNSET
+    every: Span | UnsetType | None = UNSET
+    anchor: When_ | UnsetType | None = UNSET
+    run_at: When_ | UnsetType | None = UNSET
+    at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
+    after: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)] | UnsetType | None = UNSET
+    dependencies: (
+        Annotated[
+            list[Name],
+            Meta(
+                min_length=1,
+                max_length=MOST_NAMES,
+                description="jobs that its runs wait for, to have succeeded; without a time of its own, as after",
+            ),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
+    on_dependency_failure: OnFailure | UnsetType | None = UNSET
+    when: When | UnsetType | None = UNSET
+    on_failure: OnFailure | UnsetType | None = UNSET
+    manual: Annotated[bool, Meta(description="due only when somebody triggers it")] | UnsetType | None = UNSET
+    timezone: Zone | UnsetType | None = UNSET
+    tz: Annotated[str, Meta(max_length=100, description="the same as timezone")] | UnsetType | None = UNSET
+    dialect: Literal["quartz", "unix"] | UnsetType | None = UNSET
+    limit: Count | UnsetType | None = UNSET
+    misfire: Misfire | UnsetType | None = UNSET
+    grace: Span | UnsetType | None = UNSET
+    catch_up_window: Span | UnsetType | None = UNSET
+    catch_up_limit: CountFrom0 | UnsetType | None = UNSET
+    start_deadline: Span | UnsetType | None = UNSET
+    overlap: Overlap | UnsetType | None = UNSET
+    jitter: Span | UnsetType | None = UNSET
+    start_at: When_ | UnsetType | None = UNSET
+    end_at: When_ | UnsetType | None = UNSET
+    max_firings: Count | UnsetType | None = UNSET
+    calendars: Annotated[list[Name], Meta(max_length=MOST_CALENDARS)] | UnsetType | None = UNSET
+    on_excluded: OnExcluded | UnsetType | None = UNSET
+    keep_succeeded: CountFrom0 | UnsetType | None = UNSET
+    keep_failed: CountFrom0 | UnsetType | None = UNSET
+    regions: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType | None = UNSET
+    targetDataCenters: (
+        Annotated[list[Name], Meta(min_length=1, max_length=100, description="the same as regions")] | UnsetType | None
+    ) = UNSET
+    completions: Annotated[int, Meta(ge=1, le=10000)] | UnsetType | None = UNSET
+    parallelism: Count | UnsetType | None = UNSET
+
+
+class JobBody(_Definition, forbid_unknown_fields=True, kw_only=True):
+    """A job: what to do (`task` or `command`), when (one of `schedule`, `every`, `run_at`, `after`, `manual`), and
+    policies."""
+
+    name: Name
+
+
+class JobChange(_Definition, forbid_unknown_fields=True, kw_only=True):
+    """What should be different about a job; null takes a value away."""
+
+    name: Name | UnsetType = UNSET
+
+
+class RunBody(_Execution, forbid_unknown_fields=True, kw_only=True):
+    """One run of a task or a command."""
+
+    region: Name | UnsetType | None = UNSET
+    delay: Span | UnsetType | None = UNSET
+    run_at: When_ | UnsetType | None = UNSET
+    at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
+    expires: Span | UnsetType | None = UNSET
+    after: Names | UnsetType | None = UNSET
+    dependencies: Annotated[Names, Meta(description="the same as after")] | UnsetType | None = UNSET
+    when: When | UnsetType | None = UNSET
+    on_failure: OnFailure | UnsetType | None = UNSET
+
+
+class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One piece of work at an instant, in the words of other schedulers: a run."""
+
+    type: Annotated[Name, Meta(description="the task")]
+    executeAt: Annotated[When_, Meta(description="when it is due; not in the past")]
+    priority: Priority | UnsetType = UNSET
+    payload: Annotated[dict[str, Any], Meta(description="the task's arguments by name")] | UnsetType = UNSET
+
+
+class PlainRun(msgspec.Struct, forbid_unknown_fields=True):
+    """A run that has nothing but what most have: decoding it costs a third of a `RunBody`."""
+
+    task: Name
+    args: Arguments | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+
+
+class PlainBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """A batch of such runs: tried first."""
+
+    runs: Annotated[list[PlainRun], Meta(min_length=1, max_length=MOST_RUNS)]
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Many runs: all are accepted, or none."""
+
+    runs: Annotated[list[RunBody], Meta(min_length=1, max_length=MOST_RUNS, description="1 to 10000 runs")]
+
+
+class ReasonBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Why, for those who look later."""
+
+    reason: Text | UnsetType = UNSET
+
+
+class BackfillBody(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """A past interval, both ends included."""
+
+    from_: When_
+    to: When_
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="at most so many instants; 100 if left out")] | UnsetType = (
+        UNSET
+    )
+    dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET
+    reason: Text | UnsetType = UNSET
+
+
+class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A firing by hand."""
+
+    request_id: (
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="the same id gives the same firing")]
+        | UnsetType
+    ) = UNSET
+    reason: Text | UnsetType = UNSET
+
+
+class SyncBody(msgspec.Struct, forbid_unknown_fields=True):
+    """All jobs that an app declares: its stored jobs become these."""
+
+    app: Name
+    jobs: Annotated[list[JobBody], Meta(max_length=MOST_RUNS, description="up to 10000 jobs")]
+    source: Annotated[str, Meta(max_length=200, description="tells its code from that of others")] | UnsetType = UNSET
+
+
+class RerunBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which failed runs to run again: these, or all of a job, a task or a tag."""
+
+    run_ids: Annotated[list[Name], Meta(min_length=1, max_length=MOST_RUNS)] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_RUNS, description="at most so many")] | UnsetType = UNSET
+    dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET
+
+
+class CalendarBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Times at which jobs do not fire."""
+
+    rules: Annotated[list[Rule], Meta(max_length=1_000)]
+    timezone: Zone | UnsetType = UNSET
+
+
+class WorkerBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker that takes its work over HTTP."""
+
+    tasks: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES, description="the tasks it knows")]
+    name: (
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,80}$(?!\n)", description="letters, digits, . _ -")] | UnsetType
+    ) = UNSET
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    regions: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    concurrency: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+
+
+class Held(msgspec.Struct, forbid_unknown_fields=True):
+    """A claim that a worker still works on."""
+
+    run_id: Name
+    token: Token
+
+
+class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A sign of life, and the claims to be renewed by it."""
+
+    claims: Annotated[list[Held], Meta(max_length=10_000)] | UnsetType = UNSET
+
+
+class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How much work a worker wants, and how long it will wait for some."""
+
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="at most so many runs")] | UnsetType = UNSET
+    wait: Span | UnsetType = UNSET
+    job_id: (
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="only runs of this job, or this run")]
+        | UnsetType
+    ) = UNSET
+
+
+class CompleteBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run has succeeded."""
+
+    token: Token
+    result: Any = None
+    status: Outcome | UnsetType = UNSET
+    output: Output = UNSET
+
+
+class CompleteJobBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The current run of a job has succeeded."""
+
+    token: Token | UnsetType = UNSET
+    worker_id: WorkerId | UnsetType = UNSET
+    result: Any = None
+    status: Outcome | UnsetType = UNSET
+    output: Output = UNSET
+
+
+class ErrorBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Why an attempt failed. It is kept as text: nothing is ever rebuilt from it."""
+
+    message: Text
+    type: Annotated[str, Meta(max_length=200, pattern=r"^[\w.]+$(?!\n)")] | UnsetType = UNSET
+    traceback: Annotated[str, Meta(max_length=100_000, pattern=r"^[^\x00]*$")] | UnsetType = UNSET
+
+
+class FailBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An attempt has failed; whether there is another, the run's retry policy says."""
+
+    token: Token
+    error: ErrorBody | Text
+    retry_after: Span | UnsetType = UNSET
+    final: Annotated[bool, Meta(description="the same would happen again: do not retry")] | UnsetType = UNSET
+
+
+class FailJobBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An attempt at the current run of a job has failed."""
+
+    error: ErrorBody | Text
+    token: Token | UnsetType = UNSET
+    worker_id: WorkerId | UnsetType = UNSET
+    retry_after: Span | UnsetType = UNSET
+    final: Annotated[bool, Meta(description="the same would happen again: do not retry")] | UnsetType = UNSET
+
+
+class ProgressBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How far a run has come."""
+
+    token: Token
+    fraction: Annotated[float, Meta(ge=0, le=1, description="from 0 to 1")]
+    note: Text | UnsetType = UNSET
+
+
+class LinesBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a run wrote."""
+
+    token: Token
+    lines: Annotated[list[Text], Meta(min_length=1, max_length=1_000)]
+    stream: Literal["stdout", "stderr", "log"] | UnsetType = UNSET
+
+
+class RevokeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tokens are no longer good: one by its id, or all that a subject got until now."""
+
+    token_id: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    subject: Name | UnsetType = UNSET

@@ -1,0 +1,197 @@
+"""From bodies to jobs, new ones or in place of stored ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from mainspring.api.decoding import Given, convert
+from mainspring.api.endpoint import Call
+from mainspring.api.problems import Fault, Wrong
+from mainspring.api.schemas.reading import (
+    COMMANDS,
+    Work,
+    merge,
+    read_options,
+    read_trigger,
+    read_work,
+    read_zone,
+    rename_aliases,
+    settle_dependencies,
+    settle_names,
+)
+from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.planning.firing_limits import check_firings
+from mainspring.core.schedules.triggers import check_not_past
+from mainspring.core.tasks.specs import SECRET, SPECS, check_spec, without_secrets
+from mainspring.errors import InvalidInput, PayloadTooLarge
+from mainspring.operations.options import Defaults, JobWords, Values, check_name, read_defaults, read_policy
+from mainspring.sdk.app import Mainspring
+
+OWNER = "api"
+MOST_LEARNED = 20
+"""How many tasks a request may have looked up: names come from callers, and each costs a question."""
+"""The app that jobs made over HTTP belong to: not one of code, whose sync would call them undeclared."""
+
+_WHEN = ("schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect")
+_SECRET = f'"{SECRET}"'
+_TIMED = ("schedule", "cron", "every", "run_at", "at", "manual")
+_KINDS = ("schedule", "cron", "every", "run_at", "at", "after", "manual")
+
+
+def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past: bool = False) -> Job:
+    """The job that a body describes, new or in place of a stored one; Problem names all that is wrong.
+
+    Unless the `past` is no matter, a trigger that is new must be due after now.
+    """
+    desk = call.desk
+    named = settle_names(given, wrong)
+    settle_dependencies(named, wrong)
+    if "name" in named:
+        _note(wrong, check_name, "name", named["name"])
+    work, zone = read_work(named, wrong), read_zone(named, wrong)
+    trigger = read_trigger(named, zone, None, wrong)
+    now = desk.store.now()
+    if not past and (stored is None or trigger != stored.trigger):
+        _note(wrong, check_not_past, trigger, now)
+    values = read_options(named, JobWords, zone, wrong)
+    policy = _note(wrong, read_policy, values) or JobPolicy()
+    task = desk.app.tasks.get(work.task)
+    args = encode_work(desk.app, work, wrong)
+    wrong.settle()
+    usual = task.defaults if task else _usual(call, work.task, values, stored, declared=past)
+    execution = read_defaults(values, usual)
+    need_command(call, work.task, execution.options, (stored or usual).options)
+    need_secrets(call, args)
+    old = stored or Job("", named["name"], work.task, trigger, call.namespace, OWNER, created_at=now, origin="api")
+    job = msgspec.structs.replace(
+        old,
+        task=work.task,
+        trigger=trigger,
+        args=args,
+        queue=execution.queue,
+        priority=execution.priority,
+        key=values.get("key"),
+        limit=execution.limit,
+        policy=policy,
+        options=execution.options,
+        updated_at=now,
+    )
+    _note(wrong, check_firings, job, desk.settings.firing_rate_of(job.namespace))
+    wrong.settle()
+    return job
+
+
+async def learn_tasks(call: Call, bodies: Iterable[Given]) -> None:
+    """Look up what workers announced of the tasks that bodies name, before those are read. Of many tasks the first:
+    workers fill in the options of the others when they claim their runs."""
+    app = call.desk.app
+    named = {task for body in bodies if isinstance(task := body.get("task") or body.get("type"), str)}
+    # What is no name is refused later, with all else that is wrong.
+    foreign = [task for task in sorted(named - app.tasks.keys()) if task.isprintable()]
+    for task in foreign[:MOST_LEARNED]:
+        await app.known_tasks.learn(call.desk.store, call.namespace, task, app.clock.monotonic())
+
+
+def _usual(call: Call, task: str, values: Values, stored: Job | None, *, declared: bool) -> Defaults:
+    """How runs of a task that is not known here are executed: as its workers announced. What code declares is
+    complete, and so is a stored job that was."""
+    if declared or (stored is not None and stored.options.said is None):
+        return Defaults()
+    said = {*values, *((stored.options.said or ()) if stored is not None else ())}
+    return call.desk.app.known_tasks.defaults(call.namespace, task, said)
+
+
+def need_command(call: Call, task: str, wanted: RunOptions, had: RunOptions) -> None:
+    """Refuse who may not run commands: as a task, as an alert, or by changing how far work is kept from its host."""
+    alerted = wanted.alert not in (None, had.alert) and (wanted.alert or "").startswith("$")
+    if task in COMMANDS or alerted or wanted.isolation != had.isolation:
+        call.need("run:command")
+
+
+def need_secrets(call: Call, args: str) -> None:
+    """Refuse who may not run commands if arguments, as they are stored, ask for a secret of the worker's: whoever says
+    where a secret goes could have it sent to himself."""
+    if names_secret(args):
+        call.need("run:command")
+
+
+def names_secret(args: str) -> bool:
+    """Whether there may be a reference to a secret; never missed, for what is stored was encoded here."""
+    return _SECRET in args
+
+
+def _note(wrong: Wrong, read: Any, *values: Any) -> Any:
+    try:
+        return read(*values)
+    except InvalidInput as error:
+        wrong.take(error)
+        return None
+
+
+def encode_work(app: Mainspring, work: Work, wrong: Wrong, prefix: str = "") -> str:
+    """The arguments as they are stored, checked against the task's signature where the task is known here."""
+    limit = app.settings.payload_limit
+    task = app.tasks.get(work.task)
+    try:
+        if task is not None:
+            return task.signature.encode((), work.args, limit)
+    except PayloadTooLarge:
+        raise
+    except InvalidInput as error:
+        for fault in (task.signature.faults(work.args) if task else ()) or [error]:
+            wrong.add(f"{prefix}args.{fault.field}", fault.problem, fault.remedy)
+        return "{}"
+    if work.task in SPECS and not _fits(work, wrong, prefix):
+        return "{}"
+    text = msgspec.json.encode(work.args)
+    if len(text) > limit:
+        remedy = "keep the data elsewhere and pass where it is, or raise the setting payload_limit"
+        raise PayloadTooLarge("args", len(text), f"bytes are more than the {limit} of payload_limit", remedy)
+    return text.decode()
+
+
+def _fits(work: Work, wrong: Wrong, prefix: str) -> bool:
+    """Whether a task that Mainspring itself provides could be done as its arguments say; all that is wrong is noted."""
+    before = len(wrong.faults)
+    try:
+        faults = convert(without_secrets(work.args), SPECS[work.task])[1].faults
+        wrong.faults.extend(Fault(f"{prefix}args.{each.field}", each.fault, each.remedy) for each in faults)
+        if not faults:
+            check_spec(work.task, work.args)
+    except InvalidInput as error:
+        wrong.add(f"{prefix}args", error.problem, error.remedy)
+    return len(wrong.faults) == before
+
+
+def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with a change put over it. Another kind of trigger or work takes the place of the old one."""
+    base, change = dict(body), rename_aliases(change)
+    if "dependencies" in change and "after" in base and not any(change.get(name) for name in _TIMED):
+        change = {"after" if name == "dependencies" else name: value for name, value in change.items()}
+    new_kinds = [name for name in _KINDS if change.get(name) is not None]
+    kind = next((name for name in _KINDS if name in base), None)
+    renamed = {"cron": "schedule", "at": "run_at"}
+    if new_kinds and renamed.get(new_kinds[0], new_kinds[0]) != kind:
+        base = {name: value for name, value in base.items() if name not in _WHEN}
+    for alias, name in (*renamed.items(), ("tz", "timezone")):
+        if alias in change:
+            base.pop(name, None)
+    if change.get("command") is not None:
+        base.pop("task", None)
+        base.pop("args", None)
+    elif change.get("task", base.get("task")) != base.get("task"):
+        base.pop("args", None)
+    if isinstance(change.get("retry"), dict) and "retry" in base:
+        change = {**change, "retry": _merge_retry(base["retry"], change["retry"])}
+    return merge(base, change)
+
+
+def _merge_retry(stored: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Other waits take the place of the old ones together."""
+    waits = {"delay", "delays", "factor", "backoff", "policy"}
+    old = waits if waits & change.keys() else set()
+    old |= {"cap"} if "policy" in change else set()
+    return merge({name: value for name, value in stored.items() if name not in old}, change)

@@ -1,0 +1,128 @@
+"""The queries that requests may have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mainspring.api.schemas.bodies import Cursor, Limit, Name, When_, Zone
+from mainspring.core.states import State
+from mainspring.operations.options import LONGEST_NAME
+
+
+class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Why, for those who look later."""
+
+    reason: Annotated[str, Meta(max_length=1_000)] | UnsetType = UNSET
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Nothing."""
+
+
+class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which jobs to list."""
+
+    name: Annotated[str, Meta(max_length=LONGEST_NAME, description="the one of this name")] | UnsetType = UNSET
+    app: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    state: Literal["active", "paused"] | UnsetType = UNSET
+    last: Annotated[bool, Meta(description="each with the newest row of its ledger")] | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which runs to list. `since` and `until` are about when a run was due, or submitted."""
+
+    id: (
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="runs whose ids begin or end with this")]
+        | UnsetType
+    ) = UNSET
+    state: list[State] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
+    since: When_ | UnsetType = UNSET
+    until: When_ | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which failed runs to list."""
+
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class StatusQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Who to ask."""
+
+    fresh: Annotated[bool, Meta(description="ask the store, not the cache")] | UnsetType = UNSET
+
+
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which page."""
+
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class NextQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How many fire times, and by whose clocks."""
+
+    count: Annotated[int, Meta(ge=1, le=1_000)] | UnsetType = UNSET
+    timezone: Zone | UnsetType = UNSET
+
+
+class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which lines."""
+
+    after: Annotated[int, Meta(ge=0, le=2**62, description="lines beyond this number")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    tail: Annotated[int, Meta(ge=1, le=10_000, description="only the last so many")] | UnsetType = UNSET
+    follow: Annotated[bool, Meta(description="go on, as server-sent events, until the run has ended")] | UnsetType = (
+        UNSET
+    )
+
+
+class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How long to wait."""
+
+    timeout: (
+        Annotated[
+            str,
+            Meta(
+                max_length=100, description='at most so long, e.g. "30s"', extra_json_schema={"format": "duration-text"}
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class EventQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which events, and from where on."""
+
+    after: Annotated[int, Meta(ge=-1, le=2**62, description="events beyond this id")] | UnsetType = UNSET
+    kind: list[Name] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    run: Name | UnsetType = UNSET
+
+
+class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which changes."""
+
+    subject: Name | UnsetType = UNSET
+    target: Name | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET

@@ -1,0 +1,1 @@
+"""Commands for operators: database, tokens, calendars, workers, audit trail, simulator."""

@@ -1,0 +1,117 @@
+"""`mainspring events` and `mainspring audit`: what happens, and who changed what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from mainspring.cli.backends.opening import with_scheduler
+from mainspring.cli.backends.scheduler import Scheduler
+from mainspring.cli.lazy import Errand
+from mainspring.cli.naming import complete_job, find_run
+from mainspring.cli.output.harmless import harmless
+from mainspring.cli.output.screen import Cell, Screen, Value
+from mainspring.cli.output.times import moment
+from mainspring.cli.session import Session
+from mainspring.core.instants import Instant, from_datetime, parse_duration
+from mainspring.core.model import Event
+from mainspring.operations import records
+from mainspring.wiring import describe_event
+
+
+@click.command(cls=Errand)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--after", type=click.IntRange(0), metavar="POSITION", help="Begin beyond this position, not now.")
+@click.option("--kind", "kinds", multiple=True, help="Of this kind, e.g. run.failed; repeat for several.")
+@click.option("--job", metavar="NAME", shell_complete=complete_job, help="Of this job.")
+@click.option("--task", metavar="TASK", help="Of this task.")
+@click.option("--run", "run_id", metavar="RUN", help="Of this run.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="End after so many.")
+@click.pass_obj
+def events(
+    session: Session,
+    follow: bool,
+    after: int | None,
+    kinds: Sequence[str],
+    job: str | None,
+    task: str | None,
+    run_id: str | None,
+    limit: int | None,
+) -> None:
+    """Print what happens as it happens, a line each: firings, runs, workers. With --json, its position too.
+
+    \b
+    mainspring events --follow --kind run.failed --json
+    mainspring events --after 0 --limit 100
+    """
+    if not follow and limit is None:
+        raise click.UsageError("Say --follow to watch, or --limit to end after so many.")
+    screen = Screen(session)
+
+    async def watch(scheduler: Scheduler) -> None:
+        run = None if run_id is None else (await find_run(scheduler, run_id)).run_id
+        count = 0
+        async for event in scheduler.events.follow(after=after, kinds=kinds, job=job, task=task, run=run):
+            click.echo(screen.encode(event) if session.as_json else harmless(describe_event(_event(event))))
+            count += 1
+            if limit is not None and count >= limit:
+                return
+
+    with_scheduler(session, watch)
+
+
+def _event(event: records.Event) -> Event:
+    """The event as the sinks get it."""
+    return Event(
+        event.kind,
+        from_datetime(event.at),
+        namespace=event.namespace,
+        run_id=event.run_id,
+        job=event.job,
+        task=event.task,
+        worker=event.worker,
+        fire_at=None if event.fire_at is None else from_datetime(event.fire_at),
+        attempt=event.attempt,
+        reason=event.reason,
+        duration=None if event.duration is None else parse_duration(event.duration, "duration"),
+        count=event.count,
+    )
+
+
+@click.command(cls=Errand)
+@click.option("--subject", help="What this subject changed.")
+@click.option("--target", metavar="TARGET", help="What happened to this, e.g. job:nightly.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
+@click.pass_obj
+def audit(session: Session, subject: str | None, target: str | None, limit: int) -> None:
+    """List who changed what over the API, newest first; --json has each change before and after."""
+
+    async def look(scheduler: Scheduler) -> tuple[list[records.Change], Instant]:
+        found = scheduler.audit.list(subject=subject, target=target, limit=limit)
+        return [change async for change in found], scheduler.now()
+
+    changes, now = with_scheduler(session, look)
+    screen = Screen(session)
+    screen.answer(changes, lambda: _draw(screen, changes, now))
+
+
+def _draw(screen: Screen, changes: list[records.Change], now: Instant) -> None:
+    if not changes:
+        screen.hint("No such change was made over the API.")
+        return
+    rows: list[list[Value]] = [
+        [moment(each.at), each.subject, each.action, each.target, Cell(_differences(each), "dim")] for each in changes
+    ]
+    columns = ("WHEN", "SUBJECT", "ACTION", "TARGET", "CHANGED")
+    screen.table(columns, rows, cut=("CHANGED", "TARGET"), spare=("CHANGED",))
+
+
+def _differences(change: records.Change) -> str:
+    """The fields that differ, with what they are now."""
+    if not isinstance(change.before, dict) or not isinstance(change.after, dict):
+        return ""
+    before, after = change.before, change.after
+    changed = [name for name in after if after[name] != before.get(name) and name not in ("version", "updated_at")]
+    return ", ".join(f"{name}={msgspec.json.encode(after[name]).decode()}" for name in changed)

@@ -1,0 +1,121 @@
+"""From a command line to an app with an open store, or to a scheduler behind a store or a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from mainspring.cli.backends.scheduler import Scheduler
+from mainspring.cli.backends.stored_runs import Stored
+from mainspring.cli.session import Session
+from mainspring.core.model import DEFAULT
+from mainspring.core.runs.retry import Retry
+from mainspring.errors import NotFound, StoreUnavailable
+from mainspring.sdk.app import Mainspring
+from mainspring.sdk.loading import load_app
+from mainspring.wiring import database_status, describe_store, sqlite_file
+
+T = TypeVar("T")
+
+PATIENCE = Retry(2, delay="100ms", factor=3.0, cap="20s", jitter=0.5)
+"""A person waits: half a second, unless a server asks for more."""
+
+OWNER = "cli"
+"""The app that jobs added by hand belong to: not one of code, whose sync would call them undeclared."""
+OWNERS = (OWNER, "api")
+"""The same, and that of jobs that were added over HTTP."""
+
+
+def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:
+    """The app that `ref` names, or one without tasks, under the settings of this command line."""
+    app = Mainspring(name=OWNER) if ref is None else load_app(ref)
+    app.job_origin = "cli"
+    where = {"store": session.store, "server": session.server, "token": session.token, "namespace": session.namespace}
+    app.configure(**where, **flags)
+    return app
+
+
+def with_app(
+    session: Session,
+    work: Callable[[Mainspring], Awaitable[T]],
+    *,
+    app: Mainspring | None = None,
+    create: bool = False,
+) -> T:
+    """Do something with the store, and let go of it. A missing database is made only if `create` says so."""
+    chosen = app or open_app(session)
+    if not create:
+        check_exists(chosen)
+
+    async def do() -> T:
+        try:
+            return await work(chosen)
+        finally:
+            await chosen.close()
+
+    return asyncio.run(do())
+
+
+def with_scheduler(
+    session: Session,
+    work: Callable[[Scheduler], Awaitable[T]],
+    *,
+    app: Mainspring | None = None,
+    create: bool = False,
+) -> T:
+    """Do something with the scheduler that the command line names: behind a server, or behind the store."""
+    chosen = app or open_app(session)
+    if is_served(session, chosen):
+        scheduler: Scheduler = _call_server(chosen)
+    else:
+        scheduler = Stored(chosen)
+        if not create:
+            check_exists(chosen)
+
+    async def do() -> T:
+        try:
+            if isinstance(scheduler, Stored):
+                await scheduler.open()
+            return await work(scheduler)
+        finally:
+            await scheduler.close()
+
+    return asyncio.run(do())
+
+
+def is_served(session: Session, app: Mainspring) -> bool:
+    """Whether a server is asked, not the store. A flag overrules what the environment names."""
+    if session.store is not None and session.server is not None:
+        raise click.UsageError("Name a database with --store or a server with --server, not both.")
+    return app.settings.server is not None and session.store is None
+
+
+def _call_server(app: Mainspring) -> Scheduler:
+    from mainspring.client.client import Client
+
+    settings = app.settings
+    namespace = None if settings.namespace == DEFAULT else settings.namespace
+    return Client(settings.server or "", settings.token, namespace=namespace, retry=PATIENCE)
+
+
+def check_made(app: Mainspring) -> None:
+    """StoreUnavailable if the file of the database is not there: a worker in the wrong folder must not make another,
+    and wait in it for ever."""
+    file = sqlite_file(app.settings)
+    if file is not None and not file.exists():
+        raise StoreUnavailable(
+            f"there is no database {file}: `mainspring up` and `server` make it. If it is elsewhere, change to its "
+            "folder, or name it with --store URL or MAINSPRING_STORE"
+        )
+
+
+def check_exists(app: Mainspring) -> None:
+    """Refuse to look into a database that nobody has made yet: an empty answer would hide a wrong path."""
+    if not database_status(app.settings).exists:
+        raise NotFound(
+            f"there is no database at {describe_store(app.settings)} yet. `mainspring db migrate` makes one, and so do "
+            "`up`, `job add` and `run submit`; if there is one elsewhere, name it with --store URL or MAINSPRING_STORE"
+        )

@@ -1,0 +1,109 @@
+"""Errors as people and scripts get them: what, why, what to do next, an exit code; no traceback unless asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Mapping
+
+import click
+
+from mainspring.cli.output.harmless import harmless, harmless_json
+from mainspring.cli.session import Session
+from mainspring.errors import (
+    AppLoadError,
+    InvalidFields,
+    InvalidInput,
+    MainspringError,
+    NotAllowed,
+    RunFailed,
+    StoreReadOnly,
+)
+
+_OPTIONS = {
+    "period": "every",
+    "jobs": "after",
+    "calendars": "calendar",
+    "start_at": "start",
+    "end_at": "end",
+    "regions": "region",
+    "tags": "tag",
+    "schedule": "cron",
+    "run_at": "at",
+    "timezone": "tz",
+    "args": "arg",
+}
+"""Options that are called otherwise than what they set, here or on a server."""
+FAILED, USAGE, RUN_FAILED, NOT_ALLOWED, INTERRUPTED = 1, 2, 3, 4, 130
+
+
+def explain(error: Exception, session: Session) -> int:
+    """Tell an error on stderr; the exit code that it stands for."""
+    if isinstance(error, click.exceptions.Abort):
+        click.echo("Stopped.", err=True)
+        return INTERRUPTED
+    if session.debug:
+        traceback.print_exception(error)
+    if isinstance(error, click.ClickException):
+        if session.as_json:
+            _tell_json(error.format_message(), {})
+        else:
+            error.show()
+        return error.exit_code
+    if session.as_json:
+        message, parts = _parts(error)
+        more = [_fault(each) for each in error.faults] if isinstance(error, InvalidFields) else []
+        _tell_json(message, {**parts, "errors": more} if more else parts)
+    else:
+        _tell(error, session)
+    return _code(error)
+
+
+def _code(error: Exception) -> int:
+    match error:
+        case InvalidInput():
+            return USAGE
+        case RunFailed():
+            return RUN_FAILED
+        case StoreReadOnly() | NotAllowed():
+            return NOT_ALLOWED
+    return FAILED
+
+
+def _tell(error: Exception, session: Session) -> None:
+    if isinstance(error, AppLoadError) and error.user_traceback:
+        click.echo(harmless(error.user_traceback.rstrip()), err=True)
+    for each in error.faults if isinstance(error, InvalidFields) else [error]:
+        _tell_one(each, session)
+
+
+def _tell_one(error: Exception, session: Session) -> None:
+    message, parts = _parts(error)
+    message = harmless(message)
+    red = session.colored(sys.stderr)
+    click.echo(f"{click.style('Error:', fg='red', bold=True) if red else 'Error:'} {message}", err=True, color=red)
+    if remedy := parts.get("remedy"):
+        click.echo(f"Try:   {harmless(remedy)}", err=True)
+
+
+def _parts(error: Exception) -> tuple[str, dict[str, str]]:
+    if isinstance(error, InvalidInput):
+        name, bracket, rest = error.field.partition("[")
+        field = f"{_OPTIONS.get(name, name)}{bracket}{rest}"
+        whole = Exception.__str__(error)
+        shown = whole.removeprefix(error.field).removesuffix(f"; {error.remedy}" if error.remedy else "")
+        return field + shown, {"field": field, "value": str(error.value), "remedy": error.remedy}
+    if isinstance(error, MainspringError):
+        return str(error), {}
+    remedy = "run it again with --debug, and report what it shows"
+    return f"something unexpected happened: {type(error).__name__}: {error}", {"remedy": remedy}
+
+
+def _fault(error: Exception) -> dict[str, str]:
+    message, parts = _parts(error)
+    return {"error": message, **parts}
+
+
+def _tell_json(message: str, parts: Mapping[str, object]) -> None:
+    click.echo(harmless_json(json.dumps({"error": message, **parts}, ensure_ascii=False)), err=True)

@@ -1,0 +1,1 @@
+"""Commands that start long-lived processes: `up`, `worker`, `server`."""

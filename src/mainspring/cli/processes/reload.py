@@ -1,0 +1,110 @@
+"""`--reload`: the command in a process of its own, started anew whenever code changes. For developers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from mainspring.cli.output.errors import USAGE
+from mainspring.cli.output.screen import Screen
+from mainspring.cli.session import Session
+
+LOOK_S = 0.3
+"""How often to look for changes: a person who saves a file hardly waits, and a thousand files cost little."""
+DRAIN_S = 3.0
+"""How long running work may go on after a change; then it is handed back, and done by the new code."""
+_FLAG = "--reload"
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
+
+Stamps = dict[str, int]
+
+
+def reload(session: Session) -> int:
+    """Run this command line without `--reload`, again and again, until somebody stops it; its last exit code."""
+    return _Reloading(session, [each for each in session.args if each != _FLAG]).run()
+
+
+class _Reloading:
+    """One process after the other."""
+
+    def __init__(self, session: Session, args: Sequence[str]) -> None:
+        self._screen = Screen(session)
+        self._command = [sys.executable, "-m", "mainspring", *args]
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopping = False
+
+    def run(self) -> int:
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            while True:
+                stamps = stamps_of(Path.cwd())
+                self._child = subprocess.Popen(self._command, start_new_session=True)
+                changed = self._watch(stamps)
+                if self._stopping or not changed:
+                    return self._child.wait()
+                self._screen.hint(f"reload {changed} has changed")
+                self._end()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Passed on, each time: the first drains, the second stops at once."""
+        self._stopping = True
+        if self._child is not None and self._child.poll() is None:
+            os.kill(self._child.pid, number)
+
+    def _watch(self, stamps: Stamps) -> str:
+        """The file that has changed; empty if the process has ended well, or is to end. One that has failed waits for
+        its code to be mended."""
+        assert self._child is not None
+        told = False
+        while not self._stopping:
+            time.sleep(LOOK_S)
+            if changed := first_change(stamps, stamps_of(Path.cwd())):
+                return changed
+            code = self._child.poll()
+            if code in (0, USAGE):
+                return ""
+            if code is not None and not told:
+                self._screen.warn(f"it ended with code {code}, and is started again once code changes")
+                told = True
+        return ""
+
+    def _end(self) -> None:
+        assert self._child is not None
+        for patience_s in (DRAIN_S, None):
+            if self._child.poll() is not None:
+                return
+            self._child.terminate()
+            try:
+                self._child.wait(patience_s)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def stamps_of(folder: Path) -> Stamps:
+    """When each file of code, or of settings, below a folder was changed last."""
+    stamps: Stamps = {}
+    for place, folders, files in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith(".") and each not in _SKIPPED]
+        for name in files:
+            if name.endswith(".py") or name == "mainspring.toml":
+                path = os.path.join(place, name)
+                try:
+                    stamps[path] = os.stat(path).st_mtime_ns
+                except OSError:
+                    continue  # It has just gone.
+    return stamps
+
+
+def first_change(before: Stamps, after: Stamps) -> str:
+    """A file that is new, gone, or other than it was; empty if there is none."""
+    changed = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
+    return os.path.relpath(changed[0]) if changed else ""

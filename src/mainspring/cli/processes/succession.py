@@ -1,0 +1,82 @@
+"""A process that replaces itself: the same command, executed anew under the same id, told what is left to do."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from contextlib import suppress
+
+import msgspec
+
+from mainspring.process.secrets import environment
+from mainspring.services.worker.worker import Legacy
+from mainspring.store import Store
+
+EXIT_REPLACED = 75
+"""The exit code of a worker that had to end because of a run that does not, where it cannot execute itself anew."""
+_VARIABLE = "_MAINSPRING_LEGACY"
+
+log = logging.getLogger("mainspring")
+
+
+class _Handover(msgspec.Struct):
+    legacy: Legacy
+    stop_at: float | None
+    """On the monotonic clock, which goes on."""
+
+
+class Succession:
+    """What this process was left by the one before it, and how it leaves something to the next."""
+
+    def __init__(self, stop_after_s: float | None) -> None:
+        """Before anything else changes the environment or the working folder. `stop_after_s`: in how many seconds the
+        command line wants the process to stop, counted from the first one."""
+        self._legacy, stop_at = _inherit()
+        if stop_at is None and stop_after_s is not None:
+            stop_at = time.monotonic() + stop_after_s
+        self._stop_at = stop_at
+        self._environ = dict(environment())
+        self._folder = os.getcwd()
+
+    @property
+    def stop_after_s(self) -> float | None:
+        """In how many seconds this process is to stop by itself."""
+        return None if self._stop_at is None else max(self._stop_at - time.monotonic(), 0.001)
+
+    async def settle(self, store: Store) -> None:
+        """Tell the store what the process before this one could not tell while it lived."""
+        if self._legacy is not None:
+            await self._legacy.settle(store)
+            self._legacy = None
+
+    def pass_on(self, legacy: Legacy, *, stopping: bool) -> None:
+        """Execute this program anew, with the environment and in the folder with which it was started; but end if it is
+        stopping anyway. From any thread: the others are gone then, whatever they are doing."""
+        try:
+            if stopping:
+                raise OSError("it was asked to stop")
+            file = os.memfd_create("mainspring-legacy", 0)
+            with os.fdopen(os.dup(file), "wb") as handover:
+                handover.write(msgspec.json.encode(_Handover(legacy, self._stop_at)))
+            os.lseek(file, 0, os.SEEK_SET)
+            os.set_inheritable(file, True)
+            os.chdir(self._folder)
+            argv = [sys.executable, *sys.orig_argv[1:]]
+            os.execve(sys.executable, argv, {**self._environ, _VARIABLE: f"{os.getpid()}:{file}"})
+        except (OSError, AttributeError) as error:
+            log.critical("this process does not execute itself anew, and ends: %s", error)
+            os._exit(EXIT_REPLACED)
+
+
+def _inherit() -> tuple[Legacy | None, float | None]:
+    pid, _, file = os.environ.pop(_VARIABLE, "").partition(":")
+    if pid != str(os.getpid()):
+        return None, None
+    with os.fdopen(int(file), "rb") as handover:
+        found = msgspec.json.decode(handover.read(), type=_Handover)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass  # Processes that belonged to the former program.
+    return found.legacy, found.stop_at

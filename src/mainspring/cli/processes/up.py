@@ -1,0 +1,224 @@
+"""`mainspring up` and `mainspring worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypedDict, Unpack, get_args
+
+import click
+
+from mainspring import __version__
+from mainspring.cli.backends.opening import open_app
+from mainspring.cli.backends.stored_runs import Stored
+from mainspring.cli.filters import count_of
+from mainspring.cli.jobs.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
+from mainspring.cli.lazy import Verb, stack
+from mainspring.cli.output.screen import Screen
+from mainspring.cli.output.times import moment, relative
+from mainspring.cli.processes.live import Service, serve
+from mainspring.cli.processes.reload import reload
+from mainspring.cli.processes.server import (
+    api_options,
+    broker_option,
+    cache_option,
+    health_beside,
+    lease_option,
+    log_options,
+    serve_beside,
+)
+from mainspring.cli.session import Session
+from mainspring.core.instants import LATEST, SECOND, parse_duration
+from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.process.urls import show_url
+from mainspring.sdk.app import Mainspring
+from mainspring.sdk.name_clashes import check_twins
+from mainspring.settings import Coordination
+from mainspring.wiring import describe_commands, describe_exposure, describe_host, describe_store, protect_process
+
+
+class WorkerWords(TypedDict):
+    """What the options of a worker gave."""
+
+    concurrency: int | None
+    pools: tuple[str, ...]
+    queues: tuple[str, ...]
+    regions: tuple[str, ...]
+    broker: str | None
+    log_level: str | None
+    log_format: str | None
+    duration: str | None
+    quiet: bool
+
+
+def _reload(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        raise click.exceptions.Exit(reload(ctx.obj))
+
+
+worker_options = stack(
+    click.option("--concurrency", type=int, help="How many runs to execute at once."),
+    click.option(
+        "--pool",
+        "pools",
+        metavar="PRIORITY=PLACES",
+        multiple=True,
+        help="Places kept for runs of a priority, instead of --concurrency; repeat for several.",
+    ),
+    click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
+    click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
+    broker_option,
+    log_options,
+    click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
+    click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
+    click.option(
+        "--reload",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_reload,
+        help="Start anew when a file of code below this folder changes; for development.",
+    ),
+)
+"""The options that `up` and `worker` share."""
+
+
+@click.command(cls=Verb)
+@click.argument("ref", metavar="[APP]", required=False)
+@worker_options
+@undeclared_option
+@api_options
+@click.option("--no-api", is_flag=True, help="Do not serve the API.")
+@lease_option
+@cache_option
+@click.option(
+    "--coordination",
+    type=click.Choice(get_args(Coordination)),
+    help="Who plans: one leader, all nodes, or whoever gets a job's lease.",
+)
+@click.pass_obj
+def up(
+    session: Session,
+    ref: str | None,
+    undeclared: Undeclared,
+    coordination: str | None,
+    lease: str | None,
+    cache: str | None,
+    host: str | None,
+    port: int | None,
+    no_api: bool,
+    **words: Unpack[WorkerWords],
+) -> int:
+    """Run the scheduler, a worker and the API in one process.
+
+    APP is `module:app` or `file.py`; its jobs are stored first. Without one, only commands are run. The first Ctrl-C
+    lets running work finish, the second stops at once.
+    """
+    flags: dict[str, object] = {
+        "coordination": coordination,
+        "lease": lease,
+        "cache": cache,
+        "host": host,
+        "port": port,
+    }
+    session.keep_stdout()
+    app = open_app(session, ref, **flags, **_flags(words))
+    screen = Screen(session)
+    protect_process(app, signs=not no_api)
+    beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
+
+    async def prepare() -> None:
+        await _warn_of_twins(screen, app)
+        saved = None if ref is None else await sync_jobs(Stored(app), app, undeclared)
+        if not words["quiet"]:
+            _introduce(screen, app, ref)
+            if saved is not None:
+                screen.hint(f"jobs   {describe_saved(saved)}")
+            screen.hint(f"next   {await _next_firing(app)}")
+
+    return serve(_service(app, screen, prepare, schedule=True, words=words)._replace(beside=beside))
+
+
+@click.command(cls=Verb)
+@click.argument("ref", metavar="[APP]", required=False)
+@worker_options
+@click.option("--health-host", help="Where to serve health and metrics, without tokens; 127.0.0.1 unless given.")
+@click.option("--health-port", type=int, help="The port for that; without one, they are not served.")
+@click.pass_obj
+def worker(
+    session: Session, ref: str | None, health_host: str | None, health_port: int | None, **words: Unpack[WorkerWords]
+) -> int:
+    """Run a worker: it executes runs of the tasks of APP (`module:app` or `file.py`), and commands.
+
+    It schedules nothing, and stores no jobs: where those that APP declares differ from the stored ones, it warns.
+    """
+    session.keep_stdout()
+    app = open_app(session, ref, health_host=health_host, health_port=health_port, **_flags(words))
+    screen = Screen(session)
+    protect_process(app, signs=False)
+
+    async def prepare() -> None:
+        await _warn_of_twins(screen, app)
+        if not words["quiet"]:
+            _introduce(screen, app, ref)
+        for difference in await compare_jobs(app):
+            screen.warn(f"{difference}: `mainspring job sync {ref}` stores what is declared.")
+
+    service = _service(app, screen, prepare, schedule=False, words=words)
+    return serve(service._replace(beside=health_beside(app), create=False))
+
+
+async def _warn_of_twins(screen: Screen, app: Mainspring) -> None:
+    for warning in await check_twins(app):
+        screen.warn(f"{warning}. Give one of them another name, or a namespace of its own.")
+
+
+def _flags(words: WorkerWords) -> dict[str, object]:
+    if words["pools"] and words["concurrency"] is not None:
+        raise click.UsageError("--pool and --concurrency exclude each other: a worker has the places of its pools")
+    return {
+        "concurrency": words["concurrency"],
+        "pools": words["pools"] or None,
+        "queues": words["queues"] or None,
+        "regions": words["regions"] or None,
+        "broker": words["broker"],
+        "log_level": words["log_level"],
+        "log_format": words["log_format"],
+    }
+
+
+def _service(
+    app: Mainspring, screen: Screen, prepare: Callable[[], Awaitable[None]], *, schedule: bool, words: WorkerWords
+) -> Service:
+    seconds = None if words["duration"] is None else parse_duration(words["duration"], "for") / SECOND
+    return Service(app, screen, prepare, schedule, seconds, words["quiet"])
+
+
+def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
+    settings = app.settings
+    what = f"app {app.name} ({ref}), {count_of(app.tasks, 'task')}" if ref else "no app: commands only"
+    screen.hint(f"mainspring {__version__}")
+    screen.hint(f"store  {describe_store(settings)}")
+    if settings.lease is not None:
+        screen.hint(f"lease  {show_url(settings.lease)}")
+    if settings.broker is not None:
+        screen.hint(f"broker {show_url(settings.broker)}")
+    shares = "".join(f" · {places} for priority {priority}" for priority, places in settings.pools)
+    serves = f"queue {', '.join(settings.queues or app.queues())} · region {', '.join(settings.regions)}"
+    screen.hint(f"work   {what} · {serves} · {settings.concurrency} at once{shares}")
+    host = describe_host(app, settings)
+    if confinement := describe_commands(settings):
+        host.append(confinement)
+    if host:
+        screen.hint(f"host   {'; '.join(host)}")
+    for exposure in describe_exposure(settings, work=True):
+        screen.warn(exposure)
+
+
+async def _next_firing(app: Mainspring) -> str:
+    store = await app.open()
+    due = await store.due_jobs(LATEST, 1)
+    if not due or due[0].next_fire_at is None:
+        return "no job is due; add one with `mainspring job add`"
+    job, at = due[0], due[0].next_fire_at
+    zone = job.trigger.tz if isinstance(job.trigger, CronTrigger) else None
+    return f"{job.name}, {relative(at, store.now())} ({moment(at, zone)})"

@@ -1,0 +1,137 @@
+"""`mainspring run cancel` and `run retry`: by id, or all that a filter fits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Unpack
+
+import click
+
+from mainspring.cli.backends.opening import with_scheduler
+from mainspring.cli.backends.scheduler import Scheduler
+from mainspring.cli.filters import RunWords, care_options, confirm, count_of, run_filters
+from mainspring.cli.lazy import Errand
+from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.output.errors import FAILED as TROUBLE
+from mainspring.cli.output.screen import Screen, Value, state_cell
+from mainspring.cli.runs.tables import describe_run, draw_runs
+from mainspring.cli.session import Session
+from mainspring.core.instants import Instant
+from mainspring.core.states import FAILED, FINAL, RUNNING, STATES, State
+from mainspring.errors import Conflict, NotFound
+from mainspring.operations import records
+from mainspring.operations.explain import short_id
+from mainspring.operations.views import View
+
+Act = Callable[[Scheduler, records.Run], Awaitable["Done"]]
+
+REFUSED = "refused"
+
+
+class Done(NamedTuple):
+    """What became of one run."""
+
+    run: records.Run
+    state: str
+    """Its state now, or what was done; REFUSED if nothing could be."""
+    note: str = ""
+    new_id: str | None = None
+
+
+class Choice(NamedTuple):
+    """Which runs to act on, and how careful to be."""
+
+    run_ids: Sequence[str]
+    words: RunWords
+    fallback: tuple[State, ...]
+    """The states to select if none was named."""
+    dry_run: bool
+    yes: bool
+
+
+@click.command(cls=Errand)
+@click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
+@run_filters
+@care_options
+@click.pass_obj
+def cancel(
+    session: Session, run_ids: Sequence[str], dry_run: bool, yes: bool, reason: str, **words: Unpack[RunWords]
+) -> int:
+    """Cancel RUNs, or all unfinished ones that the options select. A running one is asked to stop."""
+
+    async def act(scheduler: Scheduler, run: records.Run) -> Done:
+        state = await scheduler.runs.cancel(run.run_id, reason)
+        return Done(run, state, "asked to stop" if state == RUNNING else "")
+
+    unfinished = tuple(state for state in STATES if state not in FINAL)
+    return _act(session, "Cancel", Choice(run_ids, words, unfinished, dry_run, yes), act)
+
+
+@click.command(cls=Errand)
+@click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
+@run_filters
+@care_options
+@click.pass_obj
+def retry(
+    session: Session, run_ids: Sequence[str], dry_run: bool, yes: bool, reason: str, **words: Unpack[RunWords]
+) -> int:
+    """Run RUNs again that did not succeed, or all failed ones that the options select: as a new run each."""
+
+    async def act(scheduler: Scheduler, run: records.Run) -> Done:
+        again = await scheduler.runs.retry(run.run_id, reason)
+        return Done(run, "retried", f"as {short_id(again.run_id)}", again.run_id)
+
+    return _act(session, "Retry", Choice(run_ids, words, (FAILED,), dry_run, yes), act)
+
+
+def _act(session: Session, verb: str, choice: Choice, act: Act) -> int:
+    selected = any(choice.words.values())
+    if selected == bool(choice.run_ids):
+        how = "not both" if selected else "e.g. --job NAME or --state failed"
+        raise click.UsageError(
+            f"Name runs, or select them with --job, --task, --tag, --queue, --worker, --since or --state: {how}."
+        )
+    screen = Screen(session)
+    runs, now = with_scheduler(session, lambda scheduler: _choose(scheduler, choice))
+    if choice.dry_run or not runs:
+        screen.answer(runs, lambda: draw_runs(screen, runs, now) if runs else None)
+        screen.hint(f"{verb} {count_of(runs, 'run')}: nothing was done{', for this was a dry run' if runs else ''}.")
+        return 0
+    if selected:
+        confirm(f"{verb} {count_of(runs, 'run')}?", yes=choice.yes)
+    done = with_scheduler(session, lambda scheduler: _each(scheduler, screen, verb, runs, act))
+    screen.answer([_view(each) for each in done], lambda: _draw(screen, done))
+    return TROUBLE if any(each.state == REFUSED for each in done) else 0
+
+
+async def _choose(scheduler: Scheduler, choice: Choice) -> tuple[list[records.Run], Instant]:
+    if choice.run_ids:
+        runs = [await find_run(scheduler, each) for each in dict.fromkeys(choice.run_ids)]
+    else:
+        words: RunWords = {**choice.words, "states": choice.words["states"] or choice.fallback}
+        runs = [run async for run in scheduler.runs.list(**words)]
+    return runs, scheduler.now()
+
+
+async def _each(scheduler: Scheduler, screen: Screen, verb: str, runs: Sequence[records.Run], act: Act) -> list[Done]:
+    """One after the other; that one cannot be helped does not keep the others from it."""
+    done = []
+    for run in screen.track(runs, verb):
+        try:
+            done.append(await act(scheduler, run))
+        except (Conflict, NotFound) as error:
+            if len(runs) == 1:
+                raise
+            done.append(Done(run, REFUSED, str(error)))
+    return done
+
+
+def _view(done: Done) -> View:
+    return {"run_id": done.run.run_id, "state": done.state, "note": done.note, "new_run_id": done.new_id}
+
+
+def _draw(screen: Screen, done: Sequence[Done]) -> None:
+    rows: list[list[Value]] = [
+        [short_id(each.run.run_id), describe_run(each.run), state_cell(each.state), each.note] for each in done
+    ]
+    screen.table(("RUN", "WHAT", "STATE", "NOTE"), rows, cut=("WHAT",), fold=("NOTE",))

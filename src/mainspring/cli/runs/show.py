@@ -1,0 +1,91 @@
+"""`mainspring run list` and `run show`."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import click
+
+from mainspring.cli.backends.opening import with_scheduler
+from mainspring.cli.backends.scheduler import Scheduler
+from mainspring.cli.filters import RunWords, run_filters
+from mainspring.cli.lazy import Errand
+from mainspring.cli.naming import complete_job, complete_run, find_run
+from mainspring.cli.output.screen import Screen
+from mainspring.cli.runs.tables import Story, draw_runs, draw_story
+from mainspring.cli.session import Session
+from mainspring.core.instants import Instant
+from mainspring.core.states import FAILED
+from mainspring.operations import records
+from mainspring.operations.views import View
+
+
+@click.command("list", cls=Errand)
+@run_filters
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
+@click.pass_obj
+def list_runs(session: Session, limit: int, **words: Unpack[RunWords]) -> None:
+    """List runs, newest first: what state each is in, how long it waited and how long it ran."""
+
+    async def look(scheduler: Scheduler) -> tuple[list[records.Run], Instant]:
+        return [run async for run in scheduler.runs.list(limit=limit, **words)], scheduler.now()
+
+    runs, now = with_scheduler(session, look)
+    screen = Screen(session)
+    screen.answer(runs, lambda: _draw(screen, runs, now, limit))
+
+
+@click.command("dead-letters", cls=Errand)
+@click.option("--job", metavar="NAME", shell_complete=complete_job, help="Of this job.")
+@click.option("--task", metavar="TASK", help="Of this task.")
+@click.option("--tag", metavar="TAG", help="With this tag.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
+@click.pass_obj
+def dead_letters(session: Session, limit: int, job: str | None, task: str | None, tag: str | None) -> None:
+    """List runs that failed for good, newest first: their retries are used up, and nobody will touch them again.
+
+    \b
+    mainspring run retry --state failed --task encode     # run them again
+    """
+
+    async def look(scheduler: Scheduler) -> tuple[list[records.Run], Instant]:
+        found = scheduler.runs.list(states=(FAILED,), job=job, task=task, tag=tag, limit=limit)
+        return [run async for run in found], scheduler.now()
+
+    runs, now = with_scheduler(session, look)
+    screen = Screen(session)
+    screen.answer(runs, lambda: _draw(screen, runs, now, limit))
+
+
+def _draw(screen: Screen, runs: list[records.Run], now: Instant, limit: int) -> None:
+    if not runs:
+        screen.hint("There are no such runs.")
+        return
+    draw_runs(screen, runs, now)
+    if len(runs) == limit:
+        screen.hint(f"Only the newest {limit} are shown: --limit shows more.")
+
+
+@click.command(cls=Errand)
+@click.argument("run_id", metavar="RUN", shell_complete=complete_run)
+@click.pass_obj
+def show(session: Session, run_id: str) -> None:
+    """Tell the story of RUN: attempt by attempt, the reason of its state, and, if it is not running, why not.
+
+    RUN is an id, or enough of its beginning or end to be the only one.
+    """
+
+    async def look(scheduler: Scheduler) -> Story:
+        runs = scheduler.runs
+        run = await runs.get((await find_run(scheduler, run_id)).run_id)
+        wrote = [line async for line in runs.logs(run.run_id, tail=1)]
+        return Story(run, await runs.attempts(run.run_id), bool(wrote), scheduler.now())
+
+    story = with_scheduler(session, look)
+    screen = Screen(session)
+    screen.answer(_view(story), lambda: draw_story(screen, story))
+
+
+def _view(story: Story) -> View:
+    view: View = {name: getattr(story.run, name) for name in story.run.__struct_fields__}
+    return {**view, "attempts": story.attempts, "why": story.run.why}

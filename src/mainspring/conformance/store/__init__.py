@@ -1,0 +1,1 @@
+"""The suite that every store passes, one file per subject."""

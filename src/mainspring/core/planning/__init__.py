@@ -1,0 +1,1 @@
+"""Which instants of a job fire, when, and within which limits."""

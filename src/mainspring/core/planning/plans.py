@@ -1,0 +1,458 @@
+"""When a job comes due: which instants fire, which are missed and why, and when it is due again.
+
+A plan is made from the job and `now` alone; the store applies it in one transaction or not at all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import time
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from mainspring.core.ids import fraction_of, run_id_of
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_duration, to_datetime
+from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
+from mainspring.core.planning.firing_limits import Bounds, runs_of
+from mainspring.core.runs.dependency import End, Fire, Upstream
+from mainspring.core.schedules.calendars import Calendar, excluded, excluded_until, next_allowed_day
+from mainspring.core.schedules.cron import parse_cron
+from mainspring.core.schedules.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger, next_fire
+from mainspring.core.states import FAILED
+
+Calendars = Mapping[str, Calendar]
+
+UNBOUNDED = Bounds(runs=2**62)
+LISTED_MISSES = 100
+"""So many missed instants of one plan are recorded one by one; older ones share one row."""
+_COUNTED = 1_000
+"""So many instants are looked at one by one in one plan (more, if more may be caught up); older ones share one row."""
+AGED = 10 * SECOND
+"""A run that is made later than this after its instant is due when it is made: what was missed for hours has not waited
+for a worker so long, and must neither outrank what has nor count as a backlog of hours."""
+_MOST_MOVED_A_DAY = 24
+_LONGEST_STRETCH = 31 * DAY
+_LARGEST_SHIFT = 2 * HOUR
+"""How much longer or shorter than 24 hours a day by the clock may be."""
+
+
+class PlannedFiring(msgspec.Struct, frozen=True):
+    """One row, or one row for a stretch of missed instants, of the ledger to be."""
+
+    fire_at: Instant
+    outcome: FiringOutcome
+    reason: str = ""
+    last_at: Instant | None = None
+    count: int = 1
+    runs: tuple[NewRun, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What the store should write for one job, provided that it is still as it was planned from."""
+
+    job: Job
+    firings: tuple[PlannedFiring, ...]
+    next_fire_at: Instant | None
+    kind: FiringKind = "scheduled"
+
+
+class Admit(msgspec.Struct, frozen=True):
+    """The firing may have its runs."""
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """The firing has no run."""
+
+    reason: str
+
+
+class Replace(msgspec.Struct, frozen=True):
+    """The firing may have its runs once these have been cancelled and have ended."""
+
+    run_ids: tuple[str, ...]
+
+
+def next_fire_at(job: Job, after: Instant, calendars: Calendars) -> Instant | None:
+    """The first instant strictly after `after` at which the job is due, by trigger, start, end and calendars.
+
+    With `on_excluded="next_day"` an excluded instant moves to the same time on the next allowed day. Not so for a job
+    that is due more than 24 times a day: its next allowed instant comes soon enough.
+    """
+    policy = job.policy
+    if policy.max_firings is not None and job.fired >= policy.max_firings:
+        return None
+    if policy.start_at is not None:
+        after = max(after, policy.start_at - 1)
+    if not policy.calendars:
+        found = next_fire(job.trigger, after, job.created_at)
+    elif policy.on_excluded == "next_day" and _is_rare(job.trigger):
+        found = _next_moved(job, after, calendars)
+    else:
+        found = _next_allowed(job, after, calendars)
+    return None if found is not None and policy.end_at is not None and found > policy.end_at else found
+
+
+def _is_rare(trigger: Trigger) -> bool:
+    if isinstance(trigger, CronTrigger):
+        cron = parse_cron(trigger.expression, trigger.dialect)
+        return cron.hours.bit_count() * cron.minutes.bit_count() * cron.seconds.bit_count() <= _MOST_MOVED_A_DAY
+    return not isinstance(trigger, EveryTrigger) or trigger.period * _MOST_MOVED_A_DAY >= DAY
+
+
+def _next_allowed(job: Job, after: Instant, calendars: Calendars) -> Instant | None:
+    candidate, steps = next_fire(job.trigger, after, job.created_at), 0
+    while candidate is not None and not _in_vain(steps, candidate - after):
+        until = excluded_until(job.policy.calendars, candidate, calendars)
+        if until is None:
+            return candidate
+        candidate, steps = next_fire(job.trigger, until - 1, job.created_at), steps + 1
+    return None
+
+
+def _in_vain(steps: int, passed: Duration) -> bool:
+    """Whether to give up the search for an allowed instant: after five years, unless the job is due very rarely."""
+    return steps > 50_000 or (steps > 2_000 and passed > 5 * 366 * DAY)
+
+
+def _next_moved(job: Job, after: Instant, calendars: Calendars) -> Instant | None:
+    """The first instant after `after`, where excluded instants move to the same time on the next allowed day."""
+    hopeless: set[time] = set()
+    best: Instant | None = None
+    candidate, steps = next_fire(job.trigger, after, job.created_at), 0
+    while candidate is not None and (best is None or candidate < best) and not _in_vain(steps, candidate - after):
+        moved, until = _moved(job, candidate, calendars, hopeless)
+        best = _earlier(best, moved)
+        candidate, steps = next_fire(job.trigger, until, job.created_at), steps + 1
+    earlier = next_fire(job.trigger, _start_of_stretch(job, after, calendars) - DAY, job.created_at)
+    while earlier is not None and earlier <= after:
+        if best is None or _may_move_between(earlier, after, best):
+            moved, _ = _moved(job, earlier, calendars, hopeless)
+            best = best if moved is None or moved <= after else _earlier(best, moved)
+        earlier = next_fire(job.trigger, earlier, job.created_at)
+    return best
+
+
+def _earlier(one: Instant | None, other: Instant | None) -> Instant | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _start_of_stretch(job: Job, after: Instant, calendars: Calendars) -> Instant:
+    """The first of the days before `after` on which its time of day is excluded, or `after` itself."""
+    start = after
+    while start > after - _LONGEST_STRETCH and excluded(job.policy.calendars, start - DAY, calendars) is not None:
+        start -= DAY
+    return start
+
+
+def _may_move_between(instant: Instant, low: Instant, high: Instant) -> bool:
+    """Whether some days by the clock after an instant may lie between two others: cheaper than to ask the calendars."""
+    reached = low + (instant - low) % DAY
+    return reached - low < high - low + _LARGEST_SHIFT or reached - low > DAY - _LARGEST_SHIFT
+
+
+def _moved(job: Job, instant: Instant, calendars: Calendars, hopeless: set[time]) -> tuple[Instant | None, Instant]:
+    """Where an instant moves to, and from where to look on.
+
+    That a time of day is not allowed in two years takes long to find out: `hopeless` remembers it.
+    """
+    names = job.policy.calendars
+    until = excluded_until(names, instant, calendars)
+    if until is None:
+        return instant, instant
+    zone = job.trigger.tz if isinstance(job.trigger, CronTrigger) else "UTC"
+    clock = to_datetime(instant, zone).time()
+    moved = None if clock in hopeless else next_allowed_day(instant, names, calendars, zone)
+    if moved is None:
+        hopeless.add(clock)
+        return None, until - 1
+    return moved, instant
+
+
+def plan(job: Job, now: Instant, calendars: Calendars, bounds: Bounds = UNBOUNDED) -> Plan:
+    """What to do about a job whose next fire time has come. What is due beyond the bounds stays due."""
+    if job.next_fire_at is None or job.next_fire_at > now:
+        return Plan(job, (), job.next_fire_at)
+    if isinstance(job.trigger, AfterTrigger):
+        return Plan(job, _judge_instants(job, [job.next_fire_at], now, bounds)[0], None, "after")
+    crossed, instants = _due_instants(job, now, calendars, bounds.late_because or "the scheduler was down")
+    firings, left = _judge_instants(job, instants, now, bounds)
+    if left:
+        return Plan(job, (*crossed, *firings), left[0])
+    running = sum(firing.outcome == "fired" for firing in firings)
+    following = next_fire_at(msgspec.structs.replace(job, fired=job.fired + running), instants[-1], calendars)
+    return Plan(job, (*crossed, *firings), following)
+
+
+def runs_in(made: Plan) -> int:
+    """How many runs a plan makes."""
+    return sum(len(firing.runs) for firing in made.firings)
+
+
+def cut(made: Plan, runs: int) -> Plan | None:
+    """The part of a plan that makes at most so many runs; the rest stays due. None if nothing can be written."""
+    for index, firing in enumerate(made.firings):
+        runs -= len(firing.runs)
+        if runs < 0:
+            firings = made.firings[:index]
+            return msgspec.structs.replace(made, firings=firings, next_fire_at=firing.fire_at) if firings else None
+    return made
+
+
+def as_of(ahead: Plan, now: Instant) -> Plan | None:
+    """A plan that was made before for the job's very instant, as if it were made now; None if it would be another."""
+    job = ahead.job
+    late, following = now - (job.next_fire_at or now), ahead.next_fire_at
+    grace, deadline = job.policy.grace, job.policy.start_deadline
+    latest = min(grace, AGED, grace if deadline is None else deadline)
+    if not 0 <= late <= latest or (following is not None and following <= now):
+        return None
+    return written_at(ahead, now)
+
+
+def may_precede(ahead: Plan) -> bool:
+    """Whether a plan that was made before its instant may also be written before it: its runs wait there until they are
+    due. Not so where it depends on what has ended by then, or where others would have to wait behind its runs."""
+    job = ahead.job
+    if ahead.kind != "scheduled" or job.policy.overlap != "allow" or job.policy.dependencies or len(ahead.firings) != 1:
+        return False
+    firing = ahead.firings[0]
+    return firing.outcome == "fired" and not any(run.lines or run.after for run in firing.runs)
+
+
+def written_at(ahead: Plan, now: Instant) -> Plan:
+    """The same plan, whose runs are accepted now."""
+    replace = msgspec.structs.replace
+    firings = [
+        replace(firing, runs=tuple([replace(run, created_at=now) for run in firing.runs])) for firing in ahead.firings
+    ]
+    return Plan(ahead.job, tuple(firings), ahead.next_fire_at, ahead.kind)
+
+
+def _due_instants(
+    job: Job, now: Instant, calendars: Calendars, reason: str
+) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
+    """All instants from the next fire time to now; of very many only the newest, and one row for those before them,
+    with the reason."""
+    assert job.next_fire_at is not None
+    first, most = job.next_fire_at, _COUNTED
+    if job.policy.misfire == "all":
+        most = max(most, job.policy.catch_up_limit)
+    instants = [first, *islice(_instants_after(job, first, now, calendars), most)]
+    if len(instants) <= most:
+        return (), instants
+    newest = _newest_instants(job, first, now, most, calendars)
+    last_at = max([first, *_newest_instants(job, first, newest[0] - 1, 1, calendars)])
+    return (PlannedFiring(first, "missed", reason, last_at=last_at, count=0),), newest
+
+
+def _instants_after(job: Job, after: Instant, until: Instant, calendars: Calendars) -> Iterator[Instant]:
+    instant = next_fire_at(job, after, calendars)
+    while instant is not None and instant <= until:
+        yield instant
+        instant = next_fire_at(job, instant, calendars)
+
+
+def _newest_instants(job: Job, after: Instant, until: Instant, count: int, calendars: Calendars) -> list[Instant]:
+    """The last `count` instants in (after, until], found from the end: years of seconds are not visited one by one."""
+    found: list[Instant] = []
+    span: Duration = SECOND
+    while until > after and len(found) < count:
+        start = max(until - span, after)
+        part = list(islice(_instants_after(job, start, until, calendars), count + 1))
+        if len(part) > count:
+            span //= 2
+            continue
+        found[:0] = part
+        until, span = start, span * 2
+    return found[-count:]
+
+
+def _judge_instants(
+    job: Job, instants: list[Instant], now: Instant, bounds: Bounds
+) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
+    """Which of the due instants run, by the misfire policy, each of the others with its reason; and those that should
+    run but have to wait for another plan."""
+    policy = job.policy
+    misses: list[tuple[Instant, str]] = []
+    if policy.start_deadline is not None:
+        expired, instants = _split_by_age(instants, now - policy.start_deadline)
+        misses += [(instant, f"not started within {format_duration(policy.start_deadline)}") for instant in expired]
+    late, punctual = _split_by_age(instants, now - policy.grace)
+    if policy.misfire == "skip":
+        misses += [(instant, f"misfire=skip: later than {format_duration(policy.grace)}") for instant in late]
+        late = []
+    elif policy.misfire == "once":
+        kept = [] if punctual else late[-1:]
+        misses += [(i, "misfire=once: a later instant stands for it") for i in late[: len(late) - len(kept)]]
+        late = kept
+    else:
+        passed, late = _catch_up(policy, late, now)
+        misses += passed
+    running = [*late, *punctual]
+    if policy.max_firings is not None:
+        # Once the last one has fired the job is done, and what would have come later is no longer due.
+        running = running[: max(policy.max_firings - job.fired, 0)]
+    if bounds.late_because:
+        misses = [(instant, f"{reason}; late because {bounds.late_because}") for instant, reason in misses]
+    if bounds.refusal:
+        misses, running = [*misses, *((instant, bounds.refusal) for instant in running)], []
+    most = max(bounds.runs // runs_of(job), 1)
+    fired = [PlannedFiring(instant, "fired", runs=make_runs(job, instant, now)) for instant in running[:most]]
+    return (*_list_misses(misses), *fired), running[most:]
+
+
+def _split_by_age(instants: list[Instant], oldest: Instant) -> tuple[list[Instant], list[Instant]]:
+    """Those before `oldest`, and the rest."""
+    cut = bisect_left(instants, oldest)
+    return instants[:cut], instants[cut:]
+
+
+def _catch_up(policy: JobPolicy, late: list[Instant], now: Instant) -> tuple[list[tuple[Instant, str]], list[Instant]]:
+    window, limit = policy.catch_up_window, policy.catch_up_limit
+    old, late = _split_by_age(late, now - window)
+    misses = [(i, f"misfire=all: older than the catch-up window of {format_duration(window)}") for i in old]
+    surplus = len(late) - min(len(late), limit)
+    misses += [(instant, f"misfire=all: more than {limit} to catch up") for instant in late[:surplus]]
+    return misses, late[surplus:]
+
+
+def _list_misses(misses: Sequence[tuple[Instant, str]]) -> list[PlannedFiring]:
+    older, listed = misses[: max(len(misses) - LISTED_MISSES, 0)], misses[-LISTED_MISSES:]
+    rows = [PlannedFiring(instant, "missed", reason) for instant, reason in listed]
+    if older:
+        rows.insert(0, PlannedFiring(older[0][0], "missed", older[0][1], last_at=older[-1][0], count=len(older)))
+    return rows
+
+
+def settle(made: Plan, verdict: Fire | End, fire_at: Instant, now: Instant) -> Plan:
+    """The plan of an `after` job as its upstreams turned out, for an instant that its ledger does not have yet."""
+    job, planned = made.job, made.job.next_fire_at or 0
+    if isinstance(verdict, End):
+        outcome: FiringOutcome = "failed" if verdict.state == FAILED else "skipped"
+        return msgspec.structs.replace(made, firings=(PlannedFiring(fire_at, outcome, verdict.reason),))
+    if fire_at == planned:
+        return made
+    runs = earlier(make_runs(job, fire_at, now), fire_at - planned)
+    moved = [msgspec.structs.replace(it, fire_at=fire_at, runs=runs if it.runs else ()) for it in made.firings]
+    return msgspec.structs.replace(made, firings=tuple(moved))
+
+
+def depend(firing: PlannedFiring, policy: JobPolicy, upstreams: Sequence[Upstream]) -> PlannedFiring:
+    """A firing of a job with dependencies: its runs wait for theirs. It has none where one of those has not succeeded,
+    unless the job runs all the same."""
+    failed = [each for each in upstreams if each.fault]
+    if failed and policy.on_dependency_failure != "run":
+        outcome: FiringOutcome = "failed" if policy.on_dependency_failure == "fail" else "skipped"
+        return PlannedFiring(firing.fire_at, outcome, f"job {failed[0].job}, which it depends on, {failed[0].fault}")
+    after = tuple(run_id for each in upstreams for run_id in each.unfinished)
+    runs = [
+        msgspec.structs.replace(run, after=after, on_failure=policy.on_dependency_failure) if after else run
+        for run in firing.runs
+    ]
+    return msgspec.structs.replace(firing, runs=tuple(runs))
+
+
+def earlier(runs: Sequence[NewRun], by: Duration) -> tuple[NewRun, ...]:
+    """The same runs, due earlier: one whose instant was taken is numbered later, but need not wait for that."""
+    return tuple(msgspec.structs.replace(run, due_at=run.due_at - by) for run in runs) if by else tuple(runs)
+
+
+def jitter_of(job: Job) -> Duration:
+    """The delay that spreads this job's runs: between nothing and `jitter`, the same on every node and every time."""
+    return int(fraction_of("jitter", job.id) * job.policy.jitter) if job.policy.jitter else 0
+
+
+def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:
+    """The runs of one firing: one per region and index."""
+    policy = job.policy
+    # Commands have one task name for all: there a limit is the job's own.
+    limited = f"job:{job.id}" if job.task in PROVIDED_TASKS else f"task:{job.task}"
+    gates = [Gate(limited, job.limit)] if job.limit else []
+    if policy.parallelism:
+        gates.append(Gate(f"firing:{job.id}:{fire_at}", policy.parallelism))
+    due_at = fire_at + jitter_of(job)
+    if due_at < now - AGED:
+        due_at = now
+    return tuple(
+        NewRun(
+            id=run_id_of(job.id, fire_at, region, idx),
+            task=job.task,
+            due_at=due_at,
+            created_at=now,
+            namespace=job.namespace,
+            queue=job.queue,
+            region=region,
+            args=job.args,
+            priority=job.priority,
+            options=encode_options(job),
+            expires_at=None if policy.start_deadline is None else fire_at + policy.start_deadline,
+            job_id=job.id,
+            job=job.name,
+            fire_at=fire_at,
+            idx=idx,
+            key=job.key,
+            gates=tuple(gates),
+            lines=_lines_of(job, region),
+        )
+        for region in policy.regions
+        for idx in range(policy.completions)
+    )
+
+
+def encode_options(job: Job) -> str:
+    """A job's run options as stored with each of its runs."""
+    return msgspec.json.encode(job.options).decode()
+
+
+def _lines_of(job: Job, region: str) -> tuple[Gate, ...]:
+    lines = [Gate(f"key:{job.key}", 1)] if job.key else []
+    if job.policy.overlap == "queue":
+        lines.append(Gate(f"job:{job.id}:{region}", 1))
+    return tuple(lines)
+
+
+def admit(job: Job, unfinished: Sequence[str]) -> Admit | Refuse | Replace:
+    """Overlap: whether a firing may have its runs while these runs of the same job and region have not ended."""
+    if not unfinished or job.policy.overlap in ("allow", "queue"):
+        return Admit()
+    if job.policy.overlap == "replace":
+        return Replace(tuple(unfinished))
+    return Refuse(f"overlap=forbid: run {unfinished[0]} had not ended")
+
+
+NO_WORKER: Final = "no worker knows this task"
+KNOWN_FOR: Final[Duration] = HOUR
+"""A task that a worker knew within this time is not unknown: its workers may be being replaced, or be down."""
+LIVE_FOR: Final[Duration] = MINUTE
+"""Where no worker at all was heard of within this time, all are down, and nothing can be said of tasks."""
+
+
+def skip_unknown(plan: Plan) -> Plan:
+    """A plan of a job whose task no worker knows, and that has a run waiting already: more would only pile up."""
+    firings = [
+        PlannedFiring(each.fire_at, "skipped", NO_WORKER) if each.outcome == "fired" else each for each in plan.firings
+    ]
+    return msgspec.structs.replace(plan, firings=tuple(firings))
+
+
+def resume(job: Job, now: Instant, calendars: Calendars) -> Plan:
+    """Go on after a pause: the instants that passed meanwhile are skipped, each accounted for."""
+    return pass_over(job, now, calendars, pause_reason(job.paused_why))
+
+
+def pause_reason(why: str) -> str:
+    """Why an instant in a pause has no run."""
+    return f"paused: {why}" if why else "paused"
+
+
+def pass_over(job: Job, now: Instant, calendars: Calendars, reason: str) -> Plan:
+    """Skip the instants that are due by now, each accounted for. An `after` job has none of its own and stays due."""
+    if job.next_fire_at is None or job.next_fire_at > now or isinstance(job.trigger, AfterTrigger):
+        return Plan(job, (), job.next_fire_at)
+    crossed, instants = _due_instants(job, now, calendars, reason)
+    rows = (*crossed, *_list_misses([(instant, reason) for instant in instants]))
+    skipped = tuple(msgspec.structs.replace(row, outcome="skipped", reason=reason) for row in rows)
+    return Plan(job, skipped, next_fire_at(job, instants[-1], calendars))

@@ -1,0 +1,75 @@
+"""What becomes of a stored job when its definition changes: what it keeps, and when it is due next."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Job
+from mainspring.core.planning.plans import Calendars, PlannedFiring, next_fire_at, pass_over
+from mainspring.core.schedules.triggers import PAST_TOLERANCE, AfterTrigger, AtTrigger
+
+_DEFINITION: Final = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options")
+_TIMING: Final = ("start_at", "end_at", "calendars", "on_excluded")
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """A changed job as it should be stored, and the overdue instants that the change gives up."""
+
+    job: Job
+    passed_over: tuple[PlannedFiring, ...] = ()
+
+
+def begin(job: Job, now: Instant, calendars: Calendars) -> Job:
+    """A new job as it should be stored: due for the first time after now."""
+    fresh = msgspec.structs.replace(job, version=1, fired=0, last_fire_at=None, created_at=now, updated_at=now)
+    return msgspec.structs.replace(fresh, next_fire_at=_first_fire_at(fresh, now, calendars))
+
+
+def _first_fire_at(job: Job, now: Instant, calendars: Calendars) -> Instant | None:
+    """When a job with a new trigger is due: after now; or at once, where it was due a moment ago."""
+    recent = isinstance(job.trigger, AtTrigger) and now - PAST_TOLERANCE <= job.trigger.at <= now
+    return next_fire_at(job, now - PAST_TOLERANCE - 1 if recent else now, calendars)
+
+
+def revise(stored: Job, wanted: Job, now: Instant, calendars: Calendars) -> Revision | None:
+    """The stored job with the wanted definition; None if that is the one it has.
+
+    It keeps its identity, its counts and its pause. An instant that is due but has not fired stays due, unless the
+    change is one of time: then it is accounted for as skipped, and the job is due next after now.
+    """
+    if all(getattr(stored, field) == getattr(wanted, field) for field in _DEFINITION):
+        return None
+    definition = {field: getattr(wanted, field) for field in (*_DEFINITION, "origin", "source")}
+    job = msgspec.structs.replace(stored, **definition, version=stored.version + 1, updated_at=now)
+    return _retime(stored, job, now, calendars) if _is_retimed(stored, job) else Revision(job)
+
+
+def _is_retimed(stored: Job, job: Job) -> bool:
+    if stored.trigger != job.trigger:
+        return True
+    most = job.policy.max_firings
+    if most != stored.policy.max_firings and (stored.next_fire_at is None or (most is not None and job.fired >= most)):
+        return True
+    return any(getattr(stored.policy, field) != getattr(job.policy, field) for field in _TIMING)
+
+
+def _retime(stored: Job, job: Job, now: Instant, calendars: Calendars) -> Revision:
+    given_up = pass_over(stored, now, calendars, "the schedule was changed before it fired").firings
+    # An `after` job is looked at once more: what its upstreams did so far may be all that the new trigger asks for.
+    first = _first_fire_at if stored.trigger != job.trigger else next_fire_at
+    due = now if isinstance(job.trigger, AfterTrigger) else first(job, now, calendars)
+    return Revision(msgspec.structs.replace(job, next_fire_at=due), given_up)
+
+
+def reconsider(job: Job, now: Instant, calendars: Calendars) -> Job:
+    """A job whose calendars have changed. Its version is raised, since plans made with the old ones no longer hold.
+
+    An instant that is due but has not fired stays due.
+    """
+    due = job.next_fire_at
+    if not isinstance(job.trigger, AfterTrigger) and (due is None or due > now):
+        due = next_fire_at(job, now, calendars)
+    return msgspec.structs.replace(job, version=job.version + 1, next_fire_at=due)

@@ -1,0 +1,74 @@
+"""Who is told when a run has failed for good, and how: by a run of its own, of which there is one per failure."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+
+from mainspring.core.ids import run_id_of
+from mainspring.core.instants import Instant, format_instant
+from mainspring.core.model import NewRun, Run, RunOptions
+from mainspring.core.tasks.commands import split_command
+from mainspring.errors import InvalidInput
+
+LISTENER = "alerts"
+"""The name under which it is noted up to which event failures have been told."""
+TAG = "alert"
+"""The runs that tell have it, and nobody is told if they fail in turn."""
+ONLY_NAMED = "named"
+"""As a setting: tell only of runs that say themselves who is to be told."""
+
+
+def check_alert(text: str, field: str = "alert") -> str:
+    """A text that says whom to tell: the name of a task, a URL, or `$` and a command."""
+    if not isinstance(text, str) or not text.strip() or text.strip() == "$":
+        remedy = "name a task, give a URL, or write a command after a $"
+        raise InvalidInput(field, text, "says nobody to tell", remedy)
+    text = text.strip()
+    if text.startswith("$"):
+        split_command(text[1:], field)
+    return text
+
+
+def alert_of(run: Run, everybody: str | None, now: Instant) -> NewRun | None:
+    """The run that tells of this one, which has failed; None if nobody is to be told. `everybody` is told of all."""
+    options = msgspec.json.decode(run.options, type=RunOptions)
+    whom = options.alert or (None if everybody == ONLY_NAMED else everybody)
+    if whom is None or TAG in options.tags:
+        return None
+    task, args = _work(whom, _facts(run))
+    return NewRun(
+        id=run_id_of(f"alert:{run.id}", run.created_at, "", 0),
+        task=task,
+        due_at=now,
+        created_at=now,
+        namespace=run.namespace,
+        queue=run.queue,
+        region=run.region,
+        args=msgspec.json.encode(args).decode(),
+        options=msgspec.json.encode(RunOptions(tags=(TAG,))).decode(),
+    )
+
+
+def _work(whom: str, facts: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    if whom.startswith(("http://", "https://")):
+        return "http", {"url": whom, "json": facts}
+    if whom.startswith("$"):
+        return "command", {"argv": shlex.split(whom[1:]), "stdin": facts}
+    return whom, {"failure": facts}
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "job": run.job,
+        "task": run.task,
+        "namespace": run.namespace,
+        "reason": run.reason,
+        "attempts": run.attempt,
+        "fire_at": None if run.fire_at is None else format_instant(run.fire_at),
+        "finished_at": None if run.finished_at is None else format_instant(run.finished_at),
+        "error": None if run.error is None else msgspec.Raw(run.error.encode()),
+    }

@@ -1,0 +1,107 @@
+"""What waits for what: runs for runs, `after` jobs for jobs, and runs of a job for those of its dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Edge, Firing, FiringOutcome
+from mainspring.core.schedules.triggers import OnFailure, When
+from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED, State
+
+
+class OneLess(msgspec.Struct, frozen=True):
+    """The dependency is met; the others still count."""
+
+
+class Free(msgspec.Struct, frozen=True):
+    """Nothing else needs to be waited for."""
+
+
+class End(msgspec.Struct, frozen=True):
+    """The waiting run or firing ends here."""
+
+    state: State
+    reason: str
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Not yet."""
+
+
+class Fire(msgspec.Struct, frozen=True):
+    """Every upstream has something new."""
+
+
+def after_upstream(when: When, on_failure: OnFailure, upstream_id: str, upstream_state: State) -> OneLess | Free | End:
+    """A run that another waits for has ended in `upstream_state`."""
+    if when == "any_finished":
+        return Free()
+    if upstream_state == SUCCEEDED or on_failure == "run":
+        return OneLess()
+    state: State = FAILED if on_failure == "fail" else SKIPPED
+    return End(state, f"upstream run {upstream_id} {upstream_state}")
+
+
+def judge_edges(
+    when: When, on_failure: OnFailure, edges: Sequence[Edge], *, hurried: bool = False
+) -> Fire | End | Wait:
+    """Whether an `after` job is due, given the newest ended firing of each upstream job and the one last used.
+
+    `hurried`: one that has something new is enough, and the others are not waited for.
+    """
+    fresh = [edge for edge in edges if edge.latest_at > edge.consumed_at]
+    if not fresh:
+        return Wait()
+    if when == "any_finished":
+        return Fire()
+    bad = [edge for edge in fresh if edge.latest_outcome != SUCCEEDED]
+    if bad and on_failure != "run":
+        state: State = FAILED if on_failure == "fail" else SKIPPED
+        return End(state, f"upstream job {bad[0].upstream} {bad[0].latest_outcome}")
+    return Fire() if hurried or len(fresh) == len(edges) else Wait()
+
+
+def consumed_edges(verdict: Fire | End, edges: Sequence[Edge]) -> list[tuple[str, Instant]]:
+    """Which upstream firings the verdict uses up: all of them when it fires, the failed ones when it ends.
+
+    A success beside a failure stays unused: if the failed upstream succeeds later, the pair still fires.
+    """
+    if isinstance(verdict, Fire):
+        return [(edge.upstream_id, edge.latest_at) for edge in edges]
+    return [
+        (edge.upstream_id, edge.latest_at)
+        for edge in edges
+        if edge.latest_at > edge.consumed_at and edge.latest_outcome != SUCCEEDED
+    ]
+
+
+def combined_outcome(outcomes: Sequence[FiringOutcome]) -> FiringOutcome:
+    """The outcome of a firing whose runs (one per region and index) came to these."""
+    for outcome in ("fired", "failed", "cancelled", "missed", "skipped"):
+        if outcome in outcomes:
+            return outcome
+    return "succeeded"
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """How a job that another depends on stands at an instant, by its newest firing until then."""
+
+    job: str
+    unfinished: tuple[str, ...] = ()
+    """The runs of that firing that have not ended."""
+    fault: str = ""
+    """Why it has not succeeded, where nothing of it can still succeed."""
+
+
+def newest_firing(job: str, ledger: Sequence[Firing]) -> Upstream:
+    """How a job stands, by the rows of its ledger until an instant, newest first."""
+    if not ledger:
+        return Upstream(job, fault="has not run yet")
+    rows = [row for row in ledger if row.fire_at == ledger[0].fire_at]
+    outcome = combined_outcome([row.outcome for row in rows])
+    if outcome == "fired":
+        return Upstream(job, tuple(row.run_id for row in rows if row.outcome == "fired" and row.run_id is not None))
+    return Upstream(job) if outcome == "succeeded" else Upstream(job, fault=f"{outcome} at its last instant")

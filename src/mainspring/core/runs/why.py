@@ -1,0 +1,258 @@
+"""Why a run is not running, and why a job does not fire: full sentences, the strongest reason first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from mainspring.core.instants import (
+    DAY,
+    HOUR,
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    Duration,
+    Instant,
+    format_duration,
+    format_instant,
+)
+from mainspring.core.model import Edge, Job, Run, Worker
+from mainspring.core.schedules.triggers import AfterTrigger, AtTrigger, ManualTrigger
+from mainspring.core.states import FINAL, PENDING, RUNNING
+
+OVERDUE: Final[Duration] = 5 * SECOND
+"""A job due for longer than this has nobody who plans it: planners take milliseconds, and elections two seconds."""
+_NAMED = 5
+_COARSE = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (SECOND, SECOND), (0, MILLISECOND))
+
+
+class GateUse(NamedTuple):
+    """How full a gate is."""
+
+    used: int
+    capacity: int
+
+
+DEAD_LATELY: Duration = 10 * MINUTE
+"""For so long a dead worker counts as a loss of the fleet; then it was replaced, or is not missed."""
+
+
+class Crowd(NamedTuple):
+    """The workers that the store knows, and since when silence means death."""
+
+    workers: Sequence[Worker]
+    now: Instant
+    dead_after: Duration
+
+    def living(self) -> list[Worker]:
+        """Those that were heard of lately and have not said goodbye."""
+        oldest = self.now - self.dead_after
+        return [each for each in self.workers if each.state in ("active", "draining") and each.heartbeat_at >= oldest]
+
+    def lately_dead(self) -> list[Worker]:
+        """Those that fell silent a short while ago without a goodbye. Older ones say nothing of how the fleet is."""
+        oldest = self.now - DEAD_LATELY
+        return [each for each in self.workers if self.state_of(each) == "dead" and each.heartbeat_at >= oldest]
+
+    def state_of(self, worker: Worker) -> str:
+        """The state that a worker is really in: one that was silent for too long is dead, if nobody noticed yet."""
+        silent = worker.heartbeat_at < self.now - self.dead_after
+        return "dead" if silent and worker.state != "stopped" else worker.state
+
+
+def about(duration: Duration) -> str:
+    """A duration for people, by its two largest units: `1d3h`, `4m30s`, `250ms`."""
+    smallest = next(unit for size, unit in _COARSE if duration >= size)
+    return format_duration(duration // smallest * smallest)
+
+
+def why_not_running(
+    run: Run, *, job: Job | None, upstream: Sequence[Run], gate: GateUse | None, crowd: Crowd
+) -> list[str]:
+    """What keeps a run that has not ended from going on.
+
+    `upstream` are the unfinished runs that it waits for, `gate` is the one that it is blocked on. Nothing is said of a
+    run that has ended (its reason says why) or that runs as it should.
+    """
+    if run.state in FINAL:
+        return []
+    if run.state == RUNNING:
+        return _why_unfinished(run, crowd.now)
+    reasons = [] if run.state == PENDING else _why_blocked(run, job, upstream, gate)
+    if run.due_at > crowd.now:
+        reasons.append(_not_due(run, crowd.now))
+    # A run that waits for something else needs no free worker yet, but one that will be there when it is its turn.
+    if trouble := worker_trouble(run.queue, run.region, run.task, crowd):
+        reasons.append(trouble)
+    elif not reasons:
+        reasons.append(_in_the_queue(run, crowd))
+    if run.expires_at is not None:
+        may = "is" if run.expires_at > crowd.now else "was to be"
+        reasons.append(f"It {may} skipped if not started by {_when(run.expires_at, crowd.now)}.")
+    return reasons
+
+
+def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd, scheduled: bool = True) -> list[str]:
+    """What keeps a job from firing, or its runs from starting; nothing, if it simply waits for its next instant.
+    `scheduled`: whether a scheduler runs."""
+    reasons = []
+    if job.paused_at is not None:
+        why = f" ({job.paused_why})" if job.paused_why else ""
+        since = _when(job.paused_at, crowd.now)
+        reasons.append(f"It is paused since {since}{why}. Resume it with `mainspring job resume {job.name}`.")
+    elif job.next_fire_at is None:
+        reasons += _why_never(job, edges, crowd.now)
+    elif job.next_fire_at < crowd.now - OVERDUE:
+        due = _when(job.next_fire_at, crowd.now)
+        reasons.append(f"It was due at {due}, and no node has planned it. Start one with `mainspring up`.")
+    elif not scheduled and crowd.living():  # Where nothing runs at all, it is enough to say that.
+        reasons.append(
+            "No scheduler runs, so it will not fire. Start one with `mainspring server`, or `mainspring up`."
+        )
+    troubles = (worker_trouble(job.queue, region, job.task, crowd) for region in job.policy.regions)
+    return reasons + list(dict.fromkeys(trouble for trouble in troubles if trouble))
+
+
+def worker_trouble(queue: str, region: str, task: str, crowd: Crowd) -> str | None:
+    """Why no worker at all could take such a run; None if one could."""
+    living = crowd.living()
+    if not living:
+        return f"No worker is running{_last_seen(crowd)}. Start one with `mainspring worker APP`, or `mainspring up`."
+    serving = [each for each in living if queue in each.queues]
+    if not serving:
+        served = _listed(name for each in living for name in each.queues)
+        start = f"Start one with `mainspring worker APP --queue {queue}`."
+        return f"No worker serves queue {queue} (served: {served}). {start}"
+    near = [each for each in serving if region in each.regions]
+    if not near:
+        served = _listed(name for each in serving for name in each.regions)
+        start = f"Start one with `mainspring worker APP --queue {queue} --region {region}`."
+        return f"No worker for queue {queue} serves region {region} (served: {served}). {start}"
+    known = dict.fromkeys(name for each in near for name in each.tasks)
+    if task not in known:
+        return f"No worker that could take it knows task {task}. {_nearest(task, list(known))}"
+    return None
+
+
+def _why_unfinished(run: Run, now: Instant) -> list[str]:
+    reasons = []
+    if run.cancel_requested_at is not None:
+        since = _when(run.cancel_requested_at, now)
+        reasons.append(f"It was asked to stop at {since} ({run.cancel_reason}); its worker has not ended it yet.")
+    if run.claimed_until is not None and run.claimed_until < now:
+        since = _when(run.claimed_until, now)
+        reasons.append(
+            f"Worker {run.worker} has let its claim run out at {since}: a node gives the run to another. "
+            "If none does, start one with `mainspring up`."
+        )
+    return reasons
+
+
+def _why_blocked(run: Run, job: Job | None, upstream: Sequence[Run], gate: GateUse | None) -> list[str]:
+    reasons = [_why_behind(run, job, other) for other in upstream[:_NAMED]]
+    if len(upstream) > _NAMED:
+        reasons.append(f"It waits for {len(upstream) - _NAMED} more runs besides.")
+    if run.blocked_on is not None:
+        use = "is full" if gate is None else f"is full: {gate.used} of {gate.capacity} are in"
+        if gate is not None and gate.used < gate.capacity:
+            use = f"has room again ({gate.used} of {gate.capacity} are in): it is let in within moments"
+        reasons.append(f"Gate {run.blocked_on} {use}.")
+    return reasons or ["What it waited for has ended: it goes on within moments."]
+
+
+def _why_behind(run: Run, job: Job | None, other: Run) -> str:
+    which = f"run {other.id} ({other.job or other.task}, {other.state})"
+    if run.key is not None and other.key == run.key:
+        return f"It stands in line for key {run.key}, behind {which}."
+    if job is not None and other.job_id == job.id:
+        return f"It waits for {which} of the same job to end (overlap={job.policy.overlap})."
+    return f"It waits for {which}."
+
+
+def _not_due(run: Run, now: Instant) -> str:
+    if run.attempt:
+        return f"Attempt {run.attempt + 1} is not due until {_when(run.due_at, now)}."
+    return f"It is not due until {_when(run.due_at, now)}."
+
+
+def _in_the_queue(run: Run, crowd: Crowd) -> str:
+    """A due run that some worker could take: is one free?"""
+    fit = [
+        each
+        for each in crowd.living()
+        if run.queue in each.queues and run.region in each.regions and run.task in each.tasks
+    ]
+    active = [each for each in fit if each.state == "active"]
+    if not active:
+        return f"Every worker that could take it is stopping ({_listed(each.id for each in fit)})."
+    if any(each.running < each.concurrency for each in active):
+        return "A worker is free for it: it starts within moments."
+    running, slots = sum(each.running for each in active), sum(each.concurrency for each in active)
+    one = len(active) == 1
+    who = "The only worker that could take it is" if one else f"All {len(active)} workers that could take it are"
+    due = f"It is due since {_when(run.due_at, crowd.now)}, at priority {run.priority}."
+    return f"{who} busy ({running} of {slots} slots). {due}"
+
+
+def _why_never(job: Job, edges: Sequence[Edge], now: Instant) -> list[str]:
+    """Why a job that is not paused has no next fire time."""
+    policy, trigger = job.policy, job.trigger
+    if policy.max_firings is not None and job.fired >= policy.max_firings:
+        return [f"It has fired {job.fired} of at most {policy.max_firings} times, and is done."]
+    if isinstance(trigger, ManualTrigger):
+        return [f"It is manual: it fires only by `mainspring job trigger {job.name}`."]
+    return _why_after(trigger, edges) if isinstance(trigger, AfterTrigger) else [_why_no_more(job, now)]
+
+
+def _why_no_more(job: Job, now: Instant) -> str:
+    """Why a job that follows the clock has nothing to come."""
+    policy, trigger = job.policy, job.trigger
+    if policy.end_at is not None and policy.end_at <= now:
+        return f"It ended at {_when(policy.end_at, now)}."
+    if isinstance(trigger, AtTrigger):
+        if trigger.at < job.created_at:
+            return f"Its one instant, {_when(trigger.at, now)}, had passed when it was added: it will not fire."
+        return f"Its one instant was {_when(trigger.at, now)}: it is done."
+    if policy.calendars:
+        return f"Its calendars ({', '.join(policy.calendars)}) leave it no instant to come."
+    until = "" if policy.end_at is None else f" before its end at {_when(policy.end_at, now)}"
+    return f"Its trigger has no instant to come{until}."
+
+
+def _why_after(trigger: AfterTrigger, edges: Sequence[Edge]) -> list[str]:
+    reasons = []
+    for edge in edges:
+        if edge.latest_at == 0:
+            reasons.append(f"It waits for job {edge.upstream}, which has finished no firing since.")
+        elif edge.latest_at <= edge.consumed_at:
+            used = format_instant(edge.latest_at)
+            reasons.append(f"It waits for job {edge.upstream}, which has finished nothing newer than {used}.")
+    if trigger.when == "any_finished" and len(reasons) > 1:
+        return [f"It waits for any of the jobs {_listed(edge.upstream for edge in edges)} to finish a firing."]
+    return reasons
+
+
+def _last_seen(crowd: Crowd) -> str:
+    if not crowd.workers:
+        return ""
+    last = max(crowd.workers, key=lambda each: each.heartbeat_at)
+    return f"; the last was {last.id}, {last.state}, seen {about(max(crowd.now - last.heartbeat_at, 0))} ago"
+
+
+def _nearest(task: str, known: Sequence[str]) -> str:
+    near = get_close_matches(task, known, n=1)
+    remedy = "Start one with the app that declares it, or correct the name"
+    return f"{remedy}: did you mean {near[0]}?" if near else f"{remedy} (known: {_listed(known)})."
+
+
+def _listed(names: Iterable[str]) -> str:
+    each = list(dict.fromkeys(names))
+    rest = f" and {len(each) - _NAMED} more" if len(each) > _NAMED else ""
+    return (", ".join(each[:_NAMED]) + rest) or "none"
+
+
+def _when(instant: Instant, now: Instant) -> str:
+    """The instant, and how far it is from now."""
+    shown = format_instant(instant // SECOND * SECOND)
+    return f"{shown} (in {about(instant - now)})" if instant > now else f"{shown} ({about(now - instant)} ago)"

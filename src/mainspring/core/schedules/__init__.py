@@ -1,0 +1,1 @@
+"""When a job is due: cron, triggers, calendars."""

@@ -1,0 +1,1 @@
+"""The tasks that Mainspring itself provides, and how programs are isolated."""

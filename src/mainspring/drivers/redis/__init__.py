@@ -1,0 +1,1 @@
+"""Redis: one server, Sentinels or a cluster, and one pipelined connection per event loop."""

@@ -1,0 +1,282 @@
+"""Redis, as a URL names it: one server, the master that Sentinels know of, or a cluster.
+
+    redis://user:password@host:6379/0                         rediss:// with TLS
+    redis+sentinel://user:password@host1:26379,host2/name/0   rediss+sentinel:// with TLS; `name` is the master's
+    redis+cluster://user:password@host1:7000,host2:7001       rediss+cluster:// with TLS
+
+Each event loop has a client of its own. A call is made once: what to do when it fails is the caller's to decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import sha1
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from mainspring.core.instants import SECOND, parse_duration
+from mainspring.drivers.redis.connection import Address, Hear, ReplyError, Wire, Word
+from mainspring.errors import InvalidInput, MainspringError
+from mainspring.process.urls import REDIS_SCHEMES as SCHEMES
+from mainspring.process.urls import show_url
+
+PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+PARTING_S = 2.0
+Client = tuple[Callable[..., Awaitable[Any]], Callable[[Sequence[str], Hear], Awaitable[None]]]
+"""What carries commands, and what listens."""
+_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
+_WORDS = ("prefix", "timeout", "sentinel_username", "sentinel_password", *_TLS)
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """What a URL says."""
+
+    shown: str
+    hosts: tuple[tuple[str, int], ...]
+    kind: str = ""
+    """Empty, `sentinel` or `cluster`."""
+    tls: bool = False
+    username: str | None = None
+    password: str | None = None
+    master: str = ""
+    database: int = 0
+    timeout_s: float = 1.0
+    prefix: str = ""
+    """Before every key: for several installations on one Redis."""
+    words: Mapping[str, str] = {}
+
+
+class Script:
+    """A Lua script: its keys are named by the caller, so that a cluster knows where to run it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def read_url(url: str, field: str, timeout: str = "1s") -> Place:
+    """What a URL says; InvalidInput names what is wrong with it. `field` is the setting that it was written in,
+    `timeout` how long an answer may take unless the URL says otherwise."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in SCHEMES:
+        remedy = f"write redis://host:{PORT}; the kinds are {', '.join(SCHEMES)}"
+        raise InvalidInput(field, show_url(url), "names no kind of Redis that there is", remedy)
+    parts = urlsplit(f"//{rest}")
+    kind = scheme.partition("+")[2]
+    user, _, where = parts.netloc.rpartition("@")
+    name, _, password = user.partition(":")
+    port = SENTINEL_PORT if kind == "sentinel" else PORT
+    hosts = tuple(_read_host(url, field, each, port) for each in where.split(","))
+    if len(hosts) > 1 and not kind:
+        remedy = "write redis+sentinel:// or redis+cluster:// if they belong together, redlock:// if they do not"
+        raise InvalidInput(field, show_url(url), "names several servers", remedy)
+    master, database = _read_path(url, field, kind, parts.path.strip("/"))
+    words = _read_words(url, field, parts.query)
+    return Place(
+        shown=show_url(url),
+        hosts=hosts,
+        kind=kind,
+        tls=scheme.startswith("rediss"),
+        username=unquote(name) or None,
+        password=unquote(password) or None,
+        master=master,
+        database=database,
+        timeout_s=parse_duration(words.get("timeout", timeout), f"{field}: timeout") / SECOND,
+        prefix=words.get("prefix", ""),
+        words=words,
+    )
+
+
+def _read_host(url: str, field: str, written: str, port: int) -> tuple[str, int]:
+    with suppress(ValueError):
+        parts = urlsplit(f"//{written}")
+        if parts.hostname:
+            return parts.hostname, parts.port or port
+    raise InvalidInput(field, show_url(url), f"names no host: {written!r}", f"write host:{port}")
+
+
+def _read_path(url: str, field: str, kind: str, path: str) -> tuple[str, int]:
+    """The name of the master that Sentinels are asked for, and the number of the database."""
+    master, _, number = path.partition("/") if kind == "sentinel" else ("", "", path)
+    if kind == "sentinel" and not master:
+        remedy = "write it after the hosts: redis+sentinel://host1,host2/mymaster"
+        raise InvalidInput(field, show_url(url), "does not say which master", remedy)
+    if number and not (number.isascii() and number.isdecimal()):
+        raise InvalidInput(field, show_url(url), "does not end with the number of a database", "write /0, or nothing")
+    if kind == "cluster" and int(number or 0) > 0:
+        raise InvalidInput(field, show_url(url), "names a database, and a cluster has one only", "leave it out")
+    return master, int(number or 0)
+
+
+def _read_words(url: str, field: str, query: str) -> dict[str, str]:
+    words = dict(parse_qsl(query))
+    for word in words.keys() - set(_WORDS):
+        raise InvalidInput(field, show_url(url), f"has an option {word!r}", f"the options are {', '.join(_WORDS)}")
+    return words
+
+
+class RedisLink:
+    """Commands and scripts on one Redis. What fails is raised as `unavailable`, in words that name the server."""
+
+    def __init__(self, place: Place, unavailable: type[MainspringError]) -> None:
+        self.place = place
+        self._unavailable = unavailable
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]] = {}
+        self._closed = False
+
+    def key(self, name: str) -> str:
+        """A key of this installation."""
+        return self.place.prefix + name
+
+    async def command(self, *words: str | bytes | float) -> Any:
+        """One command."""
+        call, _ = await self._client()
+        try:
+            return await call(*words)
+        except Exception as error:
+            raise self._explained(error) from error
+
+    async def run(self, script: Script, keys: Sequence[str], *arguments: str | bytes | float) -> Any:
+        """One script, all of it or nothing. The server is told the text only if it does not know it yet."""
+        call, _ = await self._client()
+        try:
+            return await call("EVALSHA", script.digest, len(keys), *keys, *arguments)
+        except Exception as error:
+            if not str(error).startswith(("NOSCRIPT", "No matching script")):
+                raise self._explained(error) from error
+        try:
+            return await call("EVAL", script.text, len(keys), *keys, *arguments)
+        except Exception as error:
+            raise self._explained(error) from error
+
+    @property
+    def counts_listeners(self) -> bool:
+        """Whether who publishes in a script learns how many hear it: nodes of a cluster know of their own only."""
+        return self.place.kind != "cluster"
+
+    async def listen(self, channels: Sequence[str], hear: Hear) -> None:
+        """Call `hear` with None once these channels are listened to, and then with each message, until cancelled or the
+        connection is lost."""
+        _, listen = await self._client()
+        try:
+            await listen(channels, hear)
+        except Exception as error:
+            raise self._explained(error) from error
+
+    async def close(self) -> None:
+        """Let go of all connections, on whatever loops they are."""
+        self._closed = True
+        here = asyncio.get_running_loop()
+        for loop, (_, farewell) in list(self._clients.items()):
+            if loop is here:
+                await farewell.aclose()
+            elif loop.is_running():
+                with suppress(Exception):  # A loop that ends meanwhile takes its connections with it.
+                    closing = asyncio.run_coroutine_threadsafe(_end(farewell), loop)
+                    await asyncio.wait_for(asyncio.wrap_future(closing), PARTING_S)
+        self._clients.clear()
+
+    async def _client(self) -> Client:
+        loop = asyncio.get_running_loop()
+        known = self._clients.get(loop)
+        if known is not None:
+            return known[0]
+        if self._closed:
+            raise self._unavailable(f"{self.place.shown} has been closed by this program")
+        for ended in [other for other in self._clients if other.is_closed()]:
+            del self._clients[ended]
+        client, ends = _make_client(self.place)
+        farewell = _close_at_the_end(ends)
+        self._clients[loop] = (client, farewell)
+        await anext(farewell)
+        return client
+
+    def _explained(self, error: Exception) -> Exception:
+        from redis.exceptions import RedisError
+
+        if not isinstance(error, RedisError | ReplyError | OSError | TimeoutError):
+            return error
+        said = str(error).strip() or type(error).__name__
+        return self._unavailable(f"{self.place.shown}: {said}")
+
+
+async def _close_at_the_end(ends: Sequence[Any]) -> AsyncGenerator[None, None]:
+    """Whoever ends a loop properly ends its generators: so connections are closed even if nobody closes the link."""
+    try:
+        yield
+    finally:
+        for each in ends:
+            with suppress(Exception):
+                await each.aclose()
+
+
+async def _end(farewell: AsyncGenerator[None, None]) -> None:
+    await farewell.aclose()
+
+
+def _make_client(place: Place) -> tuple[Client, list[Any]]:
+    """Who carries commands, the driver for all else, and what is to be closed at the end."""
+    from redis import asyncio as redis
+    from redis.asyncio.sentinel import Sentinel
+
+    login: dict[str, Any] = {"username": place.username, "password": place.password}
+    tls: dict[str, Any] = {"ssl": True} if place.tls else {}
+    tls |= {word: place.words[word] for word in _TLS if word in place.words}
+    line: dict[str, Any] = {"socket_timeout": place.timeout_s, "socket_connect_timeout": place.timeout_s}
+    line |= {"protocol": 2, **tls}
+    if place.kind == "cluster":
+        nodes = [redis.cluster.ClusterNode(host, port) for host, port in place.hosts]
+        cluster = redis.RedisCluster(startup_nodes=nodes, **login, **line)
+        return (cluster.execute_command, partial(_listen, cluster)), [cluster]
+    if place.kind == "sentinel":
+        words: dict[str, Any] = {name: place.words.get(f"sentinel_{name}") for name in ("username", "password")}
+        kind: Any = Sentinel
+        sentinel = kind(list(place.hosts), sentinel_kwargs={**line, **words}, **line)
+        wire = _make_wire(place, lambda: sentinel.discover_master(place.master))
+        return (wire.call, wire.listen), [wire, *sentinel.sentinels]
+    host, port = place.hosts[0]
+
+    async def address() -> tuple[str, int]:
+        return host, port
+
+    wire = _make_wire(place, address)
+    return (wire.call, wire.listen), [wire]
+
+
+async def _listen(driver: Any, channels: Sequence[str], hear: Hear) -> None:
+    await driver.initialize()  # It does not know its nodes otherwise, if this is the first that it is asked for.
+    hearing = driver.pubsub()
+    try:
+        await hearing.subscribe(*channels)
+        hear(None)
+        async for message in hearing.listen():
+            if message["type"] == "message":
+                hear(message["data"])
+    finally:
+        with suppress(Exception):
+            await hearing.aclose()
+
+
+def _make_wire(place: Place, address: Address) -> Wire:
+    greetings: list[tuple[Word, ...]] = []
+    if place.password is not None:
+        greetings.append(("AUTH", *([place.username] if place.username else []), place.password))
+    if place.database:
+        greetings.append(("SELECT", place.database))
+    return Wire(address, greetings, _make_tls(place) if place.tls else None, place.timeout_s)
+
+
+def _make_tls(place: Place) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=place.words.get("ssl_ca_certs"))
+    if place.words.get("ssl_cert_reqs") == "none":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if (certificate := place.words.get("ssl_certfile")) is not None:
+        context.load_cert_chain(certificate, place.words.get("ssl_keyfile"))
+    return context

@@ -1,0 +1,1 @@
+"""Functions in processes that can be killed."""

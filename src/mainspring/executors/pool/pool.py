@@ -1,0 +1,318 @@
+"""Functions in processes: a pool of them, started ahead, each of which can be killed without harm to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sys
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from mainspring.core.model import Failure
+from mainspring.core.tasks.isolation import Isolation, format_size
+from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executors.captured_output import run_level
+from mainspring.executors.launching.order import Order as Launch
+from mainspring.executors.pool.messages import Home, Order, Setup
+from mainspring.executors.pool.pool_process import Died, Seat, open_seat
+from mainspring.executors.programs.confinement import (
+    INHERITED,
+    Refused,
+    confine,
+    describe_ending,
+    describe_oom,
+    environment,
+)
+from mainspring.executors.programs.host import Lookout
+from mainspring.executors.programs.output import Output
+from mainspring.executors.programs.program import ROOT, Ending, Launcher, NotStarted
+from mainspring.process.secrets import hand_on
+from mainspring.sdk.task import Task
+from mainspring.settings import Settings
+
+PATIENCE_S = 0.05
+"""If none became free for so long while a run waits, another is started: on busy cores more of them do not help, but
+functions that wait for something need them."""
+IDLE_S = 30.0
+"""A process beyond one per core is let go when it had nothing to do for so long."""
+
+_ROOM = 2**20
+
+_EARLY = ("PYTHON", "LD_", "DYLD_", "LC_", "MALLOC_", "GLIBC_")
+"""How variables begin that are read when a process starts."""
+_ARGV = [sys.executable, "-m", "mainspring.executors.pool.pool_child"]
+
+
+class Pool:
+    """Processes that have imported the app. Lives on one event loop; a process serves one run at a time."""
+
+    def __init__(self, launcher: Launcher, setup: Setup, most: int, longest: int) -> None:
+        self._launcher = launcher
+        self._longest = longest
+        self._setup = setup
+        self._most = most
+        self._least = min(most, os.cpu_count() or 1)
+        self._free: list[tuple[float, Seat]] = []
+        self._waiting: deque[asyncio.Future[Seat]] = deque()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._growing: asyncio.TimerHandle | None = None
+        self._taken = 0
+        self._moved_at = 0.0
+        """When one became free last."""
+        self._seats: set[Seat] = set()
+        self._closed = False
+        weakref.finalize(self, _close_all, self._seats)
+
+    def prepare(self) -> None:
+        """Start as many as there are cores."""
+        while self._count < self._least:
+            self._start()
+
+    @property
+    def _count(self) -> int:
+        return len(self._free) + self._taken + len(self._starting)
+
+    async def take(self) -> Seat:
+        """A process that is free; the first one asked for may have to be started. NotStarted or Died if it cannot."""
+        if self._free and not self._waiting:
+            _, seat = self._free.pop()
+            self._taken += 1
+            return seat
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[Seat] = loop.create_future()
+        self._waiting.append(turn)
+        if self._count < self._least:
+            self._start()
+        self._await_growth()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.give_back(turn.result())
+            else:
+                with suppress(ValueError):
+                    self._waiting.remove(turn)
+            raise
+
+    def _await_growth(self) -> None:
+        """One timer for all that wait: with one for each, a long queue would drown in them."""
+        if self._waiting and self._growing is None and not self._closed:
+            self._growing = asyncio.get_running_loop().call_later(PATIENCE_S, self._grow)
+
+    def _grow(self) -> None:
+        self._growing = None
+        stuck = asyncio.get_running_loop().time() - self._moved_at >= PATIENCE_S
+        if stuck and self._count < self._most and len(self._starting) < len(self._waiting) and self._has_idle_core():
+            self._start()
+        self._await_growth()
+
+    def _has_idle_core(self) -> bool:
+        """Whether fewer of them compute, or are starting, than there are cores."""
+        free = {seat for _, seat in self._free}
+        return len(self._starting) + sum(seat.computes for seat in self._seats - free) < self._least
+
+    def _start(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._open())
+        self._starting.add(task)
+
+    async def _open(self) -> None:
+        launch: Launch = {"argv": _ARGV, "env": _first_environment(), "cwd": None}
+        this = asyncio.current_task()
+        try:
+            seat = await open_seat(self._launcher, launch, self._setup, self._longest)
+        except (NotStarted, Died) as error:
+            while self._waiting:
+                turn = self._waiting.popleft()
+                if not turn.done():
+                    turn.set_exception(error)
+                    break
+            return
+        finally:
+            if this is not None:
+                self._starting.discard(this)
+        self._seats.add(seat)
+        self._taken += 1
+        self.give_back(seat)
+
+    def give_back(self, seat: Seat) -> None:
+        """The run in it has ended."""
+        self._taken -= 1
+        self._moved_at = now = asyncio.get_running_loop().time()
+        if seat.spent or self._closed:
+            self._dismiss(seat)
+            return
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._taken += 1
+                turn.set_result(seat)
+                return
+        self._free.append((now, seat))
+        if len(self._free) > self._least and now - self._free[0][0] > IDLE_S:
+            self._dismiss(self._free.pop(0)[1])
+
+    def _dismiss(self, seat: Seat) -> None:
+        self._seats.discard(seat)
+        seat.close()
+        if not self._closed and (self._count < self._least or len(self._waiting) > len(self._starting)):
+            self._start()
+
+    def close(self) -> None:
+        """End all processes that do nothing, and the others once their runs have ended."""
+        self._closed = True
+        for task in self._starting:
+            task.cancel()
+        while self._free:
+            self._dismiss(self._free.pop()[1])
+
+
+def _close_all(seats: set[Seat]) -> None:
+    for seat in list(seats):
+        seat.close()
+
+
+class ProcessExecutor:
+    """Functions in processes: of the pool, or, where they are confined, each run in a fresh one."""
+
+    def __init__(
+        self, tasks: Mapping[str, Task[..., Any]], launcher: Launcher, lookout: Lookout, settings: Settings
+    ) -> None:
+        self._tasks = tasks
+        self._launcher = launcher
+        self._lookout = lookout
+        self._settings = settings
+        self._homes: dict[str, Home] = {}
+        self._pool: Pool | None = None
+        # A result is JSON within JSON, which at most doubles it; a failure and a line of the log are shorter.
+        self._longest = 2 * settings.payload_limit + _ROOM
+
+    def pool(self) -> Pool:
+        """The pool, made when it is first needed: all tasks are known by then."""
+        if self._pool is None:
+            homes = list(dict.fromkeys(self._home(name) for name in self._tasks))
+            setup = self._setup(homes, self._settings.process_runs)
+            setup.env, setup.withheld = dict(os.environ), hand_on()
+            self._pool = Pool(self._launcher, setup, self._settings.concurrency, self._longest)
+        return self._pool
+
+    def close(self) -> None:
+        """Let all processes go."""
+        if self._pool is not None:
+            self._pool.close()
+
+    async def run(self, attempt: AttemptContext) -> Outcome:
+        isolation = attempt.options.isolation
+        confined = isolation if isolation is not None and isolation.confined else None
+        output = Output(attempt, self._settings.output_limit, confined.output if confined else None)
+        home = self._home(attempt.claim.task)
+        order = Order(home, attempt.claim, attempt.deadline, attempt.soft_deadline, attempt.now())
+        try:
+            if confined is not None:
+                return await self._run_confined(order, attempt, output, confined)
+            pool = self.pool()
+            seat = await pool.take()
+            try:
+                return await seat.run(order, attempt, output)
+            finally:
+                pool.give_back(seat)
+        except Died as death:
+            if output.overflowed and confined is not None:
+                return _failed("ProcessDied", f"it wrote more than its limit of {format_size(confined.output or 0)}")
+            how = describe_ending(death.ending, confined, " before the function returned")
+            return _failed("ProcessDied", f"the process {how}")
+        except NotStarted as error:
+            return _failed("ProcessNotStarted", f"the process could not be started: {error.strerror}{_advice(error)}")
+        except Refused as refusal:
+            return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
+
+    async def _run_confined(
+        self, order: Order, attempt: AttemptContext, output: Output, isolation: Isolation
+    ) -> Outcome:
+        host = await self._lookout.host()
+        setup = self._setup([order.home], runs=1)
+        shown = _python_folders(setup.path, order.home)
+        if isolation.level == "sandbox":
+            isolation = _with_python(isolation, shown)
+        env = environment(isolation, host, {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"})
+        launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None, "shown": shown})
+        seat = await open_seat(self._launcher, launch, setup, self._longest, output)
+        try:
+            outcome = _checked(await seat.run(order, attempt, output), self._settings.payload_limit)
+            return _with_limit(outcome, seat.ending, isolation)
+        finally:
+            seat.close()
+
+    def _setup(self, homes: list[Home], runs: int) -> Setup:
+        path = [os.path.abspath(each) for each in sys.path]
+        level = run_level(self._settings)
+        return Setup(path, homes, runs, self._settings.process_memory, log_level=level)
+
+    def _home(self, task: str) -> Home:
+        home = self._homes.get(task)
+        if home is None:
+            module = sys.modules[self._tasks[task].function.__module__]
+            file = getattr(module, "__file__", None)
+            # With `python -m package.module` the module is called `__main__`, and only its spec has its name.
+            name = module.__spec__.name if module.__spec__ else module.__name__
+            home = self._homes[task] = Home(name, file and os.path.abspath(file))
+        return home
+
+
+def _first_environment() -> dict[str, str]:
+    """What a process of the pool is started with: what the system and the interpreter look at before any line of ours
+    is executed. Other processes of this user can read it; the rest is told once they cannot."""
+    return {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(_EARLY)}
+
+
+def _python_folders(path: list[str], home: Home) -> list[str]:
+    """What Python needs to see to start and to find the function."""
+    needed = [sys.prefix, sys.base_prefix, *path, *([os.path.dirname(home.file)] if home.file else [])]
+    return [each for each in dict.fromkeys(needed) if os.path.exists(each) and not each.startswith("/usr/")]
+
+
+def _with_python(isolation: Isolation, shown: list[str]) -> Isolation:
+    """The isolation of a sandbox that shows this as well."""
+    outer = [each for each in shown if each != "/" and not any(each.startswith(f"{other}/") for other in shown)]
+    fields = msgspec.to_builtins(isolation)
+    return msgspec.convert({**fields, "read": [*outer, *isolation.read]}, Isolation)
+
+
+def _checked(outcome: Outcome, limit: int) -> Outcome:
+    """The outcome, if it can be one: a function that is not trusted may have written it itself."""
+    text = outcome.result
+    if text is None:
+        return outcome
+    try:
+        if len(text.encode()) > limit:
+            raise ValueError(f"it has more than the {limit} bytes of payload_limit")
+        msgspec.json.decode(text)
+    except ValueError as error:  # As msgspec's are.
+        return _failed("ResultInvalid", f"what the process gave as its result is none: {error}")
+    return outcome
+
+
+def _with_limit(outcome: Outcome, ending: Ending | None, isolation: Isolation) -> Outcome:
+    """The outcome, which names the limit that the function met if it failed because of one."""
+    failure = outcome.failure
+    if ending is not None and ending.out_of_memory and outcome.kind == "succeeded" and not isolation.ignore_oom:
+        return _failed("ProcessDied", f"the function returned, but {describe_oom(isolation)}")
+    if failure is None or ending is None or not ending.out_of_processes:
+        return outcome
+    message = f"{failure.message}; it met its limit of {isolation.processes} processes"
+    return msgspec.structs.replace(outcome, failure=msgspec.structs.replace(failure, message=message))
+
+
+def _advice(error: NotStarted) -> str:
+    if error.errno != errno.EACCES:
+        return ""
+    return "; confined runs have another user, by the setting run_as, and that one must be able to start it"
+
+
+def _failed(kind: str, message: str) -> Outcome:
+    return Outcome("failed", failure=Failure(kind, plain(message)), error_types=(f"mainspring.{kind}",))

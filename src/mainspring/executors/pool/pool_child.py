@@ -1,0 +1,243 @@
+"""The main program of a pool process: it executes one function after another, as the worker orders."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import functools
+import importlib
+import importlib.util
+import logging
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType, ModuleType
+from typing import Any
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.executor import Outcome, RunContext, plain
+from mainspring.executors.captured_output import hear_logging
+from mainspring.executors.failures import failed
+from mainspring.executors.function import call
+from mainspring.executors.launching.kernel import adopt_orphans, hide_memory
+from mainspring.executors.pool.messages import CHANNEL, Home, Message, Order, Setup
+from mainspring.process.secrets import take_over
+from mainspring.sdk.app import Mainspring
+from mainspring.sdk.task import PlainTask, Task
+
+_encode = msgspec.json.Encoder().encode
+_read_order = msgspec.json.Decoder(Order).decode
+_handler_of = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+"""Without the detour by way of enumerations, which would cost a run as much as its arguments do."""
+_RSS_UNIT = 1024 if sys.platform == "linux" else 1
+
+
+class Stopped(BaseException):
+    """Raised in the function when it is asked to end: it may clean up, for as long as its grace lasts."""
+
+
+class Service:
+    """The life of the process."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._heard = b""
+        self._talking = threading.Lock()
+        self._context: RunContext | None = None
+        self._modules: dict[Home, ModuleType | BaseException] = {}
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._stopped = False
+
+    def serve(self) -> None:
+        """Until the worker hangs up, or this process has served long enough."""
+        # Whoever the function leaves behind is found at once, however it got away.
+        adopt_orphans()
+        on_term = self._on_term
+        signal.signal(signal.SIGTERM, on_term)
+        # The function may put others in their place.
+        streams = [os.dup(number) for number in (1, 2)]
+        setup = msgspec.json.decode(self._hear(), type=Setup)
+        os.environ.update(setup.env)
+        take_over(setup.withheld)
+        sys.path[:] = setup.path
+        for home in setup.homes:
+            self._load(home)
+        if not logging.getLogger().handlers:  # Else the app has its own, and what those write is output of the run.
+            hear_logging(setup.log_level)
+        surroundings, threads = _Surroundings(), threading.active_count()
+        self._tell(Message(ready=True))
+        served = 0
+        while not self._stopped and (line := self._hear()):
+            outcome = self._run(_read_order(line))
+            served += 1
+            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
+            spent = served >= setup.runs or memory >= setup.memory or _has_children()
+            spent = spent or threading.active_count() > threads
+            surroundings.restore()
+            if _handler_of(signal.SIGTERM) != on_term:
+                signal.signal(signal.SIGTERM, on_term)
+            self._tell(Message(outcome=outcome, quiet=_is_empty(streams), spent=spent))
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        self._stopped = True
+        if self._context is None:
+            os._exit(0)
+        self._context.cancel()
+        raise Stopped("the run was asked to end")
+
+    def _hear(self) -> bytes:
+        while b"\n" not in self._heard:
+            words = self._channel.recv(1 << 16)
+            if not words:
+                return b""
+            self._heard += words
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line
+
+    def _tell(self, message: Message) -> None:
+        # Locked, because it must arrive whole: the function's own threads may talk at the same time.
+        with self._talking:
+            self._channel.sendall(_encode(message) + b"\n")
+
+    def _run(self, order: Order) -> Outcome:
+        self._context = context = RunContext(
+            order.claim,
+            order.deadline,
+            lambda _, text: self._tell(Message(log=plain(text))),
+            lambda fraction, note: self._tell(Message(progress=fraction, note=plain(note))),
+            order.soft_deadline,
+            _clock(order.now),
+        )
+        try:
+            try:
+                task = self._find(order)
+            except BaseException as error:
+                return failed(error)
+            return call(_blocking(task) if task.is_async else task, order.claim.args, context)
+        except Stopped as stop:
+            return failed(stop)  # It came where nothing of the function's was running any more.
+        finally:
+            self._context = None
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+
+    def _find(self, order: Order) -> Task[..., Any]:
+        name = order.claim.task
+        task = self._tasks.get(name)
+        if task is None:
+            module = self._load(order.home)
+            if isinstance(module, BaseException):
+                raise module
+            task = self._tasks[name] = find_task(module, name)
+        return task
+
+    def _load(self, home: Home) -> ModuleType | BaseException:
+        if home not in self._modules:
+            try:
+                self._modules[home] = load(home)
+            except BaseException as error:
+                self._modules[home] = error
+        return self._modules[home]
+
+
+def _clock(now: Instant) -> Callable[[], Instant]:
+    """The worker's clock, by what it was a moment ago."""
+    offset = now - time.monotonic_ns() // 1000
+    return lambda: offset + time.monotonic_ns() // 1000
+
+
+def _blocking(task: Task[..., Any]) -> Task[..., Any]:
+    """An async task as one that returns its result: here it has the process to itself."""
+
+    @functools.wraps(task.function)
+    def run(**arguments: Any) -> Any:
+        return asyncio.run(task.function(**arguments))
+
+    return PlainTask(task.app, task.name, run, task.defaults)
+
+
+class _Surroundings:
+    """What a function may change for those after it, as it was at first."""
+
+    def __init__(self) -> None:
+        # Where Python keeps them: to compare there takes a microsecond, by way of `os.environ` sixty.
+        self._now: dict[Any, Any] = getattr(os.environ, "_data", {})
+        self._then = dict(self._now)
+        self._variables = dict(os.environ)
+        self._folder = os.getcwd()
+
+    def restore(self) -> None:
+        if self._now != self._then or not self._now:
+            os.environ.clear()
+            os.environ.update(self._variables)
+        with suppress(OSError):
+            os.chdir(self._folder)
+
+
+def _is_empty(pipes: Sequence[int]) -> bool:
+    """Whether all that was written into pipes has been read."""
+    try:
+        return not any(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0] for pipe in pipes)
+    except OSError:
+        return False
+
+
+def _has_children() -> bool:
+    """Whether processes are left. Those that have ended and nobody asked about are let go."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def load(home: Home) -> ModuleType:
+    """The module of the function. What was `__main__` there must not run its main part here, so it goes by another
+    name."""
+    if home.module != "__main__" and importlib.util.find_spec(home.module):
+        return importlib.import_module(home.module)
+    name = "__mainspring_main__" if home.module == "__main__" else home.module
+    spec = importlib.util.spec_from_file_location(name, home.file or "")
+    if spec is None or spec.loader is None:
+        raise RuntimeError(f"module {home.module} cannot be imported in a child process: put the task into a file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def find_task(module: ModuleType, name: str) -> Task[..., Any]:
+    """The task of that name, of an app that the module holds or decorates its functions with."""
+    for value in vars(module).values():
+        if isinstance(value, Task) and value.name == name:
+            return value
+        if isinstance(value, Mainspring) and name in value.tasks:
+            return value.tasks[name]
+    raise RuntimeError(f"task {name} is not in module {module.__name__}: define it at the top level")
+
+
+def main() -> None:
+    """Serve on the channel that the worker gave."""
+    hide_memory()  # Before it is told anything: runs of other tasks, and commands, may have the same user.
+    channel = socket.socket(fileno=CHANNEL)
+    channel.set_inheritable(False)
+    with suppress(BrokenPipeError, ConnectionResetError):
+        Service(channel).serve()
+    # At once: threads that a function left behind would keep this process for ever.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

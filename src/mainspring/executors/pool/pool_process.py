@@ -1,0 +1,227 @@
+"""One process for functions as the worker sees it: a place where one run at a time is executed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from mainspring.executor import AttemptContext, Outcome
+from mainspring.executors.launching.order import Order as Launch
+from mainspring.executors.pool.messages import Message, Order, Setup
+from mainspring.executors.programs.output import Output
+from mainspring.executors.programs.pipe_reader import Ear
+from mainspring.executors.programs.program import Ending, Launcher, NotStarted, Program
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Message).decode
+PROGRESS_S = 0.02
+"""How often it is told how far a run is."""
+
+
+class Died(Exception):
+    """The process ended before it told how the run did."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending)
+        self.ending = ending
+
+
+class Seat:
+    """Talks with its process by callbacks of the loop, which cost less than coroutines. Made by `open_seat`."""
+
+    def __init__(
+        self, program: Program, channel: socket.socket, streams: dict[str, int], longest: int, trusted: bool
+    ) -> None:
+        self._program = program
+        self._longest = longest
+        self._trusted = trusted
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._rest = b""
+        self._condemned = False
+        self._progress: tuple[float, str] | None = None
+        self._told_progress_at = 0.0
+        self._attempt: AttemptContext | None = None
+        self._output: Output | None = None
+        self._told: asyncio.Future[Message | None] = self._loop.create_future()
+        self.spent = False
+        """Whether it must not be used again."""
+        self.ending: Ending | None = None
+        """How the process ended, once it is known."""
+        self._streams = [Ear(file, partial(self._keep, stream), self._behind) for stream, file in streams.items()]
+        self._answers = Ear(os.dup(channel.fileno()), self._hear, self._behind)
+        self._answers.ended.add_done_callback(lambda _: self._answer(None))
+
+    @property
+    def computes(self) -> bool:
+        """Whether the process wants a core right now, rather than wait for something. False where that is unknown."""
+        with suppress(OSError, IndexError), open(f"/proc/{self._program.pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"R"
+        return False
+
+    async def get_ready(self, setup: Setup, output: Output | None) -> None:
+        """Let it import what it will need; Died if it does not live to tell. What it writes meanwhile belongs to the
+        run for which it is started, if there is one."""
+        self._output = output
+        try:
+            await self._ask(_encode(setup))
+        except Died:
+            for ear in self._streams:
+                ear.hear_out()
+            if output is not None:
+                output.finish()
+            raise
+
+    async def run(self, order: Order, attempt: AttemptContext, output: Output) -> Outcome:
+        """Execute one run; Died if the process does. Cancelled, it ends the process, asking first."""
+        self._attempt, self._output = attempt, output
+        quiet = False
+        try:
+            message = await self._ask(_encode(order))
+            quiet = message.quiet
+            self.spent = self.spent or message.spent
+        except asyncio.CancelledError:
+            self.spent = True
+            await self._program.end(attempt.grace_s)
+            await self._program.wait()
+            raise
+        except BaseException:
+            self.spent = True
+            raise
+        finally:
+            # What the process wrote is in the pipes by the time that it tells its end. It also tells if they are empty,
+            # for each look costs more than all else here where other threads wait for their turn.
+            for ear in () if quiet else self._streams:
+                ear.hear_out()
+            output.finish()
+            self._attempt = self._output = None
+        assert message.outcome is not None, "that is what it was asked for"
+        if message.spent:
+            self.ending = await self._end()
+        return message.outcome
+
+    async def _end(self) -> Ending | None:
+        """End the process now: what the run may have left behind must not outlive its end."""
+        self._program.kill()
+        with suppress(NotStarted):  # Its keeper has been killed, and all of them with it.
+            return await self._program.wait()
+        return None
+
+    async def _ask(self, words: bytes) -> Message:
+        self._told = self._loop.create_future()
+        await self._say(words + b"\n")
+        message = await self._told
+        if message is not None:
+            return message
+        raise Died(await self._program.wait())
+
+    async def _say(self, words: bytes) -> None:
+        sent = 0
+        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            sent = self._channel.send(words)
+        if sent < len(words):
+            with suppress(BrokenPipeError, ConnectionResetError):  # It has died, which is heard of otherwise.
+                await self._loop.sock_sendall(self._channel, words[sent:])
+
+    def _hear(self, words: bytes) -> None:
+        """The function itself may write here, too, whatever it likes: nothing of that may harm the worker."""
+        if self._condemned:
+            return
+        *lines, self._rest = (self._rest + words).split(b"\n")
+        if max(len(self._rest), *map(len, lines), 0) > self._longest:
+            self._condemn("a message of its process is longer than any can be")
+            return
+        for line in lines:
+            try:
+                message = _decode(line)
+            except (msgspec.MsgspecError, UnicodeError):
+                self._condemn("what its process said to the worker is no message")
+                return
+            if message.ready or message.outcome is not None:
+                self._tell_progress()
+                self._answer(message)
+            elif self._attempt is not None:
+                self._pass_on(message, self._attempt)
+
+    def _condemn(self, why: str) -> None:
+        self._condemned, self._rest = True, b""
+        if self._attempt is not None:
+            self._attempt.write("log", f"{why}: it is killed")
+        self._program.kill()
+
+    def _pass_on(self, message: Message, attempt: AttemptContext) -> None:
+        if message.log is not None:
+            if self._trusted:
+                attempt.write("log", message.log)
+            else:  # As much is kept as of what is printed, and no more.
+                self._keep("log", message.log.encode() + b"\n")
+        if message.progress is not None:
+            self._progress = (message.progress, message.note)
+            if self._loop.time() - self._told_progress_at >= PROGRESS_S:
+                self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        """How far it is: the last word counts, however many there are."""
+        context = self._attempt.context if self._attempt is not None else None
+        if self._progress is not None and context is not None:
+            self._told_progress_at = self._loop.time()
+            context.progress(*self._progress)
+        self._progress = None
+
+    def _behind(self) -> bool:
+        return self._attempt is not None and self._attempt.behind()
+
+    def _answer(self, message: Message | None) -> None:
+        if not self._told.done():
+            self._told.set_result(message)
+
+    def _keep(self, stream: str, chunk: bytes) -> None:
+        if self._output is not None:
+            self._output.take(stream, chunk)
+            if self._output.overflowed:
+                self._program.kill()
+
+    def close(self) -> None:
+        """End the process, and all that it started."""
+        self.spent = True
+        for ear in (self._answers, *self._streams):
+            ear.close()
+        self._program.close()
+        self._channel.close()
+
+
+async def open_seat(
+    launcher: Launcher, launch: Launch, setup: Setup, longest: int, output: Output | None = None
+) -> Seat:
+    """Start a process for functions and wait until it is ready. NotStarted or Died if it cannot be. Its messages have
+    at most `longest` bytes. One that is started for a run alone, which has an `output`, is not trusted."""
+    ours, theirs = socket.socketpair()
+    pipes = [(*os.pipe(), stream) for stream in ("stdout", "stderr")]
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        files = [nothing, *(write_end for _, write_end, _ in pipes), theirs.fileno()]
+        program = await launcher.start(launch, files)
+    except BaseException:
+        ours.close()
+        for read_end, _, _ in pipes:
+            os.close(read_end)
+        raise
+    finally:
+        os.close(nothing)
+        theirs.close()
+        for _, write_end, _ in pipes:
+            os.close(write_end)
+    ours.setblocking(False)
+    streams = {stream: read_end for read_end, _, stream in pipes}
+    seat = Seat(program, ours, streams, longest, trusted=output is None)
+    try:
+        await seat.get_ready(setup, output)
+    except BaseException:
+        seat.close()
+        raise
+    return seat

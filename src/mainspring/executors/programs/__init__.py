@@ -1,0 +1,1 @@
+"""Programs: started, confined, read from, and ended with all that they started."""

@@ -1,0 +1,353 @@
+"""A program and all that it starts: begun, listened to, and ended as a whole. The worker's side of `launching`."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from mainspring.executor import AttemptContext
+from mainspring.executors.launching.order import LENGTH, Order
+from mainspring.executors.programs.output import Output
+from mainspring.executors.programs.pipe_reader import Ear
+
+LAST_OUTPUT_S = 1.0
+"""How long to read on after the whole family has ended: another process may have been handed its output."""
+_CHUNK = 64 * 1024
+_FAREWELL_S = 2.0
+_MOMENT_S = 0.2
+_MOST_LOST = 4
+"""Keepers that may be killed over one order before it fails: two may be waiting, and two be waiting after them."""
+_LOST = "its keeper was killed, and it with that"
+ROOT = str(Path(__file__).resolve().parents[3])
+_READ = "import os; exec(os.read(0, 65536))"
+_NURSERY = "import sys; sys.path.append({root!r}); from mainspring.executors.launching.nursery import main; "
+_NURSERY += "main({line}, {worker})"
+"""Given as input, not as an argument: who kills a worker with all processes that have `mainspring` among their words
+would kill those who clean up after it, too."""
+
+
+class Ending(msgspec.Struct):
+    """How a program ended."""
+
+    code: int
+    """Negative for a signal, unless it is wrapped."""
+    wrapped: bool = False
+    """Whether the code is bubblewrap's, which makes 128 + N of a signal."""
+    out_of_memory: bool = False
+    out_of_processes: bool = False
+    out_of_cpu: bool = False
+    survivors: int = 0
+    result: str | None = None
+    began: bool = True
+    """False: bubblewrap ended before it had executed the program; what was said is its own word."""
+
+
+class _Start(msgspec.Struct):
+    """Whether it began."""
+
+    pid: int = 0
+    error: str = ""
+    errno: int = 0
+
+
+_Word = TypeVar("_Word", _Start, Ending)
+
+
+class NotStarted(OSError):
+    """The program could not be started; says what was missing or refused."""
+
+
+class KeeperLost(NotStarted):
+    """The program's keeper has been killed, and the program with it."""
+
+
+class OrderUnread(KeeperLost):
+    """Its keeper was killed before it had read what to start: nothing has begun."""
+
+
+class Launcher:
+    """Starts programs by way of a nursery: see `launching`. Lives on one event loop."""
+
+    def __init__(self) -> None:
+        self._line: socket.socket | None = None
+        self._nursery: subprocess.Popen[bytes] | None = None
+        self._dismiss: weakref.finalize[..., Launcher] | None = None
+        self._closed = False
+
+    async def start(self, order: Order, files: Sequence[int]) -> Program:
+        """Start a program with these open files; NotStarted if it cannot be."""
+        for _ in range(_MOST_LOST):
+            try:
+                return await self._start(order, files)
+            except KeeperLost as error:
+                if await asyncio.to_thread(_has_ended, self._nursery):
+                    self._let_go()  # Somebody has killed the nursery, and what it was asked last was never done.
+                elif not isinstance(error, OrderUnread):
+                    raise
+        return await self._start(order, files)
+
+    async def _start(self, order: Order, files: Sequence[int]) -> Program:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._send([theirs.fileno(), *files])
+            ours.setblocking(False)
+            program = Program(ours)
+            await program.begin(order)
+        except BaseException:
+            ours.close()
+            raise
+        return program
+
+    def _send(self, files: Sequence[int]) -> None:
+        if self._line is not None:
+            with suppress(OSError):  # The nursery is gone: start another.
+                socket.send_fds(self._line, [b"k"], files)
+                return
+            self._let_go()
+        if self._closed:
+            raise KeeperLost(errno.ESHUTDOWN, "this worker has stopped")
+        self._line = self._open()
+        socket.send_fds(self._line, [b"k"], files)
+
+    def _open(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            code = _NURSERY.format(root=ROOT, line=theirs.fileno(), worker=os.getpid()).encode()
+            argv = [sys.executable, "-I", "-S", "-c", _READ, f"keeps the programs of {os.getpid()}"]
+            # Without the worker's environment, for that may hold secrets, and programs can read it in /proc.
+            self._nursery = _popen(argv, theirs.fileno(), code)
+        self._dismiss = weakref.finalize(self, _dismiss, ours, self._nursery)
+        return ours
+
+    def close(self) -> None:
+        """Start no more programs. Those that still run are kept until their own line is closed."""
+        self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._dismiss is not None:
+            self._dismiss()
+        self._line = self._nursery = self._dismiss = None
+
+
+def _popen(argv: Sequence[str], line: int, given: bytes) -> subprocess.Popen[bytes]:
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, given)
+    finally:
+        os.close(write_end)
+    try:
+        return subprocess.Popen(argv, pass_fds=[line], stdin=read_end, env={})
+    finally:
+        os.close(read_end)
+
+
+def _has_ended(nursery: subprocess.Popen[bytes] | None) -> bool:
+    """Whether it has. Its line is closed a moment before that can be seen."""
+    try:
+        return nursery is None or nursery.wait(_MOMENT_S) is not None
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _dismiss(line: socket.socket, nursery: subprocess.Popen[bytes]) -> None:
+    line.close()
+    try:
+        nursery.wait(_FAREWELL_S)
+    except subprocess.TimeoutExpired:
+        nursery.kill()
+        nursery.wait()
+
+
+class Program:
+    """One that runs. Closing it, or the death of this process, kills it with all that it started."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._heard = b""
+        self.pid = 0
+
+    async def begin(self, order: Order) -> None:
+        """Hand over the order and hear whether it could be carried out."""
+        text = msgspec.json.encode(order)
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._control, LENGTH.pack(len(text)) + text)
+            answer = await self._hear(_Start)
+        except ConnectionError as error:  # Not an end of file: the system tells that something was left unread.
+            raise OrderUnread(errno.EPIPE, "its keeper was killed before it began") from error
+        if answer.error:
+            raise NotStarted(answer.errno, answer.error)
+        self.pid = answer.pid
+
+    async def wait(self) -> Ending:
+        """How it ended, once none of its family is left."""
+        try:
+            return await self._hear(Ending)
+        except ConnectionError as error:
+            raise KeeperLost(errno.EPIPE, _LOST) from error
+
+    async def end(self, grace_s: float) -> None:
+        """Ask the family to end, and kill it after the grace."""
+        with suppress(ConnectionError):
+            request = msgspec.json.encode({"end": grace_s}) + b"\n"
+            await asyncio.get_running_loop().sock_sendall(self._control, request)
+
+    def kill(self) -> None:
+        """Kill the family now. Its end is still told."""
+        with suppress(OSError):
+            self._control.send(b'{"end":0}\n')
+
+    def warn(self, number: int) -> None:
+        """Send the program itself a signal."""
+        with suppress(OSError):
+            self._control.send(b'{"warn":%d}\n' % number)
+
+    async def _hear(self, kind: type[_Word]) -> _Word:
+        loop = asyncio.get_running_loop()
+        while b"\n" not in self._heard:
+            if not (words := await loop.sock_recv(self._control, _CHUNK)):
+                raise KeeperLost(errno.EPIPE, _LOST)
+            self._heard += words
+        line, _, self._heard = self._heard.partition(b"\n")
+        return msgspec.json.decode(line, type=kind)
+
+    def close(self) -> None:
+        """Nobody will ask any more."""
+        self._control.close()
+
+
+async def run_program(
+    launcher: Launcher,
+    order: Order,
+    attempt: AttemptContext,
+    output: Output,
+    given: bytes = b"",
+    warning: signal.Signals | None = None,
+) -> Ending:
+    """Run a program to its end, `given` as its input, `warning` sent to it at its soft deadline. What it started and
+    left behind dies with it. Cancelled, it ends all of them."""
+    pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
+    source = _source(given)
+    files = [source, *(write_end for _, write_end in pipes.values())]
+    status = _Status() if order.get("sandboxed") else None
+    if status is not None:
+        order = status.asked_for(order, len(files))
+        files.append(status.write_end)
+    starting = asyncio.get_running_loop().create_task(launcher.start(order, files))
+    try:
+        program = await asyncio.shield(starting)
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError):
+            await _end_early(starting, attempt)
+        for read_end, _ in pipes.values():
+            os.close(read_end)
+        if status is not None:
+            status.close()
+        raise
+    finally:
+        for file in files:
+            os.close(file)
+    if warning is not None:
+        attempt.on_overdue = partial(program.warn, warning)
+    ears = [Ear(read_end, _hearer(stream, output, program), attempt.behind) for stream, (read_end, _) in pipes.items()]
+    try:
+        ending = await _accompany(program, attempt, ears)
+        if status is not None:
+            ending.began = status.tells_of_end()
+        return ending
+    finally:
+        if status is not None:
+            status.close()
+        program.close()
+        for ear in ears:
+            ear.close()
+        output.finish()
+
+
+class _Status:
+    """What bubblewrap tells of its program, which cannot write there: the exit code only if it executed it."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+
+    def asked_for(self, order: Order, number: int) -> Order:
+        """The order to bubblewrap, to write its status to the open file of this number."""
+        bubblewrap, *rest = order["argv"]
+        return {**order, "argv": [bubblewrap, "--json-status-fd", str(number), *rest]}
+
+    def tells_of_end(self) -> bool:
+        """Whether the program was executed. Bubblewrap has ended, so all that it told is there."""
+        try:
+            return b'"exit-code"' in os.read(self._read_end, _CHUNK)
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        """Nobody will read it any more. The other end is closed by whoever passed it on."""
+        os.close(self._read_end)
+
+
+async def _end_early(starting: asyncio.Task[Program], attempt: AttemptContext) -> None:
+    """End a program that may just be starting; not before that is over, for then it is known that it is gone."""
+    try:
+        program = await starting
+    except NotStarted:
+        return
+    try:
+        await program.end(attempt.grace_s)
+        await program.wait()
+    finally:
+        program.close()
+
+
+def _hearer(stream: str, output: Output, program: Program) -> Callable[[bytes], None]:
+    def hear(chunk: bytes) -> None:
+        output.take(stream, chunk)
+        if output.overflowed:
+            program.kill()
+
+    return hear
+
+
+def _source(given: bytes) -> int:
+    if not given:
+        return os.open(os.devnull, os.O_RDONLY)
+    with tempfile.TemporaryFile() as file:
+        file.write(given)
+        file.seek(0)
+        return os.dup(file.fileno())
+
+
+async def _accompany(program: Program, attempt: AttemptContext, ears: Sequence[Ear]) -> Ending:
+    listening = [ear.ended for ear in ears]
+    try:
+        ending = await program.wait()
+    except asyncio.CancelledError:
+        await program.end(attempt.grace_s)
+        await program.wait()
+        await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
+        raise
+    if not all(each.done() for each in listening):
+        await asyncio.wait(listening, timeout=LAST_OUTPUT_S)
+    return ending
+
+
+def describe_end(code: int) -> str:
+    """An exit code in words."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"

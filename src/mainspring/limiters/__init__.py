@@ -1,0 +1,1 @@
+"""Adapters of the rate limiter port."""

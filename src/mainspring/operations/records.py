@@ -1,0 +1,456 @@
+"""The public records: what SDK, API, client and CLI give of jobs, runs, firings, attempts, workers and events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome, Origin, UnderPressure
+from mainspring.core.states import State
+
+T = TypeVar("T")
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some of a list, and where it goes on."""
+
+    items: list[T]
+    next: str | None
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """When a job is due."""
+
+    kind: Literal["cron", "every", "at", "after", "manual"]
+
+
+class Job(msgspec.Struct, kw_only=True, frozen=True):
+    """A job."""
+
+    job_id: str
+    name: str
+    task: str
+    state: Literal["active", "paused"]
+    schedule: str
+    trigger: dict[str, Any]
+    next_fire_at: Moment | None
+    next_run: Moment | None
+    last_fire_at: Moment | None
+    last_run: Moment | None
+    fired: int
+    paused_at: Moment | None
+    paused_why: str
+    app: str
+    origin: Origin = ""
+    namespace: str
+    args: Any
+    queue: str
+    priority: int
+    key: str | None
+    limit: int | None
+    timeout: str | None
+    soft_timeout: str | None
+    retries: int
+    isolation: str | None
+    under_pressure: UnderPressure
+    tags: list[str]
+    policy: dict[str, Any]
+    version: int
+    created_at: Moment
+    updated_at: Moment
+
+
+JobStatus = Literal["scheduled", "pending", "running", "retrying", "completed", "failed", "cancelled", "skipped"]
+
+
+class JobStory(Job, kw_only=True, frozen=True):
+    """A job, how its last run stands (`scheduled` before the first), how often that failed so far, and what keeps the
+    job from firing."""
+
+    status: JobStatus
+    retry_count: int
+    why: list[str]
+
+
+class NewJob(Job, kw_only=True, frozen=True):
+    """A job that was just made, and what its maker may not have meant."""
+
+    status: JobStatus
+    retry_count: int
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """A row of the ledger."""
+
+    fire_at: Moment
+    last_at: Moment | None
+    count: int
+    kind: FiringKind
+    outcome: FiringOutcome
+    reason: str
+    run_id: str | None
+    region: str
+    index: int
+    finished_at: Moment | None
+
+
+class ListedJob(Job, kw_only=True, frozen=True):
+    """A job, and the newest row of its ledger where that was asked for; null if it has not fired yet."""
+
+    last: Firing | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run."""
+
+    run_id: str
+    job: str | None
+    task: str
+    state: State
+    reason: str
+    fire_at: Moment | None
+    due_at: Moment
+    attempt: int
+    started_at: Moment | None
+    finished_at: Moment | None
+    duration: str | None
+    worker: str | None
+    namespace: str
+    queue: str
+    region: str
+    priority: int
+    key: str | None
+    timeout: str | None
+    soft_timeout: str | None
+    retries: int
+    isolation: str | None
+    under_pressure: UnderPressure
+    tags: list[str]
+    args: Any
+    result: Any
+    error: Any
+    progress: float | None
+    progress_note: str
+    losses: int
+    waits_for: int
+    job_id: str | None
+    index: int
+    created_at: Moment
+    updated_at: Moment
+    expires_at: Moment | None
+    cancel_requested_at: Moment | None
+    cancel_reason: str
+    retry_of: str | None
+    submitted_by: str | None
+
+
+class NewRun(Run, kw_only=True, frozen=True):
+    """A run that was just accepted, and what its submitter may not have meant."""
+
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ScheduledRun(Run, kw_only=True, frozen=True):
+    """The same where it is called a job: `job_id` is the run's."""
+
+    status: Literal["scheduled"]
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class RunStory(Run, frozen=True):
+    """A run, and what keeps it from running."""
+
+    why: list[str]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Runs that were accepted."""
+
+    run_ids: list[str]
+    count: int
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """What a sync did with the jobs that an app declares, by name."""
+
+    created: list[str]
+    updated: list[str]
+    unchanged: list[str]
+    undeclared: list[str]
+    """Declared by this code before, and no longer."""
+    resumed: list[str] = []
+    paused: list[str] = []
+    removed: list[str] = []
+    """Those of the undeclared that were treated so."""
+
+
+class Backfilled(msgspec.Struct, frozen=True):
+    """A past instant: what the ledger had of it before, and the runs that it has now (or would have) for it."""
+
+    fire_at: Moment
+    before: FiringOutcome | None
+    run_ids: list[str]
+
+
+class Backfill(msgspec.Struct, frozen=True):
+    """What a past interval came to: how many of its instants fire, and where it goes on if it has more."""
+
+    job_id: str
+    dry_run: bool
+    count: int
+    items: list[Backfilled]
+    next: Moment | None
+
+
+class FireTime(msgspec.Struct, frozen=True):
+    """When a job will fire."""
+
+    fire_at: Moment
+    local: str
+    zone: str
+    note: str
+
+
+class FireTimes(msgspec.Struct, frozen=True):
+    """The next fire times."""
+
+    items: list[FireTime]
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One attempt of a run that has ended."""
+
+    attempt: int
+    worker: str
+    outcome: AttemptOutcome
+    started_at: Moment | None
+    finished_at: Moment
+    reason: str
+    error: Any
+
+
+class Attempts(msgspec.Struct, frozen=True):
+    """All attempts of a run."""
+
+    items: list[Attempt]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line that a run wrote."""
+
+    number: int
+    at: Moment
+    attempt: int
+    stream: str
+    text: str
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Lines, and the number from which they go on."""
+
+    items: list[Line]
+    next: int
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """What became of a run that should be cancelled; `running` if its worker was asked to stop."""
+
+    run_id: str
+    state: State
+
+
+class Rerun(msgspec.Struct, frozen=True):
+    """Which runs are run again, each as which."""
+
+    count: int
+    runs: dict[str, str]
+    refused: dict[str, str]
+
+
+class Calendar(msgspec.Struct, frozen=True):
+    """A calendar."""
+
+    name: str
+    timezone: str
+    rules: list[dict[str, Any]]
+
+
+class Calendars(msgspec.Struct, frozen=True):
+    """All calendars of a namespace."""
+
+    items: list[Calendar]
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A worker."""
+
+    worker: str
+    state: Literal["active", "draining", "stopped", "dead"]
+    host: str
+    pid: int
+    app: str
+    namespace: str
+    queues: list[str]
+    regions: list[str]
+    tasks: list[str]
+    running: int
+    concurrency: int
+    started_at: Moment
+    heartbeat_at: Moment
+    drain_requested_at: Moment | None = None
+    """Since when it is asked to finish what it holds and to end."""
+
+
+class Workers(msgspec.Struct, frozen=True):
+    """All workers of a namespace."""
+
+    items: list[Worker]
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """A new worker, and how often it should be heard of."""
+
+    worker_id: str
+    heartbeat_every: str
+    claim_ttl: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """Which claims still stand, which of them should be cancelled and why, and whether the worker should end."""
+
+    held: list[str]
+    lost: list[str]
+    cancel: dict[str, str]
+    state: Literal["active", "draining"]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A run to be executed by this worker until its claim ends, unless a heartbeat renews it."""
+
+    run_id: str
+    token: int
+    task: str
+    args: Any
+    attempt: int
+    job: str | None
+    fire_at: Moment | None
+    index: int
+    timeout: str | None
+    claimed_until: Moment | None
+
+
+class Assigned(msgspec.Struct, frozen=True):
+    """Work; empty if none came in time."""
+
+    runs: list[Claim]
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """What became of a report, and of its run."""
+
+    run_id: str
+    verdict: Literal["accepted", "repeated"]
+    state: State
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """What has to be well."""
+
+    status: Literal["ready", "not ready"]
+    reasons: list[str]
+    checks: dict[str, str]
+    degradation: Literal["normal", "shedding", "slow-history", "no-waiting", "refusing"]
+    pressure: float
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """Somebody answers."""
+
+    status: Literal["alive"]
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened."""
+
+    position: int
+    kind: str
+    at: Moment
+    namespace: str
+    run_id: str | None
+    job: str | None
+    job_id: str | None
+    task: str | None
+    worker: str | None
+    fire_at: Moment | None
+    attempt: int | None
+    reason: str
+    duration: str | None
+    count: int | None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Who changed what."""
+
+    number: int
+    at: Moment
+    subject: str
+    action: str
+    target: str
+    before: Any
+    after: Any
+    request_id: str
+    namespace: str
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """What is no longer good."""
+
+    revoked: list[str]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One wrong field."""
+
+    field: str
+    fault: str
+    remedy: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    remedy: str | msgspec.UnsetType = msgspec.UNSET
+    errors: list[Fault] | msgspec.UnsetType = msgspec.UNSET
+
+
+class RunStatus(msgspec.Struct, frozen=True):
+    """How a run stands, and when that was known."""
+
+    run_id: str
+    namespace: str
+    state: State
+    reason: str
+    attempt: int
+    worker: str | None
+    job: str | None
+    task: str | None
+    as_of: Moment
+
+
+class WorkerStatus(msgspec.Struct, frozen=True):
+    """How a worker stands."""
+
+    worker: str
+    namespace: str
+    state: Literal["active", "draining", "stopped", "dead"]
+    as_of: Moment

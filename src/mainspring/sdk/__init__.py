@@ -1,0 +1,1 @@
+"""What users hold: the app, tasks, handles, locks, and the blocking façade."""

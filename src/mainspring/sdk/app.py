@@ -1,0 +1,458 @@
+"""Mainspring, the app: what users hold. It declares tasks and jobs, submits runs, and looks after them."""
+
+# A function that returns a coroutine is a function too, so overloads that tell the two apart always overlap.
+# mypy: disable-error-code="overload-overlap"
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import cached_property
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
+
+import msgspec
+
+from mainspring.clock import Clock, SystemClock
+from mainspring.core.instants import Instant
+from mainspring.core.model import DEFAULT, PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Origin, Run
+from mainspring.core.planning.declaring import source_of
+from mainspring.core.planning.firing_limits import check_firings
+from mainspring.core.planning.plans import make_runs
+from mainspring.core.runs.retry import Length
+from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
+from mainspring.core.schedules.triggers import Trigger, check_trigger
+from mainspring.core.states import FINAL, SUCCEEDED, State
+from mainspring.core.tasks.specs import check_spec
+from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
+from mainspring.operations.options import (
+    Defaults,
+    JobWords,
+    RunWords,
+    TaskWords,
+    Values,
+    check_name,
+    read_defaults,
+    read_policy,
+    read_words,
+)
+from mainspring.process.ids import IdSource
+from mainspring.process.secrets import environment
+from mainspring.sdk.handle import RunHandle, Waiting
+from mainspring.sdk.known_tasks import KnownTasks
+from mainspring.sdk.lock import Lock, Locks
+from mainspring.sdk.sync import Blocking
+from mainspring.sdk.task import (
+    AsyncTask,
+    JobDecorator,
+    PlainTask,
+    Task,
+    TaskDecorator,
+    make_task,
+    module_name,
+    place_of,
+    repeat_run,
+)
+from mainspring.settings import FILE, Settings, load_settings
+from mainspring.store import Saved, Store
+from mainspring.wiring import open_store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Declaration(NamedTuple):
+    """A job as its author wrote it."""
+
+    name: str
+    task: Task[..., Any]
+    trigger: Trigger
+    args: Mapping[str, object]
+    values: Values
+    policy: JobPolicy
+
+
+class Mainspring:
+    """An app: its tasks, its jobs, and the store that they live in.
+
+    Making one touches nothing outside of the process. The store is opened on first use, once, and serves every thread
+    and event loop. Settings may be given by name: see `mainspring.settings`.
+    """
+
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        name: str = "default",
+        namespace: str | None = None,
+        broker: str | None = None,
+        clock: Clock | None = None,
+        **settings: object,
+    ) -> None:
+        self.name = check_name("name", name)
+        self.source = source_of(name, _calling_module())
+        self.job_origin: Origin = "call"
+        """Where jobs come from that are added, not declared."""
+        self.clock: Clock = clock or SystemClock()
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.waiting = Waiting(self.open)
+        self._locks = Locks(self)
+        self._code = {"store": store, "namespace": namespace, "broker": broker, **settings}
+        self._flags: dict[str, object] = {}
+        self._settings: Settings | None = None
+        self._declarations: dict[str, _Declaration] = {}
+        self.calendars: dict[str, Calendar] = {}
+        self.known_tasks = KnownTasks()
+        self._ids = IdSource(self.clock)
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._opened_in = 0
+        load_settings(self._code, {}, {}, None)  # So that a wrong one is refused where it is written.
+
+    @property
+    def settings(self) -> Settings:
+        """What holds for this app, read on first use: flags, environment, code, `mainspring.toml`, defaults."""
+        if self._settings is None:
+            self._settings = load_settings(self._code, self._flags, environment(), FILE)
+        return self._settings
+
+    def configure(self, **flags: object) -> None:
+        """Overrule settings, as flags of a command do. Conflict once the store is open."""
+        if self._store is not None:
+            raise Conflict("the store of this app is open already: configure the app before it is used")
+        self._flags |= flags
+        self._settings = None
+
+    def forget(self, *names: str) -> None:
+        """Go on without these settings, as if no source had named them: a program that does not need a secret had
+        better not hold it."""
+        defaults = Settings()
+        values = {name: getattr(defaults, name) for name in names}
+        self._settings = msgspec.structs.replace(self.settings, **values)
+
+    @cached_property
+    def sync(self) -> Blocking:
+        """The same for code that cannot await."""
+        return Blocking(self)
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(
+        self, function: None = None, /, *, name: str | None = None, **words: Unpack[TaskWords]
+    ) -> TaskDecorator: ...
+    def task(
+        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **words: Unpack[TaskWords]
+    ) -> Any:
+        """Register a function as a task, under its own name unless told otherwise. For the options see `TaskWords`."""
+        values = read_words(words, TaskWords, "@app.task")
+        if function is not None:
+            return self._register(function, name, values)
+        return lambda function: self._register(function, name, values)
+
+    def job(
+        self,
+        trigger: Trigger,
+        *,
+        name: str | None = None,
+        args: Mapping[str, object] | None = None,
+        **words: Unpack[JobWords],
+    ) -> JobDecorator:
+        """Declare a job: of a function, which becomes a task as well, or of a task. For the policies see `JobWords`.
+
+        It is stored by `sync_jobs`. Its name is the task's, unless told otherwise; a task may have several jobs.
+        """
+        _check_trigger(trigger)
+        values = read_words(words, JobWords, "@app.job")
+        policy = read_policy(values)
+
+        def declare(function: Callable[..., Any]) -> Any:
+            task = self._task_of_job(function, values)
+            job_name = task.name if name is None else check_name("name", name)
+            self._declare(_Declaration(job_name, task, trigger, dict(args or {}), values, policy))
+            return task
+
+        return declare
+
+    def calendar(self, calendar: Calendar) -> Calendar:
+        """Declare a calendar, to be stored by `sync_jobs`. Those that its rules name come first."""
+        calendar = settled(calendar)
+        check_calendar(calendar, self.calendars)
+        if self.calendars.setdefault(calendar.name, calendar) != calendar:
+            raise InvalidInput("name", calendar.name, "is another calendar of this app already", "choose another name")
+        return calendar
+
+    def declared_jobs(self, now: Instant) -> list[Job]:
+        """The jobs that the code declares, as if each were made now."""
+        return [self._make_job(each, now, "code") for each in self._declarations.values()]
+
+    async def sync_jobs(self) -> Saved:
+        """Make the stored calendars and jobs of this app what its code declares. Jobs that it declared before and no
+        longer does are only named; those that were added otherwise are left alone."""
+        store = await self.open()
+        jobs = self.declared_jobs(store.now())
+        for calendar in self.calendars.values():
+            await store.save_calendar(self.settings.namespace, calendar)
+        return await store.sync_jobs(self.name, self.settings.namespace, jobs, source=self.source)
+
+    async def add_job(
+        self,
+        name: str,
+        trigger: Trigger,
+        *,
+        task: Task[..., Any] | str,
+        args: Mapping[str, object] | None = None,
+        **words: Unpack[JobWords],
+    ) -> Job:
+        """Store a new job that the code does not declare. Conflict if there is one of that name."""
+        _check_trigger(trigger)
+        values = read_words(words, JobWords, "a job")
+        policy = read_policy(values)
+        store = await self.open()
+        found = await self._learn_task(task, values)
+        new = _Declaration(check_name("name", name), found, trigger, args or {}, values, policy)
+        return await store.create_job(self._make_job(new, store.now(), self.job_origin))
+
+    @overload
+    async def submit(
+        self, task: Task[P, R], args: Mapping[str, object] | None = None, **options: Unpack[RunWords]
+    ) -> RunHandle[R]: ...
+    @overload
+    async def submit(
+        self, task: str, args: Mapping[str, object] | None = None, **options: Unpack[RunWords]
+    ) -> RunHandle[Any]: ...
+    async def submit(
+        self, task: Task[..., Any] | str, args: Mapping[str, object] | None = None, **options: Unpack[RunWords]
+    ) -> RunHandle[Any]:
+        """Submit a run of a task, given by itself or by name, with its arguments as a dict.
+
+        A name that this app does not know is accepted, since another program's workers may; its arguments go unchecked.
+        """
+        said = [word for word, value in options.items() if value is not None]
+        found, arguments = await self._learn_task(task, said), {} if args is None else args
+        check_spec(found.name, arguments)
+        return await found.options(**options).submit_args(arguments)
+
+    async def get_run(self, run_id: str) -> Run:
+        """The run as it is now; NotFound if there is none, or if it is no longer kept."""
+        store = await self.open()
+        return await store.get_run(self.settings.namespace, run_id)
+
+    async def cancel(self, run: RunHandle[Any] | str, reason: str = "") -> State:
+        """Cancel a run that waits, or ask a running one to stop; the state it is then in. Conflict if it has ended."""
+        store = await self.open()
+        why = reason or f"cancelled by app {self.name}"
+        return await store.request_cancel(self.settings.namespace, _id_of(run), why)
+
+    async def retry(self, run: RunHandle[Any] | str) -> RunHandle[Any]:
+        """Try once more what has ended without success: a new run of the same work. Conflict otherwise."""
+        store = await self.open()
+        old = await self.get_run(_id_of(run))
+        if old.state not in FINAL:
+            raise Conflict(f"run {old.id} is {old.state}: wait for its end, or cancel it, before you retry it")
+        if old.state == SUCCEEDED:
+            raise Conflict(f"run {old.id} has succeeded: to do its work again, submit the task again")
+        task = await self._learn_task(old.task, ())
+        again = repeat_run(old, self.new_id(), store.now(), await _find_twin(old, store), task.defaults.limit)
+        (run_id,) = await store.submit([again])
+        return RunHandle(self, run_id, task.decode_result)
+
+    async def trigger(self, job: str, request_id: str | None = None) -> Firing:
+        """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
+        store = await self.open()
+        request = request_id or self.new_id()
+        return await store.trigger(
+            self.settings.namespace, job, request, lambda stored, fire_at: make_runs(stored, fire_at, store.now())
+        )
+
+    async def pause(self, *jobs: str, reason: str = "") -> list[Job]:
+        """Stop these jobs from firing, all or none. Their runs go on."""
+        store = await self.open()
+        return await store.pause_jobs(self.settings.namespace, jobs, paused=True, reason=reason)
+
+    async def resume(self, *jobs: str) -> list[Job]:
+        """Let these jobs fire again, all or none, from their next instant on."""
+        store = await self.open()
+        return await store.pause_jobs(self.settings.namespace, jobs, paused=False, reason="")
+
+    def lock(self, name: str, *, ttl: Length = 30, wait: Length = 10) -> Lock:
+        """A lock that one holder at a time has: `async with app.lock("payroll") as lock:`.
+
+        The app's lease keeps it. It is renewed while the body runs, and expires `ttl` seconds after its holder died.
+        """
+        return self._locks.make(name, ttl, wait)
+
+    @property
+    def opened(self) -> Store | None:
+        """The store, if this process has opened it."""
+        return self._store if self._opened_in == os.getpid() else None
+
+    async def open(self) -> Store:
+        """The store, opened on first use. A forked process opens its own: threads and locks do not survive a fork."""
+        store = self.opened
+        return await asyncio.to_thread(self._open_once) if store is None else store
+
+    async def close(self) -> None:
+        """Let go of the store. The app can be used again: it is opened anew."""
+        await self._locks.close()
+        with self._lock:
+            store, self._store = self._store, None
+        if store is not None and self._opened_in == os.getpid():
+            await store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def borrow(self, store: Store, clock: Clock) -> Callable[[], None]:
+        """Use another store and clock until the answer is called: for tests in virtual time."""
+        before = (self._store, self.clock, self._ids, self._opened_in)
+
+        def restore() -> None:
+            self._store, self.clock, self._ids, self._opened_in = before
+
+        self._store, self.clock, self._ids, self._opened_in = store, clock, IdSource(clock), os.getpid()
+        return restore
+
+    def new_id(self) -> str:
+        """An id for a new run or job. From any thread."""
+        with self._lock:
+            return self._ids.new()
+
+    def new_ids(self, count: int) -> list[str]:
+        """Ids for new runs, in order. From any thread."""
+        with self._lock:
+            return self._ids.batch(count)
+
+    def _open_once(self) -> Store:
+        with self._lock:
+            if self._store is None or self._opened_in != os.getpid():
+                self._store = open_store(self.settings.store, self.settings, self.clock)
+                self._opened_in = os.getpid()
+            return self._store
+
+    def _register(self, function: Callable[..., Any], name: str | None, values: Values) -> Task[..., Any]:
+        if isinstance(function, Task):
+            raise InvalidInput("task", function, "is a task already", "put @app.job above @app.task, not below it")
+        if not callable(function):
+            raise InvalidInput("task", function, "is not a function", 'write @app.task, or @app.task(name="...")')
+        name = getattr(function, "__name__", "<lambda>") if name is None else check_name("name", name)
+        if name == "<lambda>":
+            raise InvalidInput("name", function, "has no name of its own", 'give it one: app.task(name="...")')
+        if name in PROVIDED_TASKS:
+            raise InvalidInput("name", name, "is a task that Mainspring provides", "choose another name")
+        if name in self.tasks:
+            places = f"{place_of(self.tasks[name].function)} and {place_of(function)}"
+            raise InvalidInput("name", name, f"names two tasks: {places}", "give one of them another name=")
+        task = self.tasks[name] = make_task(self, name, function, read_defaults(values, Defaults()))
+        return task
+
+    def _task_of_job(self, function: Callable[..., Any], values: Values) -> Task[..., Any]:
+        if not isinstance(function, Task):
+            execution = {word: values[word] for word in TaskWords.__annotations__ if word in values}
+            return self._register(function, None, execution)
+        for word in ("limit", "batch", "batch_wait"):
+            if word in values:
+                raise InvalidInput(word, values[word], "belongs to the task", "put it into @app.task")
+        return self._find_task(function)
+
+    async def _learn_task(self, task: Task[..., Any] | str, said: Collection[str]) -> Task[..., Any]:
+        """A task, by itself or by name. Of one that another program registers, what its workers announced holds."""
+        if isinstance(task, Task) or task in self.tasks or task in PROVIDED_TASKS:
+            return self._find_task(task)
+        store, namespace = await self.open(), self.settings.namespace
+        await self.known_tasks.learn(store, namespace, check_name("task", task), self.clock.monotonic())
+        return make_task(self, task, _elsewhere, self.known_tasks.defaults(namespace, task, said))
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that its tasks and jobs name, and the default one."""
+        named = [task.defaults.queue for task in self.tasks.values()]
+        named += [str(each.values["queue"]) for each in self._declarations.values() if "queue" in each.values]
+        return tuple(dict.fromkeys((DEFAULT, *sorted(named))))
+
+    def _find_task(self, task: Task[..., Any] | str) -> Task[..., Any]:
+        if isinstance(task, Task):
+            if task.app is not self:
+                raise InvalidInput(
+                    "task", task, f"belongs to app {task.app.name!r}", "use that app, or the task's name"
+                )
+            return task
+        return self.tasks.get(task) or make_task(self, check_name("task", task), _elsewhere, Defaults())
+
+    def _declare(self, new: _Declaration) -> None:
+        if other := self._declarations.get(new.name):
+            places = f"{place_of(other.task.function)} and {place_of(new.task.function)}"
+            raise InvalidInput("name", new.name, f"names two jobs: {places}", "give one of them another name=")
+        new.task.signature.check_names(new.args)
+        self._declarations[new.name] = new
+        new.task.job_names.append(new.name)
+
+    def _make_job(self, written: _Declaration, now: Instant, origin: Origin) -> Job:
+        execution = read_defaults(written.values, written.task.defaults)
+        check_spec(written.task.name, written.args)
+        job = Job(
+            id=self.new_id(),
+            name=written.name,
+            task=written.task.name,
+            trigger=written.trigger,
+            namespace=self.settings.namespace,
+            app=self.name,
+            args=written.task.encode_args(written.args),
+            queue=execution.queue,
+            priority=execution.priority,
+            key=written.values.get("key"),
+            limit=execution.limit,
+            policy=written.policy,
+            options=execution.options,
+            created_at=now,
+            updated_at=now,
+            origin=origin,
+            source=self.source if origin == "code" else "",
+        )
+        check_firings(job, self.settings.firing_rate_of(job.namespace))
+        return job
+
+
+def _calling_module() -> str:
+    """The module that makes an app. A file that is run as a program has its own name, as when it is imported."""
+    frame = sys._getframe(2)
+    return module_name(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
+
+
+def _elsewhere(**arguments: Any) -> Any:
+    """Stands for the function of a task that another program registers, and that is never called here."""
+    raise MainspringError("the task of this name is registered in another program")
+
+
+def _id_of(run: RunHandle[Any] | str) -> str:
+    return run.id if isinstance(run, RunHandle) else run
+
+
+def _check_trigger(trigger: Trigger) -> None:
+    if not isinstance(trigger, Trigger):
+        raise InvalidInput(
+            "trigger", trigger, "is not a trigger", 'write cron("0 2 * * *"), every("30s"), at(...), ...'
+        )
+    check_trigger(trigger)
+
+
+async def _find_twin(run: Run, store: Store) -> NewRun | None:
+    """The run as its job, if it has one, would make it today."""
+    if run.job_id is None or run.fire_at is None:
+        return None
+    try:
+        job = await store.get_job(run.namespace, run.job_id)
+    except NotFound:
+        return None
+    twins = make_runs(job, run.fire_at, store.now())
+    return next((twin for twin in twins if (twin.region, twin.idx) == (run.region, run.idx)), None)

@@ -1,0 +1,104 @@
+"""A node on a thread and loop of its own, beside the loop on which the user's tasks run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from mainspring.core.instants import SECOND, Duration
+from mainspring.process.eventloop import new_loop
+from mainspring.process.watchdog import Watchdog
+from mainspring.services.node import STALL_AFTER, Node
+from mainspring.services.supervisor import end_process
+
+T = TypeVar("T")
+
+NODE = "the node"
+LEFT_S = 1.0
+"""How long what is left when a node has stopped may take to end."""
+
+
+class Runtime:
+    """Starts and stops a node. `build` is called on the node's own loop, with the user's loop."""
+
+    def __init__(
+        self,
+        build: Callable[[asyncio.AbstractEventLoop], Awaitable[Node]],
+        *,
+        stall_after: Duration = STALL_AFTER,
+        on_failed: Callable[[str], None] = end_process,
+    ) -> None:
+        """`on_failed` is called, from any thread, when something beside the node has failed for good."""
+        self._build = build
+        self.on_failed = on_failed
+        self.watchdog = Watchdog(stall_after / SECOND)
+        """Watches the node's loop; others of this process may be added."""
+        self._loop = new_loop()
+        self._thread = threading.Thread(target=self._serve, name="mainspring-node", daemon=True)
+        self.node: Node | None = None
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(_wind_up())
+
+    async def start(self) -> Node:
+        """Build the node and let it turn; errors of either are raised here."""
+        self._thread.start()
+        crew_loop = asyncio.get_running_loop()
+
+        async def begin() -> Node:
+            node = await self._build(crew_loop)
+            await node.start()
+            return node
+
+        try:
+            self.node = await self._there(begin)
+        except BaseException:
+            await self._end()
+            raise
+        # Claims are renewed and fenced on this loop: without it their work must not go on, so the process ends at once.
+        self.watchdog.watch(NODE, self._loop, self._thread, end_process)
+        self.node.watchdog = self.watchdog.troubles
+        return self.node
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Stop the node, bounded by the grace, and end the thread. Cancelled, it may be asked again with less grace."""
+        node = self.node
+        if node is not None:
+            await self._there(lambda: node.stop(grace_s))
+        self.watchdog.forget(NODE)
+        self.watchdog.stop()
+        await self._end()
+
+    async def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def _there(self, work: Callable[[], Awaitable[T]]) -> T:
+        async def run() -> T:
+            return await work()
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), self._loop))
+
+
+async def _wind_up() -> None:
+    """End what is left on this loop, and close its connections; not for long, if nobody answers."""
+    await _end_tasks()
+    closing = asyncio.ensure_future(asyncio.get_running_loop().shutdown_asyncgens())
+    await asyncio.wait({closing}, timeout=LEFT_S)
+    if not closing.done():
+        closing.cancel()
+        await asyncio.wait({closing}, timeout=LEFT_S)
+    await _end_tasks()  # A connection that is closed on a dead line leaves a task that wants to cancel its statement.
+
+
+async def _end_tasks() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=LEFT_S)

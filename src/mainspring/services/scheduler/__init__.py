@@ -1,0 +1,1 @@
+"""Planning: who leads, what fires, and what a broker is told."""

@@ -1,0 +1,109 @@
+"""What a worker holds: its claims, until when it may trust them, and how fast it finishes them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Report
+from mainspring.core.runs.outcome import is_suspect
+from mainspring.core.runs.pacing import typical
+from mainspring.executor import AttemptContext
+
+
+class Held:
+    """Claims from the moment they were given until the store has acknowledged their end. Lives on the worker's own
+    loop, but for `promise`."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, tuple[AttemptContext, float]] = {}
+        self._promised: deque[tuple[Sequence[AttemptContext], float]] = deque()
+        self._ended: set[tuple[str, int]] = set()
+        self._solitary = 0
+        self.run_s: float | None = None
+        """How long runs are lately; None before the first has ended."""
+        self.on_doubt: Callable[[float], None] = lambda _: None
+        """Told until when new claims can be trusted."""
+
+    def promise(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
+        """Claims that were just given, from any thread: they are there for whoever looks next."""
+        self._promised.append((attempts, trusted_until))
+
+    def _look(self) -> dict[str, tuple[AttemptContext, float]]:
+        while self._promised:
+            self.add(*self._promised.popleft())
+        return self._attempts
+
+    def __len__(self) -> int:
+        return len(self._look())
+
+    @property
+    def solitary(self) -> bool:
+        """Whether a run that may be what workers die of is among them: it must not take others down with it."""
+        self._look()
+        return self._solitary > 0
+
+    def token_of(self, run_id: str) -> int | None:
+        """The token under which a run is held, if it is."""
+        held = self._look().get(run_id)
+        return None if held is None else held[0].claim.token
+
+    def attempt_of(self, run_id: str) -> AttemptContext | None:
+        """The attempt at a run that is held."""
+        held = self._look().get(run_id)
+        return None if held is None else held[0]
+
+    def priorities(self) -> Iterable[int]:
+        """Those of the runs that are held."""
+        return (attempt.claim.priority for attempt, _ in self._look().values())
+
+    def add(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
+        """Claims that were just given."""
+        for attempt in attempts:
+            self._attempts[attempt.claim.run_id] = (attempt, trusted_until)
+            self._solitary += _is_suspect(attempt)
+        self.on_doubt(trusted_until)
+
+    def remove(self, claims: Iterable[tuple[str, int]]) -> None:
+        """Claims that have ended."""
+        self._look()
+        for run_id, token in claims:
+            self._ended.discard((run_id, token))
+            held = self._attempts.get(run_id)
+            if held is not None and held[0].claim.token == token:
+                del self._attempts[run_id]
+                self._solitary -= _is_suspect(held[0])
+
+    def has_ended(self, claim: tuple[str, int]) -> bool:
+        """Whether its work is over, and only the store's word is awaited."""
+        return claim in self._ended
+
+    def note(self, reports: Sequence[Report]) -> None:
+        """These have ended, and are about to be reported. Learn from them how long runs are."""
+        self._ended.update([(report.run_id, report.token) for report in reports])
+        lengths = [it.finished_at - it.started_at for it in reports if it.started_at and it.finished_at]
+        self.run_s = typical(self.run_s, sum(lengths) / SECOND, len(lengths))
+
+    def claims(self) -> list[tuple[str, int]]:
+        """All of them."""
+        return [(run_id, attempt.claim.token) for run_id, (attempt, _) in self._look().items()]
+
+    def trust(self, claims: Iterable[tuple[str, int]], until: float) -> None:
+        """Renewed claims may be trusted for longer."""
+        for run_id, token in claims:
+            held = self._attempts.get(run_id)
+            if held is not None and held[0].claim.token == token:
+                self._attempts[run_id] = (held[0], until)
+
+    def untrusted(self, now: float) -> list[tuple[str, int]]:
+        """Claims that somebody else may already have."""
+        return [(run_id, attempt.claim.token) for run_id, (attempt, until) in self._look().items() if until <= now]
+
+    def earliest_doubt(self) -> float | None:
+        """When the first claim can no longer be trusted."""
+        return min((until for _, until in self._look().values()), default=None)
+
+
+def _is_suspect(attempt: AttemptContext) -> bool:
+    return attempt.claim.losses > 0 and is_suspect(attempt.claim.losses, attempt.options)

@@ -1,0 +1,54 @@
+"""Stops work whose claim can no longer be trusted. It asks nobody, so nothing can keep it waiting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from random import Random
+
+from mainspring.clock import Clock
+from mainspring.executor import StopKind
+from mainspring.services.loop import Loop, log
+from mainspring.services.worker.claims import Held
+
+LONGEST_S = 5.0
+SHORTEST_S = 0.001
+
+Stop = Callable[[str, StopKind, str], None]
+
+
+class Fence(Loop):
+    """Apart from the heart: that one may wait for an answer of the store while a claim runs out which was given
+    late, after it had begun to wait."""
+
+    name = "fence"
+
+    def __init__(self, held: Held, stop: Stop, clock: Clock, random: Random) -> None:
+        super().__init__(clock, random)
+        self._held = held
+        self._stop_run = stop
+        self._looks_at = math.inf
+        held.on_doubt = self._expect
+
+    async def turn(self) -> float:
+        now = self.clock.monotonic()
+        self.lower(self._held.untrusted(now), "its claim could not be renewed in time")
+        doubt = self._held.earliest_doubt()
+        wait = LONGEST_S if doubt is None else min(max(doubt - now, SHORTEST_S), LONGEST_S)
+        self._looks_at = now + wait
+        return wait
+
+    def _expect(self, doubt: float) -> None:
+        if doubt < self._looks_at:
+            self.wake()
+
+    def lower(self, claims: Iterable[tuple[str, int]], why: str) -> None:
+        """Stop what runs under these claims. Those that were reported meanwhile are no longer held, and not meant."""
+        still_held = set(self._held.claims())
+        lost = [claim for claim in claims if claim in still_held]
+        for run_id, token in lost:
+            if self._held.has_ended((run_id, token)):
+                continue  # It was reported, and the answer is on its way.
+            log.warning("run %s is stopped here: %s", run_id, why)
+            self._stop_run(run_id, "fenced", why)
+        self._held.remove(lost)

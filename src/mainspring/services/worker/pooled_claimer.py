@@ -1,0 +1,83 @@
+"""Takes work where the places of a worker belong to pools (`core.pools`): for each pool what it has room for, the
+highest priority first. Nothing is claimed before it can start, so that no run waits here behind one of another pool."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+
+from mainspring.core.instants import SECOND
+from mainspring.core.load.leadership import trusted_until
+from mainspring.core.model import Worker
+from mainspring.core.runs.pools import Pool, make_pools, room_of
+from mainspring.services.worker.claimer import (
+    FULL_WAIT_S,
+    HEAD_START_S,
+    LONGEST_WAIT_S,
+    OVERDUE_WAIT_S,
+    SHORTEST_WAIT_S,
+    Claimer,
+)
+
+
+class PooledClaimer(Claimer):
+    """See `Claimer`."""
+
+    stands = False
+
+    @cached_property
+    def _pools(self) -> tuple[Pool, ...]:
+        return make_pools(dict(self._settings.pools))
+
+    @cached_property
+    def _pool_of(self) -> dict[int, int]:
+        """The pool of each priority."""
+        return {priority: index for index, pool in enumerate(self._pools) for priority in pool.priorities}
+
+    async def _turn(self) -> float:
+        self._sated = False
+        hinted, self._hinted = self._hinted, False
+        self._asked_at = self._store.now()
+        claimed, asked = 0, []
+        for index in range(len(self._pools)):
+            wanted = 0 if self._held.solitary else room_of(self._pools, self._count_held(), index)
+            if wanted > 0:
+                claimed += await self._claim_for(index, wanted)
+                asked.append(index)
+        self._in_vain = 0 if claimed else self._in_vain + hinted
+        if claimed:
+            return HEAD_START_S
+        self._sated = len(asked) == len(self._pools)
+        return await self._wait_for(asked) if asked else FULL_WAIT_S
+
+    def _count_held(self) -> list[int]:
+        held = Counter(self._pool_of[priority] for priority in self._held.priorities())
+        return [held[index] for index in range(len(self._pools))]
+
+    def _row(self, pools: Sequence[int]) -> Worker:
+        priorities = tuple(priority for index in pools for priority in self._pools[index].priorities)
+        return msgspec.structs.replace(self._asking(), priorities=priorities)
+
+    async def _claim_for(self, pool: int, wanted: int) -> int:
+        sent_at = self.clock.monotonic()
+        limit = min(wanted, self.breaker.most) if self.breaker is not None else wanted
+        claims = await self._store.claim(self._row([pool]), limit, self._ttl, self._ordering)
+        if claims:
+            self._take(claims, trusted_until(sent_at, self._ttl), early=False)
+        return len(claims)
+
+    async def _wait_for(self, pools: Sequence[int]) -> float:
+        """Nothing is due that these have room for. How long it will take until something is; for the others it takes
+        until a run has ended, which wakes this loop."""
+        due_at = await self._store.next_due(self._row(pools))
+        if due_at is None:
+            return LONGEST_WAIT_S
+        if due_at <= self._asked_at:
+            return OVERDUE_WAIT_S
+        return min(max((due_at - self._store.now()) / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
+
+    def _stand(self) -> None:
+        """No claim is left with the store: it does not know of pools."""

@@ -1,0 +1,437 @@
+"""The hands of a worker: starts attempts on the user's loop, stops them, and concludes what follows from how they
+ended."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from typing import Any
+
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.instants import SECOND, Duration, Instant, format_duration
+from mainspring.core.model import Amendment, Claim, Failure, LogLine, Progress, Report, RunOptions, TaskNotice
+from mainspring.core.runs.outcome import Next, after_failure
+from mainspring.core.states import CANCELLED, FAILED, SKIPPED, SUCCEEDED
+from mainspring.executor import AttemptContext, Executor, Outcome, RunContext, StopKind, plain
+from mainspring.services.loop import log
+
+INSIST_S = 1.0
+INSIST_TIMES = 5
+"""An async function that swallows its cancellation is cancelled again so often."""
+STUCK_S = 1.0
+"""Attempts that wait for room here go back to the queue if none could be started for so long."""
+EARLY_TICK_S = 0.0005
+"""Attempts that are not due when their timer rings are looked at again after this."""
+FEW = 10
+"""So many attempts get a task each; more may share one: see `_burst`."""
+BURST = 100
+"""So many begin in one go before others on the user's loop have their turn."""
+SINGLY = 1_000
+"""So many get a task each after one that was not over at once, for those behind it had to wait for a moment."""
+MOST_LINES = 10_000
+"""Processes that write faster than the store can take it are made to wait once so many lines are on their way."""
+
+_options = msgspec.json.Decoder(RunOptions).decode
+_encode_failure = msgspec.json.Encoder().encode
+
+
+class _Said:
+    """Takes what one attempt says, from any thread."""
+
+    __slots__ = ("_claim", "_crew")
+
+    def __init__(self, claim: Claim, crew: Crew) -> None:
+        self._claim = claim
+        self._crew = crew
+
+    def line(self, stream: str, text: str, at: Instant | None = None, /) -> None:
+        now = self._crew.now() if at is None else at
+        self._crew.lines.append(
+            LogLine(self._claim.run_id, self._claim.attempt + 1, now, stream, self._crew.mask(text))
+        )
+
+    def mark(self, fraction: float, note: str) -> None:
+        self._crew.marks.append(Progress(self._claim.run_id, self._claim.token, fraction, self._crew.mask(note)))
+
+
+class Crew:
+    """Lives on one event loop, the user's. The deques are emptied by others, which is safe across threads."""
+
+    def __init__(
+        self,
+        executor_of: Callable[[str], Executor],
+        concurrency: int,
+        clock: Clock,
+        now: Callable[[], Instant],
+        surely_now: Callable[[], Instant],
+        on_done: Callable[[], None],
+        on_deaf: Callable[[AttemptContext], None] | None = None,
+        deaf_after_s: float = math.inf,
+        mask: Callable[[str], str] | None = None,
+    ) -> None:
+        """`on_deaf` is told of work in this process that goes on for `deaf_after_s` after it was stopped. Its attempt
+        stays under way: it must not be tried again before this process has ended. All texts of attempts go through
+        `mask`, which takes out of them what nobody should see."""
+        self.mask = mask or _unchanged
+        self._executor_of = executor_of
+        self._on_deaf = on_deaf
+        self._deaf_after_s = deaf_after_s
+        self._concurrency = concurrency
+        self._clock = clock
+        self.now = now
+        self._surely_now = surely_now
+        self._on_done = on_done
+        self._waiting: deque[AttemptContext] = deque()
+        self._early: list[AttemptContext] = []
+        """Claimed before they are due."""
+        self._early_watch: asyncio.Task[None] | None = None
+        self._tasks: dict[str, tuple[AttemptContext, asyncio.Task[None]]] = {}
+        self._bursting: asyncio.Task[None] | None = None
+        self._singly = 0
+        self._context = copy_context()
+        """What every attempt begins with: none sees the context variables that another has set."""
+        self._started_at = clock.monotonic()
+        self.done: deque[Report] = deque()
+        self.returned: deque[tuple[str, int]] = deque()
+        """Claims to be handed back: their work has not started, or was stopped for that."""
+        self.amended: deque[Amendment] = deque()
+        """The same, where something is to be different about the run from then on."""
+        self.unfit: deque[tuple[AttemptContext, Outcome]] = deque()
+        """Attempts that could not begin, for their arguments are not those of the code here."""
+        self.notices: Mapping[str, TaskNotice] = {}
+        """What this worker announces of its tasks."""
+        self.lines: deque[LogLine] = deque()
+        self.marks: deque[Progress] = deque()
+        self.on_executed: Callable[[bool], bool] = lambda well: False
+        """Told whether an attempt could be executed, however it ended; whether it should wait if not."""
+        self.on_begun: Callable[[AttemptContext], None] | None = None
+        """Told of each attempt that starts."""
+        self.names_alert = False
+        """Whether a run here has said who is to be told if it fails."""
+
+    def begin(self, attempts: Sequence[AttemptContext]) -> None:
+        """Start attempts, or keep them until there is room."""
+        self._waiting.extend(attempts)
+        self._fill()
+
+    def begin_when_due(self, attempts: Sequence[AttemptContext]) -> None:
+        """Start attempts that may have been claimed before they are due, each when it surely is."""
+        self._early += attempts
+        if self._early_watch is not None:
+            self._early_watch.cancel()
+        self._early_watch = asyncio.get_running_loop().create_task(self._begin_early())
+
+    async def _begin_early(self) -> None:
+        """Timers may ring too soon, and the store's clock may be set: who is not due then waits on."""
+        while True:
+            now = self._surely_now()
+            self._waiting.extend([attempt for attempt in self._early if attempt.claim.due_at <= now])
+            self._early = [attempt for attempt in self._early if attempt.claim.due_at > now]
+            self._fill()
+            if not self._early:
+                return
+            wait = min(attempt.claim.due_at for attempt in self._early) - now
+            await self._clock.sleep(max(wait / SECOND, EARLY_TICK_S))
+
+    def _fill(self) -> None:
+        if not self._waiting or len(self._tasks) >= self._concurrency or self._bursting is not None:
+            return
+        create_task = asyncio.get_running_loop().create_task
+        if len(self._waiting) > FEW and self._singly <= 0:
+            self._bursting = create_task(self._burst(), context=self._context.copy())
+        while self._bursting is None and self._waiting and len(self._tasks) < self._concurrency:
+            attempt = self._waiting.popleft()
+            task = create_task(self._execute(attempt), context=self._context.copy())
+            self._tasks[attempt.claim.run_id] = (attempt, task)
+            self._singly -= 1
+        self._started_at = self._clock.monotonic()
+
+    async def _burst(self) -> None:
+        """One attempt after another in one task, as long as each is over in the step in which it begins: to make and
+        end a task costs as much as all else that is done here for such a one. The first that is not keeps the task to
+        itself; so does one that has left something behind in it."""
+        this = self._bursting
+        assert this is not None
+        asyncio.get_running_loop().call_soon(self._end_burst, this)
+        for _ in range(BURST):
+            if not self._waiting or len(self._tasks) >= self._concurrency:
+                break
+            attempt = self._waiting.popleft()
+            self._tasks[attempt.claim.run_id] = (attempt, this)
+            await self._execute(attempt)
+            if self._bursting is not this:
+                return
+            if this.cancelling() or copy_context() != self._context:
+                break
+        self._bursting = None
+        self._fill()
+
+    def _end_burst(self, burst: asyncio.Task[None]) -> None:
+        """It has given the loop away. If it was not at its end, others go on."""
+        if self._bursting is burst:
+            self._bursting, self._singly = None, SINGLY
+            self._fill()
+
+    def _equip(self, attempt: AttemptContext) -> None:
+        attempt.now = self.now
+        attempt.started_at = self.now()
+        said = _Said(attempt.claim, self)
+        attempt.write = said.line
+        attempt.behind = self._is_behind
+        self.names_alert = self.names_alert or attempt.options.alert is not None
+        attempt.context = RunContext(
+            attempt.claim, attempt.deadline, said.line, said.mark, attempt.soft_deadline, self.now
+        )
+        if self.on_begun is not None:
+            self.on_begun(attempt)
+
+    def _is_behind(self) -> bool:
+        return len(self.lines) > MOST_LINES
+
+    async def _execute(self, attempt: AttemptContext) -> None:
+        timers: Sequence[asyncio.TimerHandle] = ()
+        try:
+            self._equip(attempt)
+            timers = self._set_timers(attempt)
+            outcome = await self._executor_of(attempt.claim.task).run(attempt)
+            self.on_executed(True)
+        except asyncio.CancelledError:
+            if attempt.stop_kind is None:
+                self._abandon(attempt)
+                raise
+            outcome = stopped(attempt)
+        except Exception as error:
+            log.exception("run %s: its executor failed", attempt.claim.run_id)
+            if self.on_executed(False) and attempt.stop_kind is None:
+                attempt.stop_kind = "handed_back"  # Nothing here can execute it: it waits instead of being used up.
+            outcome = Outcome("failed", failure=Failure(type(error).__name__, plain(f"the executor failed: {error}")))
+        for timer in timers:
+            timer.cancel()
+        self._finish(attempt, outcome)
+
+    def _set_timers(self, attempt: AttemptContext) -> Sequence[asyncio.TimerHandle]:
+        options = attempt.options
+        if options.timeout is None and options.soft_timeout is None:
+            return ()
+        call_later = asyncio.get_running_loop().call_later
+        timers = []
+        if options.timeout is not None:
+            attempt.ends_by = self._clock.monotonic() + options.timeout / SECOND
+            timers.append(call_later(options.timeout / SECOND, self._stop, attempt, "timed_out", ""))
+        if options.soft_timeout is not None:
+            timers.append(call_later(options.soft_timeout / SECOND, _warn, attempt))
+        return timers
+
+    def _abandon(self, attempt: AttemptContext) -> None:
+        """The user's loop is ending, and takes the attempt with it; no other is begun here."""
+        if self.under_way(attempt.claim.run_id) is attempt:
+            del self._tasks[attempt.claim.run_id]
+            self._return(attempt)
+
+    def _return(self, attempt: AttemptContext) -> None:
+        self.returned.append((attempt.claim.run_id, attempt.claim.token))
+        self._on_done()
+
+    def _finish(self, attempt: AttemptContext, outcome: Outcome) -> None:
+        if self.under_way(attempt.claim.run_id) is not attempt:
+            return  # it was given up before it ended
+        del self._tasks[attempt.claim.run_id]
+        if attempt.stop_kind is None and self._is_late(attempt):
+            attempt.stop_kind = "timed_out"  # It kept the loop busy, so that its deadline could not ring.
+        if attempt.stop_kind == "timed_out":
+            outcome = stopped(attempt)
+        if attempt.stop_kind == "handed_back" and outcome.kind != "succeeded":
+            self._return(attempt)
+        elif outcome.unfit and attempt.stop_kind is None and attempt.claim.task in self.notices:
+            self.unfit.append((attempt, _masked(outcome, self.mask)))
+            self._on_done()
+        elif attempt.stop_kind != "fenced":
+            self.done.append(conclude(attempt, _masked(outcome, self.mask), self.now()))
+            self._on_done()
+        self._fill()
+
+    def _is_late(self, attempt: AttemptContext) -> bool:
+        """Whether work in this process is past its deadline. Of processes it is not known when they were done, for
+        their word may have waited; they are killed in time."""
+        return attempt.here and attempt.ends_by is not None and self._clock.monotonic() > attempt.ends_by
+
+    def stop(self, run_id: str, kind: StopKind, reason: str = "") -> None:
+        """End an attempt, if it has not ended yet; one that has not started never will."""
+        held = self._tasks.get(run_id)
+        if held is None:
+            unstarted = next((each for each in (*self._waiting, *self._early) if each.claim.run_id == run_id), None)
+            if unstarted is None:
+                return
+            (self._early if unstarted in self._early else self._waiting).remove(unstarted)
+        elif held[0].context is None:
+            # Its first step has not come. Cancelled now, it never would, and so neither would its end.
+            unstarted = held[0]
+            del self._tasks[run_id]
+            held[1].cancel()
+        else:
+            self._stop(held[0], kind, reason)
+            return
+        if kind != "fenced":
+            self._return(unstarted)
+        self._fill()
+
+    def _stop(self, attempt: AttemptContext, kind: StopKind, reason: str) -> None:
+        held = self._tasks.get(attempt.claim.run_id)
+        if held is None or held[0] is not attempt or (attempt.stop_kind is not None and kind != "fenced"):
+            return
+        if attempt.context is not None:
+            attempt.context.cancel()
+        if attempt.unstoppable and kind == "cancelled":
+            return  # a function in a thread ends when it sees `current_run().cancelled`, or by itself
+        attempt.stop_kind, attempt.stop_reason = kind, reason
+        if kind == "fenced":
+            attempt.grace_s = 0.0
+        if attempt.here and self._on_deaf is not None and kind in ("timed_out", "cancelled"):
+            asyncio.get_running_loop().call_later(self._deaf_after_s, self._notice_deaf, attempt, self._on_deaf)
+            if attempt.unstoppable:
+                return  # To let go of the attempt would let a retry begin beside the thread.
+        held[1].cancel()
+        self._insist(attempt, held[1], INSIST_TIMES)
+
+    def _notice_deaf(self, attempt: AttemptContext, on_deaf: Callable[[AttemptContext], None]) -> None:
+        if self.under_way(attempt.claim.run_id) is attempt:
+            on_deaf(attempt)
+
+    def _insist(self, attempt: AttemptContext, task: asyncio.Task[None], times: int) -> None:
+        if task.done():
+            return
+        if times == 0:
+            log.error("run %s ignores its cancellation", attempt.claim.run_id)
+            if self._on_deaf is None or attempt.stop_kind == "handed_back":
+                self._finish(attempt, stopped(attempt))
+            return
+        pause = attempt.grace_s + INSIST_S
+        asyncio.get_running_loop().call_later(pause, self._cancel_again, attempt, task, times - 1)
+
+    def _cancel_again(self, attempt: AttemptContext, task: asyncio.Task[None], times: int) -> None:
+        if not task.done():
+            task.cancel()
+            self._insist(attempt, task, times)
+
+    def return_waiting(self) -> None:
+        """Give up the attempts that have not started."""
+        self._waiting.extend(self._early)
+        self._early.clear()
+        self._return_waiting()
+
+    def return_stuck(self) -> None:
+        """Give up the attempts that have not started, if it is not known when they will be: others may be free."""
+        if self._clock.monotonic() - self._started_at >= STUCK_S:
+            self._return_waiting()
+
+    def _return_waiting(self) -> None:
+        while self._waiting:
+            self._return(self._waiting.popleft())
+
+    async def settle(self) -> None:
+        """Wait until nothing is under way."""
+        while self._tasks or self._bursting is not None:
+            burst = [] if self._bursting is None else [self._bursting]
+            await asyncio.wait([task for _, task in self._tasks.values()] + burst)
+
+    def overrunning(self, by_s: float) -> list[AttemptContext]:
+        """Work in this process that is so long past its deadline and has not ended. From any thread."""
+        now = self._clock.monotonic()
+        return [
+            attempt
+            for attempt, _ in tuple(self._tasks.values())
+            if attempt.here and attempt.ends_by is not None and now > attempt.ends_by + by_s
+        ]
+
+    def attempt_of(self, task: asyncio.Task[Any] | None) -> AttemptContext | None:
+        """The attempt that a task of the event loop executes. From any thread."""
+        return next((attempt for attempt, each in tuple(self._tasks.values()) if each is task), None)
+
+    def under_way(self, run_id: str) -> AttemptContext | None:
+        """The attempt of a run that has started here and has not ended. From any thread."""
+        held = self._tasks.get(run_id)
+        return None if held is None else held[0]
+
+    @property
+    def busy(self) -> int:
+        """How many attempts are under way."""
+        return len(self._tasks)
+
+
+def prepare(options: str) -> RunOptions:
+    """The options of a claim, read once."""
+    return _options(options) if options != "{}" else _DEFAULTS
+
+
+def with_deadline(options: RunOptions, priority: int, deadlines: Mapping[int, Duration]) -> RunOptions:
+    """The same; a run without a timeout has the deadline of its priority, if there is one."""
+    if options.timeout is not None or (deadline := deadlines.get(priority)) is None:
+        return options
+    return msgspec.structs.replace(options, timeout=deadline)
+
+
+_DEFAULTS = RunOptions()
+_SUCCESS = Next(SUCCEEDED, "")
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+def _masked(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
+    """The outcome without what nobody should see; itself, if there is nothing of that."""
+    if outcome.result is not None and (result := mask(outcome.result)) != outcome.result:
+        outcome = msgspec.structs.replace(outcome, result=result)
+    failure = outcome.failure
+    if failure is not None:
+        shown = Failure(failure.type, mask(failure.message), mask(failure.traceback))
+        outcome = msgspec.structs.replace(outcome, failure=shown)
+    return outcome
+
+
+def _warn(attempt: AttemptContext) -> None:
+    options = attempt.options
+    text = f"past its soft deadline of {format_duration(options.soft_timeout or 0)}"
+    if options.timeout is not None:
+        text += f"; it will be stopped at {format_duration(options.timeout)}"
+    attempt.write("log", text)
+    attempt.on_overdue()
+
+
+def stopped(attempt: AttemptContext) -> Outcome:
+    """The outcome of an attempt that was stopped."""
+    if attempt.stop_kind == "timed_out":
+        limit = format_duration(attempt.options.timeout or 0)
+        failure = Failure("TimeoutError", f"not done within its timeout of {limit}")
+        return Outcome("timed_out", failure=failure, error_types=("builtins.TimeoutError", "builtins.Exception"))
+    return Outcome("cancelled")
+
+
+def conclude(attempt: AttemptContext, outcome: Outcome, now: Instant) -> Report:
+    """The report of an attempt: what happened and, by the run's policy, what follows."""
+    claim = attempt.claim
+    if outcome.kind == "succeeded":
+        verdict = _SUCCESS
+    elif outcome.kind == "cancelled":
+        verdict = Next(CANCELLED, attempt.stop_reason or "cancelled")
+    elif outcome.kind == "skipped":
+        verdict = Next(SKIPPED, "the task asked to be skipped")
+    else:
+        failure = outcome.failure or Failure("Error", "failed")
+        summary = f"{failure.type}: {failure.message}" if failure.message else failure.type
+        summary = summary.splitlines()[0][:500]
+        verdict = after_failure(
+            claim.run_id, claim.attempt, claim.losses, attempt.options, summary, outcome.error_types, outcome.asked
+        )
+        if outcome.final:
+            verdict = Next(FAILED, f"{summary}; not retried, for the same would happen again")
+    error = None if outcome.failure is None else _encode_failure(outcome.failure).decode()
+    return Report(
+        claim.run_id, claim.token, outcome.kind, verdict.state, verdict.reason, verdict.delay, outcome.result, error,
+        attempt.started_at or None, now,
+    )  # fmt: skip

@@ -1,0 +1,390 @@
+"""A worker: claims, executes, reports, keeps its claims, and drains. Its loops run beside the user's loop, so that a
+function that blocks cannot stop renewal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Literal
+
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.instants import SECOND
+from mainspring.core.load.leadership import MARGIN
+from mainspring.core.model import Amendment, Report
+from mainspring.core.model import Worker as WorkerRow
+from mainspring.errors import MainspringError
+from mainspring.executor import AttemptContext, Executor, StopKind
+from mainspring.process.metrics import figures_of
+from mainspring.services.loop import Loop, log, within
+from mainspring.services.worker.claimer import Claimer
+from mainspring.services.worker.claims import Held
+from mainspring.services.worker.fence import Fence
+from mainspring.services.worker.heartbeat import Heart
+from mainspring.services.worker.minder import Minder
+from mainspring.services.worker.pooled_claimer import PooledClaimer
+from mainspring.services.worker.reporter import Reporter
+from mainspring.services.worker.runner import Crew, conclude, stopped
+from mainspring.services.worker.story import Story, Tell
+from mainspring.services.worker.worker_breaker import WorkerBreaker
+from mainspring.settings import Settings, breaker_policy
+from mainspring.store import Store
+
+DRAIN_LOOK_S = 0.02
+ENDING_S = 4.0
+"""How long work that did not finish within the grace may take to end: a process is asked before it is killed."""
+PARTING_S, HASTE_S = 2.0, 0.3
+"""How long a last word to the store may take; and those after one that had no answer."""
+EXIT_UNSTOPPABLE = 70
+
+
+def end_process() -> None:
+    """The last resort: work that lost its claim and cannot be stopped must not go on."""
+    os._exit(EXIT_UNSTOPPABLE)
+
+
+class Legacy(msgspec.Struct):
+    """What a worker that has to end leaves to its successor: to be told to the store once it has ended, and not before,
+    so that no retry begins beside what it could not stop."""
+
+    worker: WorkerRow
+    reports: list[Report]
+    returned: list[tuple[str, int]]
+
+    async def settle(self, store: Store) -> None:
+        """Tell the store."""
+        if self.reports:
+            await store.report(self.reports)
+        if self.returned:
+            await store.hand_back(self.returned)
+        await store.register(msgspec.structs.replace(self.worker, state="stopped", running=0))
+
+
+class Worker:
+    """Assembles the loops. `crew_loop` is the loop on which tasks run; it may be the same as the worker's own. After a
+    drain `on_stopped` is called there."""
+
+    def __init__(
+        self,
+        store: Store,
+        row: WorkerRow,
+        executor_of: Callable[[str], Executor],
+        crew_loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        clock: Clock,
+        random: Random,
+        on_unstoppable: Callable[[], None] = end_process,
+        on_stopped: Callable[[], None] | None = None,
+        on_replaced: Callable[[Legacy], None] | None = None,
+        mask: Callable[[str], str] | None = None,
+    ) -> None:
+        """`on_replaced` has to end this process because of work that goes on past its deadline, after all other work is
+        done; unless given, it is ended as if it were unstoppable. `mask` takes out of texts what must not be shown."""
+        self.row = row
+        self.random = random
+        self._on_replaced = on_replaced or (lambda _: on_unstoppable())
+        self._deaf: dict[str, AttemptContext] = {}
+        self._replacing: asyncio.Task[None] | None = None
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._crew_loop = crew_loop
+        self._own_loop = asyncio.get_running_loop()
+        self._on_unstoppable = on_unstoppable
+        self._on_stopped = on_stopped
+        self._told, self._patience_s = False, PARTING_S
+        self._endings: set[asyncio.Task[None]] = set()
+        self.held = Held()
+        self.crew = Crew(
+            *(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done),
+            on_deaf=self._on_deaf,
+            deaf_after_s=settings.deaf_after / SECOND,
+            mask=mask,
+        )
+        self.claimer = (PooledClaimer if settings.pools else Claimer)(
+            *(store, row, self.held, self._hand_over, self._start_here, self._give_back, self._on_full),
+            *(settings, clock, random),
+        )
+        self.crew.notices = {notice.name: notice for notice in row.notices}
+        self.claimer.amend = self._amend
+        self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
+        self.reporter.on_aside = self.claimer.step_aside
+        self.breaker = self._make_breaker()
+        self.fence = Fence(self.held, self._stop_run, clock, random)
+        self.heart = Heart(store, row, self.held, self._stop_run, self.fence.lower, settings, clock, random)
+        self.minder: Minder | None = None
+        if crew_loop is not self._own_loop:
+            self.minder = Minder(self.crew, crew_loop, self._on_deaf, settings, clock, random)
+        self._listen_to_heart()
+
+    def _listen_to_heart(self) -> None:
+        self.claimer.on_alive = self.heart.count
+        self._asked_to_drain = self._has_left = False
+        self._leaving: asyncio.Task[None] | None = None
+        self.on_drain: Callable[[], None] = self._leave
+        """Called on the worker's loop, once, when the store says that it is asked to drain. Unless replaced, the worker
+        drains and whatever else runs in this process goes on."""
+        self.heart.on_drain = self.claimer.on_drain = self._hear_drain
+
+    def tell(self, tell: Tell) -> None:
+        """Call `tell` with what this worker does from now on."""
+        story = Story(self.row.id, tell, self._store.now)
+        self.crew.on_begun, self.reporter.story = story.began, story
+
+    @property
+    def needs_hints(self) -> bool:
+        """Whether it has to hear of each change by other processes. Where it can leave its claims with the store, the
+        store says when it does."""
+        return not self.claimer.stands
+
+    @property
+    def loops(self) -> Iterable[Loop]:
+        """What has to run."""
+        loops = (self.claimer, self.reporter, self.heart, self.fence)
+        return loops if self.minder is None else (*loops, self.minder)
+
+    def wake(self, *, work: bool = True) -> None:
+        """Something changed: there may be work, unless that is told otherwise, or a cancel."""
+        if work:
+            self.claimer.hint()
+        if len(self.held):
+            self.heart.wake()
+
+    def _on_crew(self, call: Callable[..., object], *args: object) -> None:
+        if self._crew_loop is self._own_loop:
+            call(*args)
+        else:
+            self._crew_loop.call_soon_threadsafe(call, *args)
+
+    def _hand_over(self, attempts: list[AttemptContext], early: bool) -> None:
+        for attempt in attempts:
+            run_id = attempt.claim.run_id
+            if (token := self.held.token_of(run_id)) is not None:
+                # It ran out while this process was held up, before the heart could notice.
+                self._stop_run(run_id, "fenced", "its claim ran out and was given anew")
+                self.held.remove([(run_id, token)])
+        if self.claimer.stopping:
+            self._give_back(_claims_of(attempts))
+        else:
+            self._on_crew(self.crew.begin_when_due if early else self.crew.begin, attempts)
+            self.reporter.wake()  # It looks for output more often while something runs.
+
+    def _start_here(self, attempts: list[AttemptContext], until: float) -> None:
+        """Start attempts at once, from whatever thread; the worker's own loop hears of them before it can hear of their
+        end."""
+        if self.claimer.stopping or self._clock.monotonic() >= until:
+            self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
+            return
+        self.held.promise(attempts, until)
+        if asyncio.get_running_loop() is self._crew_loop:
+            self._begin_here(attempts, until)
+        else:
+            self._crew_loop.call_soon_threadsafe(self._begin_here, attempts, until)
+
+    def _begin_here(self, attempts: list[AttemptContext], until: float) -> None:
+        """On the crew's loop, which begins with them before the other thread gets the interpreter."""
+        self._own_loop.call_soon_threadsafe(self._hear_begun)
+        if self._clock.monotonic() < until:
+            self.crew.begin(attempts)
+        else:
+            self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
+
+    def _hear_begun(self) -> None:
+        """On the worker's own loop: something was started from elsewhere."""
+        self.reporter.wake()
+        if len(self.held) >= self.row.concurrency:
+            self.claimer.wake()  # It stands no longer.
+
+    def _give_back(self, claims: list[tuple[str, int]]) -> None:
+        self.crew.returned.extend(claims)
+        self.reporter.wake()
+
+    def _amend(self, attempts: list[AttemptContext], amendments: list[Amendment], until: float) -> None:
+        """From any thread: held, and so renewed, until the store has taken them back."""
+        self.held.promise(attempts, until)
+        self.crew.amended.extend(amendments)
+        with suppress(RuntimeError):  # The worker's loop has ended; what it was given runs out.
+            self._own_loop.call_soon_threadsafe(self.reporter.wake)
+
+    def _make_breaker(self) -> WorkerBreaker:
+        """Which keeps the claimer from claiming what the crew cannot execute."""
+        breaker = WorkerBreaker(breaker_policy(self._settings), self._clock.monotonic, figures_of(self._store))
+        breaker.on_open = self._on_breaker_open
+        self.claimer.breaker, self.crew.on_executed = breaker, breaker.executed
+        return breaker
+
+    def _on_breaker_open(self) -> None:
+        """On the crew's loop: what stands ready to be given runs no longer does."""
+        self._own_loop.call_soon_threadsafe(self.claimer.wake)
+
+    def _on_full(self) -> None:
+        if len(self.held) > self.row.concurrency:
+            self._on_crew(self.crew.return_stuck)
+
+    def _tell_done(self) -> None:
+        """Called on the crew's loop; many ends before the reporter looks are told once."""
+        if self._crew_loop is self._own_loop:
+            self.reporter.wake()
+        elif not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # The worker's loop has ended, and nobody is left to hear it.
+                self._own_loop.call_soon_threadsafe(self._hear_done)
+
+    def _hear_done(self) -> None:
+        self._told = False
+        self.reporter.wake()
+
+    def _stop_run(self, run_id: str, kind: StopKind, reason: str) -> None:
+        attempt = self.crew.under_way(run_id) if kind == "fenced" else None
+        if attempt is not None:
+            ending = self._own_loop.create_task(self._see_to_end(attempt))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+        self._on_crew(self.crew.stop, run_id, kind, reason)
+
+    async def _see_to_end(self, attempt: AttemptContext) -> None:
+        """Work that lost its claim may go on only until somebody else may have it. A function in a thread cannot be
+        stopped, nor one that blocks the loop or swallows its cancellation."""
+        if not attempt.unstoppable:
+            await self._clock.sleep(self._settings.claim_ttl / SECOND * MARGIN)
+            if self.crew.under_way(attempt.claim.run_id) is not attempt:
+                return
+        log.critical("run %s has lost its claim and cannot be stopped: ending the process", attempt.claim.run_id)
+        self._on_unstoppable()
+
+    def _on_deaf(self, attempt: AttemptContext) -> None:
+        """Work of this process goes on past its deadline. On the loop of the tasks, or on the worker's own."""
+        if self._crew_loop is self._own_loop:
+            self._replace(attempt)
+        else:
+            self._own_loop.call_soon_threadsafe(self._replace, attempt)
+
+    def _replace(self, attempt: AttemptContext) -> None:
+        ends = self.claimer.stopping and self._replacing is None and self._leaving is None
+        if attempt.claim.run_id in self._deaf or ends:
+            return  # It is known; or the process ends anyway.
+        self._deaf[attempt.claim.run_id] = attempt
+        stack = "".join(self.minder.stack()) if self.minder is not None and not attempt.unstoppable else ""
+        log.critical(
+            "run %s of task %s does not end though its time is up. Nothing can stop it but the end of this process: "
+            "the worker lets other runs finish, and replaces itself%s",
+            *(attempt.claim.run_id, attempt.claim.task, stack and f". It may be here:\n{stack}"),
+        )
+        attempt.write("log", "it does not end though its time is up: its worker replaces itself")
+        if self._leaving is not None:
+            self._leaving.cancel()  # Only the end of the process ends this run.
+        if self._replacing is None:
+            self._replacing = self._own_loop.create_task(self._be_replaced())
+
+    async def _be_replaced(self) -> None:
+        """Finish what can be, and end. Claims stay renewed until then."""
+        self.claimer.stop()
+        await self._part(self.register("draining"))
+        self._on_crew(self.crew.return_waiting)
+        await self._until_free(self._settings.drain_grace / SECOND, but_for=self._deaf)
+        for run_id, _ in self.held.claims():
+            if run_id not in self._deaf:
+                self._on_crew(self.crew.stop, run_id, "handed_back", "")
+        await self._until_free(ENDING_S, but_for=self._deaf)
+        self._on_replaced(self._legacy())
+
+    def _legacy(self) -> Legacy:
+        reports, returned = [], []
+        for run_id, token in self.held.claims():
+            attempt = self._deaf.get(run_id)
+            if attempt is None or attempt.claim.token != token:
+                returned.append((run_id, token))
+                continue
+            attempt.stop_kind = attempt.stop_kind or "timed_out"
+            reports.append(conclude(attempt, stopped(attempt), self._store.now()))
+        return Legacy(self.row, reports, returned)
+
+    async def register(self, state: Literal["active", "draining", "stopped"] = "active") -> None:
+        """Let the store know of this worker."""
+        self.row = msgspec.structs.replace(self.row, state=state, running=len(self.held))
+        await self._store.register(self.row)
+
+    async def drain(self, grace_s: float | None = None) -> None:
+        """Claim no more, give back what has not started, let the rest finish within the grace, give back what did
+        not. Takes no longer than the grace and a few seconds, whatever the store does."""
+        if self._replacing is not None:
+            self._replacing.cancel()  # It is to end, not to be replaced.
+        if self._leaving is not None:
+            self._leaving.cancel()
+        if self._has_left:
+            return
+        await self._finish(self._settings.drain_grace / SECOND if grace_s is None else grace_s)
+        if late := self.held.claims():
+            log.warning("%d runs do not end and are handed back as they are", len(late))
+            await self._part(self._store.hand_back(late))
+        await self._say_stopped()
+
+    async def _finish(self, grace_s: float) -> None:
+        """Take no more; end what is held, or ask it to end."""
+        self.claimer.stop()
+        await self._part(self.register("draining"))
+        self._on_crew(self.crew.return_waiting)
+        await self._until_free(grace_s)
+        for run_id, _ in self.held.claims():
+            self._on_crew(self.crew.stop, run_id, "handed_back", "")
+        await self._until_free(ENDING_S)
+
+    async def _say_stopped(self) -> None:
+        await self._part(self.register("stopped"))
+        if self._on_stopped is not None:
+            self._on_crew(self._on_stopped)
+        self._has_left = True
+
+    def _hear_drain(self) -> None:
+        if not self._asked_to_drain:
+            self._asked_to_drain = True
+            log.warning("worker %s was asked to drain: it takes no more runs", self.row.id)
+            self.on_drain()
+
+    def _leave(self) -> None:
+        self._leaving = self._own_loop.create_task(self._drain_alone())
+
+    async def _drain_alone(self) -> None:
+        """Drain, while the process goes on. What does not end keeps its claim until it does: handed back, it would run
+        here and elsewhere at the same time."""
+        if self._replacing is not None:
+            return  # The end of the process is the only way to end what it still runs.
+        await self._finish(self._settings.drain_grace / SECOND)
+        if late := self.held.claims():
+            log.warning("%d runs do not end: worker %s drains until they do", len(late), self.row.id)
+        while len(self.held) or not self.reporter.idle:
+            await self._clock.sleep(DRAIN_LOOK_S)
+        await self._say_stopped()
+        for loop in self.loops:
+            loop.stop()
+        log.warning("worker %s has drained and stopped; the rest of this process goes on", self.row.id)
+
+    async def _until_free(self, seconds: float, but_for: Collection[str] = ()) -> None:
+        """Wait until nothing is held, `but_for` these runs; not longer than so many seconds, nor while tasks cannot go
+        on because one of them blocks their loop."""
+        deadline = self._clock.monotonic() + seconds
+        while self._clock.monotonic() < deadline and not self._is_blocked():
+            if self.reporter.idle and all(run_id in but_for for run_id, _ in self.held.claims()):
+                return
+            await self._clock.sleep(DRAIN_LOOK_S)
+
+    def _is_blocked(self) -> bool:
+        return self.minder is not None and self.minder.blocked_s > self._settings.deaf_after / SECOND
+
+    async def _part(self, word: Awaitable[object]) -> None:
+        """Say a last word to the store, if it can be reached."""
+        began = self._clock.monotonic()
+        try:
+            await within(self._clock, self._patience_s, word)
+        except MainspringError as error:
+            if self._clock.monotonic() - began >= self._patience_s:
+                self._patience_s = HASTE_S
+            log.warning("worker %s, while stopping: %s", self.row.id, error)
+
+
+def _claims_of(attempts: Sequence[AttemptContext]) -> list[tuple[str, int]]:
+    return [(attempt.claim.run_id, attempt.claim.token) for attempt in attempts]

@@ -1,0 +1,69 @@
+"""The breaker of a worker: while half of its attempts cannot be executed at all, it claims nothing. What it would have
+claimed waits in the store, for others or for later, instead of using up its retries here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+from mainspring.core.load.breaker import Breaker, Policy, admit, note, retry_in
+from mainspring.process.metrics import Figures
+from mainspring.services.loop import log
+
+NAME = "worker"
+UNBOUNDED = 1_000_000
+PROBING_S = 0.1
+"""How often to look whether the runs that were claimed to see if all is well again have ended."""
+
+
+class WorkerBreaker:
+    """An attempt that fails by itself is no fault of the worker; one that its executor could not carry out is."""
+
+    def __init__(self, policy: Policy, monotonic: Callable[[], float], figures: Figures) -> None:
+        self._monotonic = monotonic
+        self._figures = figures
+        self._lock = Lock()
+        self._breaker = Breaker(policy, began_at=monotonic())
+        self._good = 0
+        """Since it was last told: most attempts are executed."""
+        figures.breakers[NAME] = "closed"
+        self.on_open: Callable[[], None] = lambda: None
+
+    def executed(self, well: bool) -> bool:
+        """How an attempt went; whether its run should wait rather than use up an attempt. On the crew's loop."""
+        if well and self._breaker.state == "closed":
+            self._good += 1
+            return False
+        good, self._good = self._good, 0
+        with self._lock:
+            before = self._breaker.state
+            self._breaker = note(self._breaker, self._monotonic(), well=well, before=good)
+            after = self._breaker.state
+        if after != before:
+            self._changed(after)
+        return not well and after == "open"
+
+    def wait_s(self, held: int) -> float:
+        """How long to claim nothing, by a worker that holds so many runs; 0 to claim now."""
+        if self._breaker.state == "closed":
+            return 0.0
+        with self._lock:
+            now = self._monotonic()
+            wait_s = retry_in(self._breaker, now)
+            if wait_s == 0 and self._breaker.state == "open":
+                self._breaker, _ = admit(self._breaker, now)
+                self._changed("half-open")
+        return wait_s or (PROBING_S if held else 0.0)
+
+    @property
+    def most(self) -> int:
+        """How many runs to claim at once: after a pause a few, to see whether all is well again."""
+        return UNBOUNDED if self._breaker.state == "closed" else self._breaker.policy.probes
+
+    def _changed(self, state: str) -> None:
+        self._figures.breakers[NAME] = state
+        if state == "open":
+            log.error("breaker: this worker cannot execute runs, and claims none for %.1f s", self._breaker.pause_s)
+            self.on_open()
+        else:
+            log.warning("breaker of this worker: %s", state)

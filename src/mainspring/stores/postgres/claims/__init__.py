@@ -1,0 +1,1 @@
+"""Claims and what decides them: gates, key order, back-pressure."""

@@ -1,0 +1,321 @@
+"""Claims: due runs are locked, judged in their order, and taken.
+
+Locked rows are passed over (SKIP LOCKED), so claimers do not wait for each other. Runs that need care, because they
+need a place at a gate or were lost before, are judged one by one; all others are taken as they come, by one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
+from mainspring.core.model import Claim, Event, RunOptions, Worker
+from mainspring.core.runs.outcome import is_suspect
+from mainspring.core.runs.priority import STEPS, Ordering, rank
+from mainspring.errors import StoreError
+from mainspring.stores.postgres.claims.gates import Room
+from mainspring.stores.postgres.server.database import Database, Record, Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "work")
+_options = msgspec.json.Decoder(RunOptions)
+_encode = msgspec.json.Encoder().encode
+_ROUNDS = 50
+_WINDOW = 500
+"""After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
+
+SLOW: Duration = 5 * MILLISECOND
+SLOW_EACH: Duration = 20
+"""A look that takes longer than this, and this for each run that it finds, passes over much that is dead."""
+WRITE_EACH: Duration = 20
+_TELLING = 100
+"""What it takes to write a claim; and of how many the time says something about the search."""
+FULL_LOOK_EVERY: Duration = SECOND
+FULL_LOOK_SHARE = 5
+"""Looks from the start take at most a sixth of the time: they are this many times their own duration apart."""
+LATE: Duration = 2 * SECOND
+"""What comes due is visible this long afterwards at the latest, but for rare cases that a full look finds."""
+_START = (-1, -1)
+
+Mark = tuple[Instant, int]
+"""Due time and seq of the last run that was found in a place."""
+
+
+class Place(NamedTuple):
+    """Where runs wait, and for whom."""
+
+    namespace: str
+    queue: str
+    region: str
+    priority: int
+    tasks: tuple[str, ...]
+
+
+class Look(NamedTuple):
+    """What a look for due runs came to."""
+
+    places: Sequence[Place]
+    rows: Sequence[Record]
+    """The best of what was found, best first, locked."""
+    full: bool
+    """Whether it began at the start."""
+    exhausted: bool
+    """Whether it saw all there was."""
+    began: Instant
+    took: Duration
+
+
+class Marks:
+    """From where on to look in each place, while looks from the start are slow.
+
+    A transaction that is held open elsewhere keeps every deleted run in the index, and each look would pass over all of
+    them. So after a slow look, for a second, looks begin where the last one ended. What appears before that (a run that
+    was freed, or whose claimer gave up) is found by the next look from the start: a second later, or, where such a look
+    takes a fifth of a second and more, five times its duration later.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[Place, Mark] = {}
+        self._from: Instant = 0
+        self._until: Instant = 0
+
+    def of(self, places: Sequence[Place], now: Instant) -> list[Mark] | None:
+        """Where to begin now; None: from the start."""
+        if not self._from <= now < self._until:
+            return None
+        return [self._marks.get(place, _START) for place in places]
+
+    def note(self, look: Look, handled: Container[str]) -> None:
+        """A look is over, and these of the runs that it found are no longer there for others."""
+        if look.exhausted:
+            nothing_before = (look.began - LATE, -1)
+            for place in look.places:
+                self._marks[place] = max(self._marks.get(place, _START), nothing_before)
+        stopped: set[int] = set()
+        for row in look.rows:
+            number = row[18] - 1
+            if row[0] not in handled:
+                stopped.add(number)
+            elif number not in stopped:
+                self._marks[look.places[number]] = (row[8], row[15])
+        if look.full and look.took > SLOW + SLOW_EACH * len(look.rows):
+            self._from = look.began + look.took
+            self._until = self._from + max(FULL_LOOK_EVERY, look.took * FULL_LOOK_SHARE)
+
+
+class Judgement(NamedTuple):
+    """Who of the candidates may be claimed now."""
+
+    chosen: list[Record]
+    alone: bool
+    """Whether the claim ends here, because a run that was lost before is given alone."""
+    blocked: set[str]
+    """Who has to wait at a gate."""
+
+
+class Claims:
+    """What the claims of one process share."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._careful = False
+        """Whether the last look met a run that needs care: then the next one may, too."""
+        self._seen: tuple[Worker, Instant | None] | None = None
+        """What the last claim saw beyond what was due, if it came back short, and for which worker."""
+        self.marks = Marks()
+
+    def seen(self, worker: Worker) -> tuple[bool, Instant | None]:
+        """Whether the last claim was this worker's and came back short; and when the next run will be due, by it."""
+        seen, self._seen = self._seen, None
+        return (True, seen[1]) if seen is not None and seen[0] == worker else (False, None)
+
+    async def take(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration = 0
+    ) -> list[Claim]:
+        """Runs that need no care in one journey; if one that does is among them, carefully."""
+        self._seen = None
+        if not self._careful:
+            claims = await self._take_plain(worker, limit, ttl, ordering, ahead)
+            if claims is not None:
+                return claims
+        return await self._take_carefully(worker, limit, ttl, ordering, ahead)
+
+    async def _take_plain(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
+    ) -> list[Claim] | None:
+        """None: there is one that needs care, and nothing was taken."""
+        places, now = _places(worker), self._db.clock.now()
+        marks = self.marks.of(places, now)
+        question = _question(places, marks, worker, now, limit, ordering, ahead)
+        shared = {"kind": "run.running", "namespace": worker.namespace, "worker": worker.id}
+        told = _encode(shared).decode().removesuffix("}") + ',"at":'
+        rows = await self._db.alone(
+            _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering], told
+        )
+        if rows[-1][16]:
+            return None
+        next_due = rows[0][19]
+        if rows[0][0] is None:
+            rows = []
+        if not ahead and len(rows) < limit:
+            self._seen = (worker, next_due)
+        if not ahead:
+            took = _search_time(self._db.clock.now() - now, len(rows))
+            look = Look(places, rows, marks is None, len(rows) < limit, now, took)
+            self.marks.note(look, {row[0] for row in rows})
+        return [Claim(*row[:14]) for row in rows]
+
+    async def _take_carefully(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
+    ) -> list[Claim]:
+        """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not. Each is a
+        transaction: gates are not held for longer than it takes to enter them."""
+        claims: list[Claim] = []
+        for number in range(_ROUNDS):
+            wanted = limit - len(claims)
+            window = wanted if number == 0 else max(wanted, _WINDOW)
+            try:
+                taken, done = await self._round(worker, wanted, window, ttl, ordering, ahead, first=not claims)
+            except StoreError:
+                if claims:
+                    break  # What has been claimed must not be forgotten over what could not be.
+                raise
+            claims += taken
+            if done or len(claims) >= limit:
+                break
+        return claims
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        """When the earliest pending run that this worker may take is due."""
+        places = _places(worker)
+        marks = self.marks.of(places, self._db.clock.now())
+        due_at: Instant | None = await self._db.read(
+            lambda tx: tx.fetchval(_Q["earliest"], *_columns(places, marks), worker.namespace, tx.now, worker.tasks)
+        )
+        return due_at
+
+    async def _round(
+        self,
+        worker: Worker,
+        wanted: int,
+        window: int,
+        ttl: Duration,
+        ordering: Ordering,
+        ahead: Duration,
+        *,
+        first: bool,
+    ) -> tuple[list[Claim], bool]:
+        """What was claimed, and whether there is no use in another round."""
+
+        async def work(tx: Transaction) -> tuple[Look, list[Claim], Judgement]:
+            look = await self._look(tx, worker, window, ordering, ahead)
+            judgement = await judge(tx, worker.namespace, look.rows, wanted, first=first)
+            claims = await take(tx, worker, judgement.chosen, ttl) if judgement.chosen else []
+            return look, claims, judgement
+
+        look, claims, judgement = await self._db.write(work)
+        self._careful = any(row[16] for row in look.rows)
+        if not ahead:  # What is not due yet says nothing about what is.
+            self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
+        return claims, judgement.alone or not judgement.blocked or len(look.rows) < window
+
+    async def _look(self, tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration = 0) -> Look:
+        places = _places(worker)
+        began = self._db.clock.now()
+        marks = self.marks.of(places, began)
+        rows = await tx.fetch(
+            _Q["candidates"], tx.given, *_question(places, marks, worker, tx.now, limit, ordering, ahead)
+        )
+        took = self._db.clock.now() - began
+        exhausted = len(rows) < limit
+        if _lanes(places, ordering) > 1:
+            rows = sorted(rows, key=lambda row: (rank(row[7], row[8], ordering), row[15]))[:limit]
+        return Look(places, rows, marks is None, exhausted, began, took)
+
+
+def look_columns(worker: Worker) -> tuple[list[object], ...]:
+    """Queues, regions and priorities in which to look for what will be due."""
+    return _columns(_places(worker), None)[:3]
+
+
+def _places(worker: Worker) -> list[Place]:
+    return [
+        Place(worker.namespace, queue, region, priority, worker.tasks)
+        for priority, queue, region in product(worker.priorities, worker.queues, worker.regions)
+    ]
+
+
+def _search_time(took: Duration, found: int) -> Duration:
+    """How long the search of a claim took that also wrote what it found: of a few, the sync may have been longer than
+    all the rest, and says nothing; an empty claim, which follows, says it."""
+    return 0 if 0 < found < _TELLING else max(took - WRITE_EACH * found, 0)
+
+
+def _question(
+    places: Sequence[Place],
+    marks: Sequence[Mark] | None,
+    worker: Worker,
+    now: Instant,
+    limit: int,
+    ordering: Ordering,
+    ahead: Duration,
+) -> tuple[object, ...]:
+    """What `candidates` is asked for, but for the server's clock."""
+    most = limit * _lanes(places, ordering)
+    return (*_columns(places, marks), worker.namespace, now, worker.tasks, limit, most, now + ahead)
+
+
+def _lanes(places: Sequence[Place], ordering: Ordering) -> int:
+    """Within a priority all lanes must be seen before the best can be told; the next priority only if too few."""
+    return len(places) if ordering != "strict" else len(places) // len({place.priority for place in places})
+
+
+def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[list[object], ...]:
+    marks = marks or [_START] * len(places)
+    return (
+        [place.queue for place in places],
+        [place.region for place in places],
+        [place.priority for place in places],
+        [due_at for due_at, _ in marks],
+        [seq for _, seq in marks],
+    )
+
+
+async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
+    """Who of those that were found, in their order, may be claimed now."""
+    room = await Room.at(tx, namespace, [name for row in found if row[17] for name in row[17]])
+    chosen: list[Record] = []
+    alone = False
+    for row in found:
+        if len(chosen) >= wanted:
+            break
+        losses, needs_care, gates = row[6], row[16], row[17]
+        if not needs_care:
+            chosen.append(row)
+            continue
+        alone = losses > 0 and is_suspect(losses, _options.decode(row[4]))
+        if alone and (chosen or not first):
+            break
+        if gates is None or room.enter(row[0], gates):
+            chosen.append(row)
+            if alone:
+                break
+        alone = False
+    return Judgement(chosen, alone, await room.apply(tx))
+
+
+async def take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: Duration) -> list[Claim]:
+    """Claim runs that are locked."""
+    until = chosen[0][13] + ttl
+    await tx.run(_Q["take"], [row[0] for row in chosen], worker.id, until, tx.now)
+    claims = [Claim(*(*row[:13], until)) for row in chosen]
+    tx.events += [
+        Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, row[14], claim.job, claim.task,
+              worker.id, claim.fire_at, claim.attempt + 1)
+        for claim, row in zip(claims, chosen, strict=True)
+    ]  # fmt: skip
+    return claims

@@ -1,0 +1,103 @@
+"""Lines: keys and `overlap="queue"`. Whoever touches a line first takes its lock, so that its order is that of commits.
+
+Locks of lines are taken before those of rows, wherever that is possible: two transactions that need the same ones then
+wait for each other in one direction only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from mainspring.core.model import Gate, NewRun, RunOptions
+from mainspring.core.runs.outcome import Next
+from mainspring.core.states import FAILED, SKIPPED, State
+from mainspring.stores.postgres.server.database import Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "endings")
+_RUNS = load_queries("postgres", "runs")
+_AT_ONCE = 100
+"""How many `grant_lines` lets into a line in one go."""
+_options = msgspec.json.Decoder(RunOptions)
+
+Line = tuple[str, str]
+"""Namespace and name."""
+
+
+async def lock_lines(tx: Transaction, lines: Collection[Line]) -> None:
+    """Nobody else joins, leaves or is let into these lines until the transaction ends."""
+    await tx.fetchval(_Q["lock_lines"], [namespace for namespace, _ in lines], [name for _, name in lines])
+
+
+async def lock_lines_of(tx: Transaction, run_ids: Sequence[str]) -> int:
+    """The same for the lines in which runs stand; how many there are."""
+    return int(await tx.fetchval(_Q["lock_lines_of"], run_ids))
+
+
+class Places:
+    """The places of locked lines, as runs join them."""
+
+    def __init__(self, taken: dict[Line, int], crowded: set[Line]) -> None:
+        self._taken = taken
+        self._crowded = crowded
+
+    @classmethod
+    async def of(cls, tx: Transaction, runs: Collection[NewRun]) -> Places:
+        """Lock the lines of these runs, and look how full they are."""
+        capacities: dict[Line, int] = {}
+        for run in runs:
+            for line in run.lines:
+                key = (run.namespace, line.name)
+                capacities[key] = max(capacities.get(key, 0), line.capacity)
+        if not capacities:
+            return cls({}, set())
+        await lock_lines(tx, capacities)
+        namespaces, names = zip(*capacities, strict=True)
+        rows = await tx.fetch(_RUNS["line_places"], namespaces, names, list(capacities.values()))
+        taken = {(row[0], row[1]): row[2] for row in rows}
+        return cls(taken, {(row[0], row[1]) for row in rows if row[3]})
+
+    def enter(self, namespace: str, line: Gate) -> bool:
+        """Stand in a line; whether that gives a place at once."""
+        key = (namespace, line.name)
+        if key in self._crowded or self._taken[key] >= line.capacity:
+            self._crowded.add(key)
+            return False
+        self._taken[key] += 1
+        return True
+
+
+async def leave_lines(tx: Transaction, ended: Sequence[tuple[str, State, str]]) -> list[tuple[str, Next]]:
+    """Give up the places of runs (id, state, options) that have ended, and let in whoever is next; those who end
+    because of it."""
+    runs = {run_id: (state, options) for run_id, state, options in ended}
+    await lock_lines_of(tx, list(runs))
+    rows = await tx.fetch(_Q["leave_lines"], list(runs))
+    stopped: list[tuple[str, Next]] = []
+    for run_id, namespace, name in rows:
+        state, options = runs[run_id]
+        if state == FAILED and name.startswith("key:") and _options.decode(options).on_key_failure == "stop":
+            verdict = Next(SKIPPED, f"run {run_id} before it in line {name} failed")
+            stopped += [(row[0], verdict) for row in await tx.fetch(_Q["waiting_in_line"], namespace, name)]
+    await _grant(tx, sorted({(namespace, name) for _, namespace, name in rows}))
+    return stopped
+
+
+async def _grant(tx: Transaction, lines: Sequence[Line]) -> None:
+    if not lines:
+        return
+    namespaces, names = zip(*lines, strict=True)
+    while entered := [row[0] for row in await tx.fetch(_Q["grant_lines"], namespaces, names)]:
+        await wait_less(tx, Counter(entered))
+        if len(entered) < _AT_ONCE:
+            break
+
+
+async def wait_less(tx: Transaction, less: dict[str, int]) -> None:
+    """Count down what runs wait for."""
+    if less:
+        ids = sorted(less)
+        await tx.run(_Q["wait_less"], ids, [less[run_id] for run_id in ids])

@@ -1,0 +1,1 @@
+"""Jobs and calendars, and the firings that planning writes."""

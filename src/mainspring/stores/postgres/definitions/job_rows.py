@@ -1,0 +1,56 @@
+"""Looking up jobs and calendars, and the order in which whoever changes jobs takes its locks.
+
+First the counter of changes (`lock_changes`), then rows of jobs in order of id. So all who edit jobs take turns; who
+fires meets them only at the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from mainspring.core.model import Job
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.stores.postgres.server.database import Transaction
+from mainspring.stores.rows.job_rows import check_calendars_known, read_calendars, read_job, read_jobs, unknown_jobs
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "jobs")
+
+
+async def lock_changes(tx: Transaction) -> None:
+    """From here on nobody else changes jobs, or makes an `after` job due, until this transaction has ended."""
+    await tx.fetchval(_Q["lock_changes"])
+
+
+async def mark_changed(tx: Transaction, ids: Iterable[str]) -> None:
+    """Let planners know of a change of these jobs."""
+    await tx.run(_Q["mark_changed"], list(ids))
+    tx.changed = True
+
+
+async def find_job(tx: Transaction, namespace: str, name: str) -> Job:
+    """By name or id; NotFound otherwise."""
+    row = await tx.fetchrow(_Q["find"], namespace, name)
+    if row is None:
+        raise unknown_jobs(namespace, [name])
+    return read_job(row)
+
+
+async def hold_jobs(tx: Transaction, ids: Collection[str]) -> list[Job]:
+    """These jobs as they are now; nobody fires or changes them until this transaction has ended."""
+    return read_jobs(await tx.fetch(_Q["hold"], list(ids))) if ids else []
+
+
+async def load_calendars(tx: Transaction, namespace: str) -> dict[str, Calendar]:
+    """All calendars of a namespace by name."""
+    return read_calendars(await tx.fetch(_Q["calendars"], namespace))
+
+
+async def calendars_for(tx: Transaction, namespace: str, jobs: Iterable[Job]) -> dict[str, Calendar]:
+    """The calendars of a namespace, if any of the jobs obeys one; all that they name must exist."""
+    named = dict.fromkeys(name for job in jobs for name in job.policy.calendars)
+    if not named:
+        return {}
+    calendars = await load_calendars(tx, namespace)
+    check_calendars_known(namespace, named, calendars)
+    return calendars

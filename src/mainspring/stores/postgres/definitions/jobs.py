@@ -1,0 +1,329 @@
+"""Definitions of jobs: created, declared, edited, paused, removed; and calendars."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from mainspring.core.instants import LATEST, Instant
+from mainspring.core.model import Edge, Firing, Job, NewRun
+from mainspring.core.planning import plans as planning
+from mainspring.core.planning.declaring import compare, differs
+from mainspring.core.planning.plans import PlannedFiring, earlier
+from mainspring.core.planning.revision import Revision, begin, reconsider, revise
+from mainspring.core.runs.outcome import Next
+from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
+from mainspring.core.schedules.triggers import check_not_past
+from mainspring.core.states import SKIPPED
+from mainspring.store import Saved
+from mainspring.stores.postgres.definitions.backfill import backfill
+from mainspring.stores.postgres.definitions.firing import Entry, free_instant, record
+from mainspring.stores.postgres.definitions.job_rows import (
+    calendars_for,
+    find_job,
+    hold_jobs,
+    load_calendars,
+    lock_changes,
+    mark_changed,
+)
+from mainspring.stores.postgres.definitions.upstreams import link
+from mainspring.stores.postgres.ends.endings import end_unstarted
+from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.rows.job_rows import (
+    check_editable,
+    check_no_downstream,
+    check_owned,
+    check_upstreams_known,
+    declare,
+    job_event,
+    job_values,
+    name_taken,
+    obeying,
+    read_firing,
+    read_jobs,
+    read_of_code,
+    to_json,
+    unknown_jobs,
+    upstream_names,
+)
+from mainspring.stores.rows.syncing import add_up, sync_in_pages
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "jobs")
+_FIRINGS = load_queries("postgres", "firings")
+_REVISED = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options", "next_fire_at")
+
+T = TypeVar("T")
+MakeRuns = Callable[[Job, Instant], Sequence[NewRun]]
+
+
+class Jobs:
+    """See `store.JobStore`. Whoever changes definitions holds `lock_changes`, and the rows it read first."""
+
+    _db: Database
+
+    async def create_job(self, job: Job) -> Job:
+        return await self._schedule(lambda tx: _create(tx, job))
+
+    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
+        return await sync_in_pages(_Sync(self._db, app, namespace, source), declare(app, namespace, jobs, source))
+
+    async def edit_job(self, job: Job, expected_version: int) -> Job:
+        return await self._schedule(lambda tx: _edit(tx, job, expected_version))
+
+    async def get_job(self, namespace: str, name: str) -> Job:
+        return await self._db.read(lambda tx: find_job(tx, namespace, name))
+
+    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
+        wanted = list(names)
+        return read_jobs(await self._db.read(lambda tx: tx.fetch(_Q["by_name"], namespace, wanted)))
+
+    async def list_jobs(
+        self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
+    ) -> list[Job]:
+        return await self._db.read(lambda tx: _list(tx, namespace, app, after or "", limit))
+
+    async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
+        if paused:
+            return await self._schedule(lambda tx: _pause(tx, namespace, names, reason), size=len(names))
+        return await self._schedule(lambda tx: _resume(tx, namespace, names), size=len(names))
+
+    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
+        await self._schedule(lambda tx: _remove(tx, namespace, name, expected_version))
+
+    async def trigger(self, namespace: str, name: str, request_id: str, runs: MakeRuns) -> Firing:
+        return await self._schedule(lambda tx: _trigger(tx, namespace, name, request_id, runs), again=True)
+
+    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
+        return await self._schedule(lambda tx: backfill(tx, job, firings), size=len(firings))
+
+    async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
+        until = LATEST + 1 if before is None else before
+        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, until, limit))
+        return [read_firing(row) for row in rows]
+
+    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
+        asked = list(job_ids)
+        return [read_firing(row) for row in await self._db.read(lambda tx: tx.fetch(_FIRINGS["newest"], asked))]
+
+    async def list_edges(self, job_id: str) -> list[Edge]:
+        return [Edge(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["edges"], job_id))]
+
+    async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
+        await self._schedule(lambda tx: _save_calendar(tx, namespace, calendar))
+
+    async def _schedule(self, work: Callable[[Transaction], Awaitable[T]], *, size: int = 1, again: bool = False) -> T:
+        return await self._db.schedule(lambda: self._db.write(work, patient=True), size=size, again=again)
+
+    async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
+        return await self._db.read(lambda tx: load_calendars(tx, namespace))
+
+
+async def _create(tx: Transaction, job: Job) -> Job:
+    check_not_past(job.trigger, tx.now)
+    await lock_changes(tx)
+    if await tx.fetch(_Q["ids_by_name"], job.namespace, [job.name]):
+        raise name_taken(job)
+    created = begin(job, tx.now, await calendars_for(tx, job.namespace, [job]))
+    await _write(tx, job.namespace, [created], [])
+    return created
+
+
+async def _list(tx: Transaction, namespace: str, app: str | None, after: str, limit: int | None) -> list[Job]:
+    return read_jobs(await tx.fetch(_Q["list"], namespace, app, after, limit))
+
+
+class _Sync:
+    """See `syncing.SyncingStore`."""
+
+    def __init__(self, db: Database, app: str, namespace: str, source: str) -> None:
+        self._db = db
+        self._app = app
+        self._namespace = namespace
+        self._source = source
+
+    async def look(self, page: Sequence[Job], declared: Collection[str]) -> Collection[str]:
+        async def work(tx: Transaction) -> Collection[str]:
+            stored = await self._stored(tx, page)
+            calendars = await calendars_for(tx, self._namespace, (*page, *stored.values()))
+            upstreams = {name for job in page for name in upstream_names(job)}
+            elsewhere = [name for name in upstreams if name not in declared]
+            known = dict(await tx.fetch(_Q["ids_by_name"], self._namespace, elsewhere))
+            check_upstreams_known(self._namespace, page, known.keys() | (upstreams - {*elsewhere}))
+            return [job.name for job in page if differs(job, stored.get(job.name), tx.now, calendars)]
+
+        return await self._db.read(work)
+
+    async def write(self, page: Sequence[Job], so_far: Saved) -> Saved:
+        async def work(tx: Transaction) -> Saved:
+            await lock_changes(tx)
+            stored = await self._stored(tx, page)
+            # Held only now: they may have fired since they were looked at.
+            stored = {job.name: job for job in await hold_jobs(tx, [job.id for job in stored.values()])}
+            calendars = await calendars_for(tx, self._namespace, (*page, *stored.values()))
+            found = compare(page, stored, tx.now, calendars)
+            await _write(tx, self._namespace, found.created, found.revisions)
+            await tx.many(_Q["adopt"], [(job.id, job.origin, job.source) for job in found.adopted])
+            if found.resumed:
+                await _resume(tx, self._namespace, found.resumed)
+            return add_up(so_far, found.saved())
+
+        return await self._db.write(work, patient=True)
+
+    async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
+        values = (self._namespace, self._app, self._source, after, limit)
+        return read_of_code(await self._db.read(lambda tx: tx.fetch(_Q["of_code"], *values)))
+
+    async def _stored(self, tx: Transaction, page: Sequence[Job]) -> dict[str, Job]:
+        """What is stored under the names of a page, none of it another app's."""
+        rows = await tx.fetch(_Q["by_name"], self._namespace, [job.name for job in page]) if page else []
+        stored = {job.name: job for job in read_jobs(rows)}
+        check_owned(self._app, stored.values())
+        return stored
+
+
+async def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:
+    await lock_changes(tx)
+    found = next(iter(await hold_jobs(tx, [job.id])), None)
+    stored = check_editable(found, job, expected_version)
+    if job.trigger != stored.trigger:
+        check_not_past(job.trigger, tx.now)
+    revision = revise(stored, job, tx.now, await calendars_for(tx, job.namespace, [stored, job]))
+    if revision is None:
+        return stored
+    await _write(tx, job.namespace, [], [(stored, revision)])
+    return revision.job
+
+
+async def _write(
+    tx: Transaction, namespace: str, created: Sequence[Job], revisions: Sequence[tuple[Job, Revision]]
+) -> None:
+    """Store new jobs and changed ones, and what they fire after."""
+    if not created and not revisions:
+        return
+    await tx.many(_Q["insert"], [tuple(job_values(job).values()) for job in created])
+    await _revise(tx, [revision.job for _, revision in revisions])
+    linked = [job for job in created if upstream_names(job)]
+    linked += [new.job for old, new in revisions if upstream_names(old) != upstream_names(new.job)]
+    if linked:
+        await link(tx, namespace, linked)
+    await mark_changed(tx, [job.id for job in (*created, *(revision.job for _, revision in revisions))])
+    tx.events += [job_event("job.created", job, tx.now) for job in created]
+    tx.events += [job_event("job.updated", revision.job, tx.now) for _, revision in revisions]
+    await record(tx, [Entry(old, revision.passed_over, "scheduled") for old, revision in revisions])
+
+
+async def _revise(tx: Transaction, jobs: Sequence[Job]) -> None:
+    rows = []
+    for job in jobs:
+        values = job_values(job)
+        rows.append((job.id, job.version, *(values[name] for name in _REVISED), job.updated_at, job.origin, job.source))
+    await tx.many(_Q["revise"], rows)
+
+
+async def _hold_all(tx: Transaction, namespace: str, names: Collection[str]) -> dict[str, Job]:
+    await lock_changes(tx)
+    ids: dict[str, str] = dict(await tx.fetch(_Q["ids_by_name"], namespace, list(names)))
+    if unknown := set(names) - ids.keys():
+        raise unknown_jobs(namespace, unknown)
+    return {job.name: job for job in sorted(await hold_jobs(tx, ids.values()), key=lambda job: job.name)}
+
+
+async def _pause(tx: Transaction, namespace: str, names: Collection[str], reason: str) -> list[Job]:
+    jobs = await _hold_all(tx, namespace, names)
+    active = [job for job in jobs.values() if job.paused_at is None]
+    if active:
+        await tx.run(_Q["pause"], [job.id for job in active], tx.now, reason)
+        await mark_changed(tx, [job.id for job in active])
+        tx.events += [job_event("job.paused", job, tx.now, reason) for job in active]
+        early = await tx.fetch(_Q["fired_ahead"], [job.id for job in active], tx.now)
+        await end_unstarted(tx, [(row[0], Next(SKIPPED, planning.pause_reason(reason))) for row in early])
+    jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
+    return list(jobs.values())
+
+
+async def _resume(tx: Transaction, namespace: str, names: Collection[str]) -> list[Job]:
+    jobs = await _hold_all(tx, namespace, names)
+    paused = [job for job in jobs.values() if job.paused_at is not None]
+    if paused:
+        calendars = await calendars_for(tx, namespace, paused)
+        plans = [planning.resume(job, tx.now, calendars) for job in paused]
+        await tx.many(_Q["resume"], [(plan.job.id, plan.next_fire_at) for plan in plans])
+        await record(tx, [Entry(plan.job, plan.firings, "scheduled") for plan in plans])
+        await mark_changed(tx, [job.id for job in paused])
+        tx.events += [job_event("job.resumed", job, tx.now) for job in paused]
+        for plan in plans:
+            jobs[plan.job.name] = msgspec.structs.replace(
+                plan.job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at
+            )
+    return list(jobs.values())
+
+
+async def _remove(tx: Transaction, namespace: str, name: str, expected_version: int | None) -> None:
+    await lock_changes(tx)
+    job = await find_job(tx, namespace, name)
+    if expected_version is not None:
+        check_editable(job, job, expected_version)
+    await hold_jobs(tx, [job.id])
+    check_no_downstream(job, [row[0] for row in await tx.fetch(_Q["downstream"], job.id)])
+    await tx.run(_Q["drop_edges"], job.id, [])
+    await tx.run(_Q["remove"], job.id)
+    tx.events.append(job_event("job.removed", job, tx.now))
+
+
+async def _trigger(tx: Transaction, namespace: str, name: str, request_id: str, runs: MakeRuns) -> Firing:
+    found = await find_job(tx, namespace, name)
+    if found.policy.overlap == "replace":
+        await lock_changes(tx)  # What is cancelled may make `after` jobs due.
+    held = await hold_jobs(tx, [found.id])
+    if not held:
+        raise unknown_jobs(namespace, [name])
+    (job,) = held
+    known = await tx.fetchrow(_FIRINGS["by_request"], job.id, request_id)
+    if known is None:
+        fire_at = await free_instant(tx, job.id, tx.now)
+        planned = PlannedFiring(fire_at, "fired", runs=earlier(runs(job, fire_at), fire_at - tx.now))
+        (recorded,) = await record(tx, [Entry(job, [planned], "manual", request_id)])
+        if recorded.runs:
+            await tx.run(_FIRINGS["fired_by_hand"], job.id, fire_at)
+        known = await tx.fetchrow(_FIRINGS["by_request"], job.id, request_id)
+    assert known is not None
+    return read_firing(known)
+
+
+async def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
+    calendar = settled(calendar)
+    if (await load_calendars(tx, namespace)).get(calendar.name) == calendar:
+        return
+    await lock_changes(tx)
+    calendars = await load_calendars(tx, namespace)
+    check_calendar(calendar, calendars)
+    await tx.run(_Q["save_calendar"], namespace, calendar.name, to_json(calendar), tx.now)
+    ids = obeying(await tx.fetch(_Q["with_calendars"], namespace), calendar, calendars)
+    await _reconsider(tx, ids, f"calendar {calendar.name} was saved")
+
+
+async def adopt_zones(tx: Transaction, version: str) -> int:
+    """See `store.PlanStore.adopt_zones`."""
+    await lock_changes(tx)
+    known = await tx.fetchval(_Q["zones"])
+    if known == version:
+        return 0
+    await tx.run(_Q["save_zones"], version)
+    ids = [row[0] for row in await tx.fetch(_Q["in_zones"])] if known is not None else []
+    return await _reconsider(tx, ids, f"zone data {version} came in")
+
+
+async def _reconsider(tx: Transaction, ids: Sequence[str], reason: str) -> int:
+    """Compute the next fire times of these jobs anew; how many jobs these are."""
+    if not ids:
+        return 0
+    jobs = await hold_jobs(tx, ids)
+    calendars = {namespace: await load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
+    jobs = [reconsider(job, tx.now, calendars[job.namespace]) for job in jobs]
+    await _revise(tx, jobs)
+    await mark_changed(tx, ids)
+    tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]
+    return len(jobs)

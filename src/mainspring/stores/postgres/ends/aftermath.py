@@ -1,0 +1,70 @@
+"""What the runs of firings came to: into the ledger, and to the `after` jobs that wait for it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Edge
+from mainspring.core.runs.dependency import Wait, combined_outcome, judge_edges
+from mainspring.core.schedules.triggers import AfterTrigger, Trigger
+from mainspring.core.states import State
+from mainspring.stores.postgres.definitions.job_rows import lock_changes, mark_changed
+from mainspring.stores.postgres.server.database import Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "endings")
+_trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
+
+Outcome = tuple[str | None, Instant | None, str, int, State, str]
+"""Job, instant, region, index, state and reason of a run that has ended."""
+
+
+async def end_firings(tx: Transaction, outcomes: Sequence[Outcome]) -> None:
+    """Fill in the ledger, and make `after` jobs due that waited for it."""
+    alike: dict[tuple[State, str], list[Outcome]] = defaultdict(list)
+    for outcome in sorted(outcomes):
+        alike[outcome[4:]].append(outcome)
+    for (state, reason), group in sorted(alike.items()):
+        jobs, instants, regions, numbers = list(zip(*group, strict=True))[:4]
+        await tx.run(_Q["end_firings"], state, reason, tx.now, jobs, instants, regions, numbers)
+    await _tell_downstream(tx, sorted({(outcome[0] or "", outcome[1] or 0) for outcome in outcomes}))
+
+
+async def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) -> None:
+    """Let `after` jobs know of firings that have ended; the planner fires those that are now due."""
+    downstream: dict[str, list[str]] = defaultdict(list)
+    for upstream, job in await tx.fetch(_Q["downstream_jobs"], sorted({job_id for job_id, _ in firings})):
+        downstream[upstream].append(job)
+    firings = [firing for firing in firings if firing[0] in downstream]
+    if not firings:
+        return
+    # Of two runs of one firing that end at once, each must see the other's end, or neither would tell of it.
+    jobs, instants = zip(*firings, strict=True)
+    await tx.fetchval(_Q["lock_firings"], jobs, instants)
+    touched: dict[str, None] = {}
+    for job_id, fire_at in firings:
+        outcome = combined_outcome([row[0] for row in await tx.fetch(_Q["firing_outcomes"], job_id, fire_at)])
+        if outcome != "fired":
+            if not touched:
+                await lock_changes(tx)
+            await tx.run(_Q["note_upstream"], fire_at, outcome, job_id)
+            touched.update(dict.fromkeys(downstream[job_id]))
+    due = [job for job in touched if await _make_due(tx, job)]
+    if due:
+        await mark_changed(tx, due)
+        tx.changed = True
+
+
+async def _make_due(tx: Transaction, job_id: str) -> bool:
+    text = await tx.fetchval(_Q["trigger_of"], job_id)
+    trigger = None if text is None else _trigger.decode(text)
+    if not isinstance(trigger, AfterTrigger):
+        return False
+    edges = [Edge(*row) for row in await tx.fetch(_Q["edges_of_job"], job_id)]
+    if isinstance(judge_edges(trigger.when, trigger.on_failure, edges), Wait):
+        return False
+    return bool(await tx.run(_Q["make_due"], tx.now, job_id))

@@ -1,0 +1,151 @@
+"""What the end of runs sets off, in the same transaction: gates and lines freed, dependants judged, the ledger filled
+in.
+
+An end may end others (a dependant whose upstream failed), so endings are worked off in waves until there are none. Each
+wave takes a few statements, however many runs it has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Event
+from mainspring.core.runs.dependency import Free, OneLess, after_upstream
+from mainspring.core.runs.outcome import Next
+from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
+from mainspring.stores.postgres.claims.gates import leave_gates
+from mainspring.stores.postgres.claims.lines import leave_lines, lock_lines_of, wait_less
+from mainspring.stores.postgres.ends.aftermath import end_firings
+from mainspring.stores.postgres.server.database import Record, Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "endings")
+
+EndedRow = tuple[str, State, str | None, str, Instant | None, Instant, str | None, str | None, int, int]
+"""Id, state, the attempt's outcome, reason, started, finished, result, error, attempts and losses to add."""
+
+
+class Ended(NamedTuple):
+    """A run that has just been moved to history, with what its end may set off."""
+
+    id: str
+    namespace: str
+    state: State
+    reason: str
+    job_id: str | None
+    fire_at: Instant | None
+    region: str
+    idx: int
+    dependants: bool
+    lines: int
+    gates: Sequence[str] | None
+    ran: bool
+    options: str
+
+
+async def cancel_run(tx: Transaction, run_id: str, reason: str) -> State | None:
+    """Cancel a run that has not started, or ask for the end of one that runs; None if it has ended or is unknown."""
+    await lock_lines_of(tx, [run_id])
+    state = await tx.fetchval(_Q["lock_run"], run_id)
+    if state is None:
+        return None
+    if state != RUNNING:
+        await end_unstarted(tx, [(run_id, Next(CANCELLED, reason))])
+        return CANCELLED
+    rows = await tx.fetch(_Q["request_cancel"], run_id, tx.now, reason)
+    for namespace, job_id, job, task, worker in rows:
+        tx.events.append(Event("run.cancelling", tx.now, namespace, run_id, job_id, job, task, worker, reason=reason))
+    tx.changed = True
+    return RUNNING
+
+
+async def end_unstarted(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> int:
+    """End runs that are blocked or pending, and all that follows from it; how many of the given ones ended."""
+    verdicts = dict(endings)
+    if not verdicts:
+        return 0
+    await lock_lines_of(tx, list(verdicts))
+    ended = await _move(tx, verdicts)
+    await follow(tx, ended)
+    return len(ended)
+
+
+async def _move(tx: Transaction, verdicts: dict[str, Next]) -> list[Ended]:
+    rows = {row[0]: row for row in await tx.fetch(_Q["lock_unstarted"], list(verdicts))} if verdicts else {}
+    if not rows:
+        return []
+    ended = [_ended(rows[run_id], verdict) for run_id, verdict in verdicts.items() if run_id in rows]
+    await move_to_history(tx, [unattempted(tx, run.id, Next(run.state, run.reason)) for run in ended])
+    blocked = [run_id for run_id, row in rows.items() if row[3] == BLOCKED]
+    if blocked:
+        await tx.run(_Q["drop_edges"], blocked)
+    for run in ended:
+        row = rows[run.id]
+        tx.events.append(
+            Event("run." + run.state, tx.now, run.namespace, run.id, run.job_id, row[5], row[2], None, run.fire_at,
+                  reason=run.reason)
+        )  # fmt: skip
+    return ended
+
+
+def _ended(row: Record, verdict: Next) -> Ended:
+    run_id, namespace, _, _, job_id, _, fire_at, region, idx, dependants, lines, gates, options = row
+    return Ended(run_id, namespace, verdict.state, verdict.reason, job_id, fire_at, region, idx, dependants, lines,
+                 gates, False, options)  # fmt: skip
+
+
+def unattempted(tx: Transaction, run_id: str, verdict: Next) -> EndedRow:
+    """The end of a run that comes without the end of an attempt."""
+    return (run_id, verdict.state, None, verdict.reason, None, tx.now, None, None, 0, 0)
+
+
+async def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
+    """Runs that have ended, and are locked, leave the hot table."""
+    await tx.run(_Q["to_history"], *zip(*rows, strict=True))
+
+
+async def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
+    """Work off everything that these endings set off."""
+    fired: list[Ended] = []
+    wave = list(ended)
+    while wave:
+        tx.changed = True
+        fired += [run for run in wave if run.job_id is not None and run.fire_at is not None]
+        verdicts: dict[str, Next] = {}
+        if in_lines := [(run.id, run.state, run.options) for run in wave if run.lines]:
+            verdicts.update(await leave_lines(tx, in_lines))
+        if awaited := {run.id: run.state for run in wave if run.dependants}:
+            verdicts.update(await _judge_dependants(tx, awaited))
+        if gated := [(run.namespace, run.gates, run.ran) for run in wave if run.gates]:
+            await leave_gates(tx, gated)
+        wave = await _move(tx, verdicts)
+    if fired:
+        await end_firings(tx, [(run.job_id, run.fire_at, run.region, run.idx, run.state, run.reason) for run in fired])
+
+
+async def _judge_dependants(tx: Transaction, ended: dict[str, State]) -> dict[str, Next]:
+    """Free those who waited for runs that have ended; the answer are those who end with them.
+
+    They are locked before the edges: who waits for any of two runs that end at once would otherwise be freed by both,
+    each of which would wait for the other's deleted edges.
+    """
+    ids = list(ended)
+    waiting = list({row[0] for row in await tx.fetch(_Q["dependants"], ids)})
+    await tx.fetch(_Q["lock_unstarted"], waiting)
+    less: Counter[str] = Counter()
+    freed: set[str] = set()
+    ends: dict[str, Next] = {}
+    for upstream, dependant, when, on_failure in await tx.fetch(_Q["take_edges"], ids):
+        verdict = after_upstream(when, on_failure, upstream, ended[upstream])
+        less[dependant] += 1
+        if isinstance(verdict, Free):
+            freed.add(dependant)
+        elif not isinstance(verdict, OneLess):
+            ends.setdefault(dependant, Next(verdict.state, verdict.reason))
+    if freed:
+        less.update([row[0] for row in await tx.fetch(_Q["drop_edges"], list(freed))])
+    await wait_less(tx, {run_id: count for run_id, count in less.items() if run_id not in ends})
+    return ends

@@ -1,0 +1,73 @@
+"""Recovery: what was lost is found, by whichever node looks first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.instants import Duration
+from mainspring.core.model import Event, Report, RunOptions
+from mainspring.core.runs.outcome import after_loss, too_late
+from mainspring.store import Reaped
+from mainspring.stores.postgres.claims.gates import leave_gates
+from mainspring.stores.postgres.claims.lines import lock_lines_of
+from mainspring.stores.postgres.ends.endings import end_unstarted
+from mainspring.stores.postgres.ends.reports import Endings, load_held
+from mainspring.stores.postgres.history.cleaning import clean
+from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "care")
+_options = msgspec.json.Decoder(RunOptions)
+
+
+class Care:
+    """See `store.CareStore`."""
+
+    _db: Database
+
+    async def recover(self, dead_after: Duration, limit: int) -> Reaped:
+        # A look first: most passes find nothing, and finding nothing must not cost a commit.
+        looked = await self._db.read(lambda tx: tx.fetchrow(_Q["anything"], tx.given, tx.now, dead_after))
+        if looked is None or not looked[0]:
+            return Reaped(0, 0, (), idle=looked is not None and looked[1])
+        lost = await self._db.write(lambda tx: _recover_lost(tx, limit), patient=True)
+        expired = await self._db.write(lambda tx: _end_late(tx, limit), patient=True)
+        dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)
+        await self._db.write(_open_gates, patient=True)
+        return Reaped(lost, expired, dead)
+
+    async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
+        return await clean(self._db, keep_runs, keep_firings, keep_events, limit)
+
+
+async def _recover_lost(tx: Transaction, limit: int) -> int:
+    """Locks as reports take them; another node that does the same at this moment has its runs left to it."""
+    found = [row[0] for row in await tx.fetch(_Q["expired"], tx.given, limit)]
+    if not found:
+        return 0
+    await lock_lines_of(tx, found)
+    ours = [row[0] for row in await tx.fetch(_Q["lock_expired"], found, tx.given)]
+    held = await load_held(tx, ours)
+    endings = Endings(tx)
+    for run in held.values():
+        verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)
+        endings.add(run, verdict, Report(run.id, run.token, "lost", verdict.state, verdict.reason), losses=1)
+    await endings.apply()
+    return len(held)
+
+
+async def _end_late(tx: Transaction, limit: int) -> int:
+    overdue = await tx.fetch(_Q["too_late"], tx.now, limit)
+    return await end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
+
+
+async def _bury(tx: Transaction, dead_after: Duration) -> tuple[str, ...]:
+    rows = await tx.fetch(_Q["silent"], tx.given, dead_after)
+    tx.events += [Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in rows]
+    return tuple(worker for worker, _ in rows)
+
+
+async def _open_gates(tx: Transaction) -> None:
+    """A gate that has room lets in whoever waits: the one that it let in before may have nobody to serve it."""
+    waiting = await tx.fetch(_Q["waiting_gates"])
+    await leave_gates(tx, [(namespace, [name], False) for namespace, name in waiting])

@@ -1,0 +1,144 @@
+"""What the API keeps: answers to repeated requests, limits, revoked tokens, the audit trail."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Self, TypeVar, cast
+
+from mainspring.core.instants import LATEST, Duration, Instant
+from mainspring.core.load.rate_limits import Allowance, Pace, allow
+from mainspring.errors import Conflict
+from mainspring.store import Change, Reply, Reserved
+from mainspring.stores.postgres.history.trail import note
+from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.sql import load_migrations, load_queries
+
+_Q = load_queries("postgres", "api")
+T = TypeVar("T")
+
+
+class _Attesting:
+    """A database whose writes leave a trail."""
+
+    leaves_trail = True
+
+    def __init__(self, db: Database, tell: Callable[[Any], Sequence[Change]]) -> None:
+        self._db = db
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    async def write(
+        self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True, patient: bool = False
+    ) -> T:
+        async def attested(tx: Transaction) -> T:
+            answer = await work(tx)
+            await note(tx, self._tell(answer))
+            return answer
+
+        return await self._db.write(attested, patient=patient)
+
+    async def alone(self, query: str, *args: object) -> list[Any]:
+        return await self.write(lambda tx: tx.fetch(query, *args))
+
+
+class Api:
+    """See `store.ApiStore`. What a server forgets that lost its power is asked for again: only revocations and the
+    audit trail wait for the disk."""
+
+    _db: Database
+
+    async def reserve_reply(
+        self, scope: str, key: str, fingerprint: str, *, hold: Duration, keep: Duration
+    ) -> Reserved:
+        async def work(tx: Transaction) -> Reserved:
+            await tx.fetchval(_Q["lock_reply"], scope, key)
+            row = await tx.fetchrow(_Q["find_reply"], scope, key, tx.now)
+            if row is not None:
+                seen, since, held_until, status, body = row
+                if seen != fingerprint:
+                    raise Conflict(f"idempotency key {key!r} was used for another request: use a new key")
+                if status is not None:
+                    return Reserved(since, Reply(status, body))
+                if held_until > tx.now:
+                    return Reserved(since, busy=True)
+            since = tx.now if row is None else row[1]
+            await tx.run(_Q["reserve"], scope, key, fingerprint, since, tx.now + hold, tx.now + keep)
+            return Reserved(since)
+
+        return await self._db.write(work, durable=False)
+
+    async def keep_reply(
+        self, scope: str, key: str, fingerprint: str, reply: Reply | None, *, keep: Duration = 0
+    ) -> None:
+        async def work(tx: Transaction) -> None:
+            if reply is None:
+                await tx.run(_Q["let_go"], scope, key, fingerprint)
+            else:
+                await tx.run(_Q["keep"], scope, key, fingerprint, reply.status, reply.body, tx.now + keep)
+
+        await self._db.write(work, durable=False)
+
+    async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
+        async def work(tx: Transaction) -> Allowance:
+            allowance = allow(await tx.fetchval(_Q["paid_at"], name), tx.now, cost, pace)
+            if allowance.granted:
+                await tx.run(_Q["pay"], name, allowance.paid_at)
+            return allowance
+
+        return await self._db.write(work, durable=False)
+
+    async def revoke(self, name: str, keep: Duration) -> None:
+        await self._db.write(lambda tx: tx.run(_Q["revoke"], name, tx.now, tx.now + keep))
+
+    async def revocations(self) -> dict[str, Instant]:
+        return dict(await self._db.read(lambda tx: tx.fetch(_Q["revocations"], tx.now)))
+
+    async def note_changes(self, changes: Sequence[Change]) -> None:
+        await self._db.write(lambda tx: note(tx, changes))
+
+    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
+        twin = copy.copy(self)
+        twin.__dict__.pop("_gathering", None)  # Submissions of others are not part of this one's transaction.
+        twin._db = cast("Database", _Attesting(self._db, tell))
+        return twin
+
+    async def schema(self) -> tuple[int, int]:
+        version = await self._db.read(lambda tx: tx.fetchval(_Q["schema"]))
+        return int(version), len(load_migrations("postgres"))
+
+    async def list_changes(
+        self,
+        namespace: str,
+        *,
+        subject: str | None = None,
+        target: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[tuple[int, Change]]:
+        until = LATEST if before is None else before
+        query = _Q["notes"]
+        values: list[object] = [namespace, until, limit]
+        if target is not None:
+            query, values = _Q["notes_on"], [namespace, until, limit, target, subject]
+        elif subject is not None:
+            query, values = _Q["notes_by"], [namespace, until, limit, subject]
+        rows = await self._db.read(lambda tx: tx.fetch(query, *values))
+        return [
+            (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
+                         request_id=request_id))
+            for seq, namespace, at, who, action, what, old, new, request_id in rows
+        ]  # fmt: skip
+
+
+async def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
+    """Delete what matters no more; how many rows went. Single submissions are told of as long as runs are kept."""
+    return (
+        await tx.run(_Q["forget_replies"], tx.now, limit)
+        + await tx.run(_Q["forget_paces"], tx.now)
+        + await tx.run(_Q["forget_revocations"], tx.now)
+        + await tx.run(_Q["forget_notes"], tx.now - keep_changes, limit)
+        + await tx.run(_Q["forget_submissions"], tx.now - keep_runs, limit)
+    )

@@ -1,0 +1,45 @@
+"""The outbox, and the public numbering of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.model import Event, EventBatch
+from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "events")
+_decode = msgspec.json.Decoder(list[Event]).decode
+
+
+class Events:
+    """See `store.EventStore`."""
+
+    _db: Database
+
+    async def number_events(self, limit: int) -> int:
+        ((count,),) = await self._db.alone(_Q["number"], limit)
+        return int(count)
+
+    async def events_since(self, position: int, limit: int) -> list[EventBatch]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["since"], position, limit))
+        batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
+        return [batch for batch in batches if batch.events]
+
+    async def next_position(self) -> int:
+        return int(await self._db.read(lambda tx: tx.fetchval(_Q["next_position"])))
+
+    async def heard(self, listener: str) -> int | None:
+        position = await self._db.read(lambda tx: tx.fetchval(_Q["heard"], listener))
+        return None if position is None else int(position)
+
+    async def note_heard(self, listener: str, position: int) -> None:
+        await self._db.write(lambda tx: tx.run(_Q["note_heard"], listener, position))
+
+    async def tell(self, events: Sequence[Event]) -> None:
+        async def work(tx: Transaction) -> None:
+            tx.events.extend(events)
+
+        await self._db.write(work)

@@ -1,0 +1,164 @@
+"""Submissions, and looking at runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+
+from mainspring.core.model import Attempt, LogLine, NewRun, Run
+from mainspring.core.states import FINAL, State
+from mainspring.errors import Conflict, NotFound
+from mainspring.store import RunFilter
+from mainspring.stores.postgres.ends.endings import cancel_run
+from mainspring.stores.postgres.history.days import day_of, not_before
+from mainspring.stores.postgres.server.database import Database, Record, Transaction
+from mainspring.stores.postgres.submissions.group_commit import Gathering
+from mainspring.stores.postgres.submissions.in_transaction import join
+from mainspring.stores.postgres.submissions.submit import submit
+from mainspring.stores.rows.run_rows import run_of, unfinished_states
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "runs")
+SOME_CLASSES, NEWEST = 8, 500
+MANY_CLASSES = 200
+"""Of more classes the newest runs are not sought one class after the other: each has to be sought in every day."""
+FEW_RUNS = 5_000
+"""So many are looked through one by one in well under 50 ms."""
+
+LAST_NAME = "\U0010ffff"
+"""Sorts after every name."""
+
+
+class Runs:
+    """See `store.RunStore`."""
+
+    _db: Database
+
+    @cached_property
+    def _gathering(self) -> Gathering:
+        return Gathering(self._db)
+
+    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+        return await self._db.schedule(lambda: self._gathering.submit(runs), size=len(runs), again=True)
+
+    async def submit_within(self, connection: object, runs: Sequence[NewRun]) -> list[str]:
+        """Accept runs in the caller's own transaction, on an asyncpg or psycopg connection to the same database: they
+        are accepted when it commits, or not at all."""
+        return await join(self._db, connection, lambda tx: submit(tx, runs))
+
+    async def get_run(self, namespace: str, run_id: str) -> Run:
+        row = await self._db.read(lambda tx: _find(tx, run_id))
+        if row is None or row[1] != namespace:
+            raise _unknown(run_id)
+        return run_of(row)
+
+    async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
+        async def work(tx: Transaction) -> list[str]:
+            asked = (namespace, prefix, limit)
+            rows = await tx.fetch(_Q["find_prefix"], *asked)
+            rows = rows or await tx.fetch(_Q["find_tail"], *asked, day_of(tx.now))
+            return [row[0] for row in rows or await tx.fetch(_Q["find_suffix"], *asked)]
+
+        return await self._db.read(work) if prefix else []
+
+    async def list_runs(self, where: RunFilter) -> list[Run]:
+        return await self._db.read(lambda tx: _list_runs(tx, where), consistent=True)
+
+    async def count_runs(self, namespace: str) -> dict[State, int]:
+        return dict(await self._db.read(lambda tx: tx.fetch(_Q["count_states"], namespace)))
+
+    async def list_attempts(self, run_id: str) -> list[Attempt]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
+        return [Attempt(*row) for row in rows]
+
+    async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["logs"], run_id, after, limit))
+        return [(row[0], LogLine(*row[1:])) for row in rows]
+
+    async def have_written(self, after: Mapping[str, int]) -> list[str]:
+        values = (list(after), list(after.values()))
+        return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["have_written"], *values))]
+
+    async def count_logs(self, run_id: str, most: int) -> int:
+        row = await self._db.read(lambda tx: tx.fetchrow(_Q["count_logs"], run_id, most))
+        return 0 if row is None else int(row[0])
+
+    async def upstream_runs(self, run_id: str) -> list[str]:
+        return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["upstreams_of"], run_id))]
+
+    async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
+        row = await self._db.read(lambda tx: tx.fetchrow(_Q["gate"], namespace, gate))
+        if row is None:
+            raise NotFound(f"there is no gate {gate}")
+        return row[0], row[1]
+
+    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+        async def work(tx: Transaction) -> State:
+            row = await _find(tx, run_id)
+            if row is None or row[1] != namespace:
+                raise _unknown(run_id)
+            state = await cancel_run(tx, run_id, reason)
+            if state is None:
+                ended = await _find(tx, run_id) or row
+                raise Conflict(f"run {run_id} has ended already ({ended[6]}): there is nothing to cancel")
+            return state
+
+        return await self._db.schedule(lambda: self._db.write(work))
+
+    async def finished(self, run_ids: Collection[str]) -> list[Run]:
+        ids = list(run_ids)
+        return [
+            run_of(row)
+            for row in await self._db.read(lambda tx: tx.fetch(_Q["finished"], ids, not_before(ids, tx.now)))
+        ]
+
+
+async def _find(tx: Transaction, run_id: str) -> Record | None:
+    return await tx.fetchrow(_Q["get"], run_id, not_before([run_id], tx.now))
+
+
+def _unknown(run_id: str) -> NotFound:
+    return NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
+
+
+async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
+    page = (where.namespace, where.since, where.before, where.limit)
+    rows: list[Record] = []
+    if not where.states or not FINAL.issuperset(where.states):
+        rows += await _list_active(tx, where, page)
+    if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
+        rows += await _list_finished(tx, where, page)
+    rows.sort(key=lambda row: str(row[0]), reverse=True)
+    return [run_of(row) for row in rows[: where.limit]]
+
+
+async def _list_active(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
+    """Where few come into question, these; else by id, since most that come into question fit."""
+    states, few = unfinished_states(where)
+    queues = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
+    some = await tx.fetch(_Q["active"], where.namespace, *queues, states, few + 1)
+    asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker)
+    if len(some) > few:
+        return await tx.fetch(_Q["list_active"], *asked)
+    return await tx.fetch(_Q["list_active_of"], *asked, [row[0] for row in some]) if some else []
+
+
+async def _list_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
+    """By the index that leads to the fewest rows that do not fit."""
+    states = sorted(FINAL.intersection(where.states) or FINAL)
+    if where.job is not None:
+        return await tx.fetch(_Q["list_of_job"], *page, states, where.job, where.task, where.queue, where.tag)
+    classes = await tx.fetch(_Q["classes"], where.namespace, where.queue, where.task, states)
+    if not classes:
+        return []
+    if where.tag is not None and sum(row[3] for row in classes) > FEW_RUNS:
+        return await tx.fetch(_Q["list_tagged"], *page, where.tag, states, where.task, where.queue)
+    if len(classes) > SOME_CLASSES and where.task is None:
+        # What fits so many classes fits most runs, mostly: it is among the newest of all.
+        looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
+        rows = await tx.fetch(_Q["list_finished"], *page, states, where.queue, where.tag, looked_at)
+        if looked_at is None or len(rows) == where.limit:
+            return rows
+    queues, tasks, kinds = ([row[number] for row in classes] for number in range(3))
+    earliest = min(row[4] for row in classes)
+    return await tx.fetch(_Q["list_classes"], *page, queues, tasks, kinds, earliest, where.tag)

@@ -1,0 +1,1 @@
+"""The server: connections, transactions, its clock, notifications, leases, errors in our words."""

@@ -1,0 +1,192 @@
+"""Connecting to a server: is it one that we can use, is the schema ours and current."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import asyncpg
+
+from mainspring.errors import InvalidInput, StoreMismatch
+from mainspring.process.urls import show_url
+from mainspring.stores.postgres.server.errors import DRIVER_ERRORS, mapped_errors
+from mainspring.stores.sql import load_migrations
+
+Connection: TypeAlias = Any
+"""An `asyncpg.Connection`: the driver ships no types."""
+
+OLDEST_SERVER = 14
+CONNECT_TIMEOUT_S = 5.0
+COMMAND_TIMEOUT_S = 15.0
+"""A statement that takes longer counts as lost: a connection may be cut without anybody being told."""
+IDLE_TIMEOUT = "3s"
+"""A process that stands still in the middle of a transaction would keep its locks, and all others waiting for them."""
+LOCK = 0x4D535052
+"""Whoever migrates holds the advisory lock of this number: "MSPR"."""
+SETTINGS = (
+    f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'",
+    "jit = off",
+    "enable_seqscan = off",
+    "enable_bitmapscan = off",
+)
+"""Compiling a plan takes longer than any of our statements. A plan that was made while a table was small would read it
+whole also when it has a million rows: a claim would take seconds. And rows that are found by a bitmap are locked in the
+order of their places, not of their ids: two who end and renew the same runs would wait for each other."""
+
+
+class SchemaStatus(NamedTuple):
+    """What a database is, beside what this program knows."""
+
+    version: int
+    latest: int
+    oldest: int
+    """The oldest schema version whose program may use this database."""
+
+    @property
+    def usable(self) -> bool:
+        return self.latest >= self.oldest
+
+
+class Server(NamedTuple):
+    """Where the database is, and what was found there."""
+
+    url: str
+    pooled: bool
+    """Whether a pooler stands before it: then every transaction may meet another session."""
+    durable: bool = True
+    """Whether commits wait for its disk, as the server itself has it; otherwise they do not."""
+    statement_s: float = COMMAND_TIMEOUT_S
+    """The server ends a statement after this time, too: a process that stands still between preparing a statement and
+    executing it does not count as idle."""
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return show_url(self.url)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Those of our sessions, or, behind a pooler, of our transactions."""
+        bounded = (*SETTINGS, f"statement_timeout = '{round(self.statement_s * 1000)}ms'")
+        return bounded if self.durable else (*bounded, "synchronous_commit = off")
+
+
+async def connect(server: Server) -> Connection:
+    """A connection with our settings; errors of the driver are ours to map."""
+    connection = await _connect(server.url, cached=not server.pooled, command_s=server.statement_s)
+    if not server.pooled:
+        try:
+            await connection.execute("; ".join(f"SET {setting}" for setting in server.settings))
+        except BaseException:
+            connection.terminate()
+            raise
+    return connection
+
+
+async def _connect(url: str, *, cached: bool, command_s: float = COMMAND_TIMEOUT_S) -> Connection:
+    try:
+        return await asyncpg.connect(
+            url,
+            timeout=CONNECT_TIMEOUT_S,
+            command_timeout=command_s,
+            statement_cache_size=1000 if cached else 0,
+            max_cached_statement_lifetime=0,
+            server_settings={"application_name": "mainspring"},
+        )
+    except ValueError as error:  # What the driver says of a URL that it cannot read.
+        remedy = "write it like postgresql://user@host:5432/database"
+        raise InvalidInput("store", show_url(url), f"is not a usable URL ({error})", remedy) from error
+
+
+async def prepare(url: str, now: int, *, durable: bool = True) -> Server:
+    """Make sure that the database is ours and current, migrate it if not; how to connect to it from now on."""
+    with mapped_errors(url):
+        connection = await _connect(url, cached=False)
+        try:
+            server = Server(url, await is_pooled(connection), durable)
+            await _check_server(connection, server.shown)
+            status = await schema_status(connection, server.shown)
+            if not status.usable:
+                raise StoreMismatch(
+                    f"{server.shown} has schema version {status.version}, which needs a program that knows at least "
+                    f"version {status.oldest}; this one knows {status.latest}. Install a newer mainspring"
+                )
+            if status.version < status.latest:
+                await migrate(connection, now)
+            return server
+        finally:
+            await close_quietly(connection)
+
+
+async def look_at(url: str) -> tuple[SchemaStatus, int]:
+    """The schema and the size in bytes of a database, without changing anything."""
+    with mapped_errors(url):
+        connection = await _connect(url, cached=False)
+        try:
+            status = await schema_status(connection, show_url(url))
+            async with connection.transaction():
+                size = await connection.fetchval("SELECT pg_database_size(current_database())")
+            return status, int(size)
+        finally:
+            await close_quietly(connection)
+
+
+async def close_quietly(connection: Connection) -> None:
+    """Let go of a connection, whatever state it is in; a statement under way is cancelled first."""
+    try:
+        await connection.close(timeout=CONNECT_TIMEOUT_S)
+    except DRIVER_ERRORS:
+        connection.terminate()
+    except BaseException:
+        connection.terminate()
+        raise
+
+
+async def is_pooled(connection: Connection) -> bool:
+    """Whether a pooler stands between: it makes up the process id that it greets with."""
+    async with connection.transaction():
+        return bool(await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid())
+
+
+async def _check_server(connection: Connection, shown: str) -> None:
+    version = connection.get_server_version()
+    if version.major < OLDEST_SERVER:
+        raise StoreMismatch(f"{shown} is PostgreSQL {version.major}: Mainspring needs {OLDEST_SERVER} or newer")
+    async with connection.transaction():
+        encoding = await connection.fetchval("SELECT current_setting('server_encoding')")
+    if encoding != "UTF8":
+        raise StoreMismatch(f"{shown} has the encoding {encoding}: create a database with ENCODING 'UTF8'")
+
+
+async def schema_status(connection: Connection, shown: str) -> SchemaStatus:
+    """Which schema the database has; StoreMismatch if somebody else has made one of our name."""
+    latest = len(load_migrations("postgres"))
+    async with connection.transaction():
+        # Tables are looked for first: what another process makes meanwhile is then seen whole, or not at all.
+        if not await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'mainspring'"):
+            return SchemaStatus(0, latest, 1)
+        if not await connection.fetchval("SELECT to_regclass('mainspring.migrations') IS NOT NULL"):
+            raise StoreMismatch(
+                f"the schema `mainspring` of {shown} is not one of Mainspring's: name another database, or rename it"
+            )
+        row = await connection.fetchrow(
+            "SELECT coalesce(max(version), 0), coalesce(max(oldest), 1) FROM mainspring.migrations"
+        )
+    return SchemaStatus(row[0], latest, row[1])
+
+
+async def migrate(connection: Connection, now: int) -> None:
+    """Apply what is missing, in one transaction under an advisory lock: several processes may start at once."""
+    async with connection.transaction():
+        await connection.execute(f"SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})", timeout=600)
+        await connection.execute(
+            "CREATE SCHEMA IF NOT EXISTS mainspring; "
+            "CREATE TABLE IF NOT EXISTS mainspring.migrations (version integer PRIMARY KEY, name text NOT NULL, "
+            "oldest integer NOT NULL, applied_at bigint NOT NULL)"
+        )
+        version = await connection.fetchval("SELECT coalesce(max(version), 0) FROM mainspring.migrations")
+        for migration in load_migrations("postgres")[version:]:
+            await connection.execute(migration.script, timeout=600)
+            await connection.execute(
+                "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)",
+                *(migration.version, migration.name, migration.oldest, now),
+            )

@@ -1,0 +1,1 @@
+"""Accepting runs: alone, together, in the caller's transaction, handed over to an idle worker."""

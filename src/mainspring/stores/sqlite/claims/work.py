@@ -1,0 +1,282 @@
+"""Claims, heartbeats and output: what workers ask of the store. What they report is in `reports`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from itertools import product
+
+import msgspec
+
+from mainspring.core.instants import Duration, Instant
+from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, TaskNotice, Worker
+from mainspring.core.runs.outcome import is_suspect, too_late
+from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
+from mainspring.store import Outlook, Renewal, Standing
+from mainspring.stores.rows.text import clean
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.ends.endings import end_unstarted
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.submissions.inbox import count_accepted, is_waiting, start_accepted, take_in
+
+_Q = load_queries("sqlite", "work")
+_encode = msgspec.json.Encoder().encode
+_names = msgspec.json.Decoder(tuple[str, ...])
+_options = msgspec.json.Decoder(RunOptions)
+_ClaimRow = tuple[str, int, str, str, str, int, int, int, Instant, str, str | None, Instant | None, int, Instant]
+"""A claim, field by field: with their names it would take twice as long."""
+_read_claims = msgspec.json.Decoder(list[_ClaimRow]).decode
+_read_names = msgspec.json.Decoder(list[str | None]).decode
+_read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
+_read_earliest = msgspec.json.Decoder(list[Instant | None]).decode
+_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("priorities", "notices"))
+_notice = msgspec.json.Decoder(TaskNotice).decode
+_ROUNDS = 50
+_WINDOW = 500
+"""After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
+
+_READ_AT_ONCE = 250
+"""So many claims are read as one text: faster than row by row, and still short where arguments are long."""
+
+Place = tuple[str, str, str]
+"""Namespace, queue, region."""
+Candidate = tuple[int, int, int]
+"""Rank (or what orders like it), seq, and whether it needs care."""
+
+
+class Work:
+    """See `store.WorkStore`."""
+
+    _db: Database
+
+    async def register(self, worker: Worker) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(_Q["register"], _worker_row(worker, tx.now))
+            kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
+            tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
+
+        await self._db.write(work, promised=False, quick=True)
+
+    async def list_workers(self, namespace: str) -> list[Worker]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
+        return [_worker(row) for row in rows]
+
+    async def request_drain(self, namespace: str, worker_id: str) -> Worker | None:
+        def work(tx: Transaction) -> Worker | None:
+            rows = tx.execute(_Q["request_drain"], (namespace, worker_id, tx.now)).fetchall()
+            return _worker(rows[0]) if rows else None
+
+        return await self._db.write(work, quick=True)
+
+    async def announced(self, namespace: str, task: str) -> list[Worker]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["announced"], (namespace, task)).fetchall())
+        return [msgspec.structs.replace(_worker(row[:-1]), notices=(_notice(row[-1]),)) for row in rows]
+
+    async def claim(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        return await self._db.write(
+            lambda tx: _claim(tx, worker, limit, ttl, ordering, ahead), promised=False, quick=True, takes_in=True
+        )
+
+    def stand(self, standing: Standing | None) -> None:
+        if standing is None or standing.limit <= 0:
+            self._db.standing = None
+            return
+        worker, limit, ttl, ordering, take = standing
+        self._db.standing = (lambda tx: _start_if_alone(tx, worker, limit, ttl, ordering), take)
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        def work(tx: Transaction) -> Instant | None:
+            found = [due_at for place in _places(worker) for due_at in _find_earliest(tx, worker, place).values()]
+            return min(found, default=None)
+
+        return await self._db.read(work, quick=True)
+
+    async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
+        return Outlook(await self.next_due(worker))
+
+    async def renew(self, worker: Worker, claims: Collection[tuple[str, int]], ttl: Duration) -> Renewal:
+        def work(tx: Transaction) -> Renewal:
+            beats = tx.execute(_Q["heartbeat"], (tx.now, len(claims), worker.id)).fetchall()
+            pairs = _encode(list(claims)).decode()
+            rows = tx.execute(_Q["renew"], (tx.now + ttl, pairs, worker.id)).fetchall() if claims else []
+            held = frozenset((run_id, token) for run_id, token, _, _ in rows)
+            cancels = {run_id: reason for run_id, _, requested, reason in rows if requested is not None}
+            return Renewal(held, cancels, drain=any(since is not None for (since,) in beats))
+
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
+        ids = _encode(list(run_ids)).decode()
+        return dict(await self._db.read(lambda tx: tx.execute(_Q["cancels"], (ids,)).fetchall(), quick=True))
+
+    async def record(self, lines: Sequence[LogLine], progress: Sequence[Progress]) -> None:
+        def work(tx: Transaction) -> None:
+            tx.executemany(
+                _Q["add_log"], [(line.run_id, line.attempt, line.at, line.stream, clean(line.text)) for line in lines]
+            )
+            tx.executemany(
+                _Q["set_progress"], [(mark.fraction, clean(mark.note), mark.run_id, mark.token) for mark in progress]
+            )
+
+        await self._db.write(work, promised=False, quick=True)
+
+
+def _claim(
+    tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
+) -> list[Claim]:
+    """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
+    claims: list[Claim] = []
+    if is_waiting(tx.connection):
+        if worker.priorities == PRIORITIES and (started := _start_if_alone(tx, worker, limit, ttl, ordering)):
+            return started
+        take_in(tx)
+    for number in range(_ROUNDS):
+        wanted = limit - len(claims)
+        window = wanted if number == 0 else max(wanted, _WINDOW)
+        found = _candidates(tx, worker, window, ordering, ahead)
+        chosen, done = look_closer(tx, found, wanted, first=not claims)
+        if chosen:
+            claims += take(tx, worker, chosen, tx.now + ttl)
+        if done or len(found) < window or len(claims) >= limit:
+            break
+    return claims
+
+
+def _start_if_alone(tx: Transaction, worker: Worker, limit: int, ttl: Duration, ordering: Ordering) -> list[Claim]:
+    """Claim what is in the inbox, if this worker could start all of it at once and nothing stands in the queue."""
+    there, fitting, queued = count_accepted(tx, worker)
+    if not there or not there == fitting <= limit or (queued and _candidates(tx, worker, 1, ordering)):
+        return []
+    claims = start_accepted(tx, worker, tx.now + ttl)
+    return sorted(claims, key=lambda claim: rank(claim.priority, claim.due_at, ordering))
+
+
+def _candidates(
+    tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration = 0
+) -> list[Candidate]:
+    """The best runs that this worker may take, at most `limit`: those that are due, and those that will be in a moment
+    (`ahead`) if they need no care. Those of tasks that nobody here knows are passed over: another worker may know
+    them."""
+    places, tasks, until = _places(worker), _encode(worker.tasks).decode(), tx.now + ahead
+    if len(places) == 1 and ordering == "strict" and not ahead:
+        return _find(tx, _encode(worker.priorities).decode(), places[0], (until, tasks, limit))
+    earliest = {place: _find_earliest(tx, worker, place) for place in places}
+    found: list[Candidate] = []
+    for priority in worker.priorities:
+        for place in places:
+            if earliest[place].get(priority, until + 1) <= until:
+                rows = _find(tx, f"[{priority}]", place, (until, tasks, limit))
+                found += [
+                    (rank(priority, due_at, ordering), seq, care)
+                    for due_at, seq, care in rows
+                    if due_at <= tx.now or not care
+                ]
+        if len(found) >= limit and ordering == "strict":
+            break
+    found.sort()
+    return found[:limit]
+
+
+def _places(worker: Worker) -> list[Place]:
+    return [(worker.namespace, queue, region) for queue, region in product(worker.queues, worker.regions)]
+
+
+def _find_earliest(tx: Transaction, worker: Worker, place: Place) -> dict[int, Instant]:
+    """When the earliest run of each priority is due. Mostly there are runs of a few, and to look for due ones of all
+    the others too would cost several times as much."""
+    priorities, tasks = _encode(worker.priorities).decode(), _encode(worker.tasks).decode()
+    found = _read_earliest(tx.execute(_Q["earliest"], (priorities, *place, tasks)).fetchone()[0])
+    pairs = zip(worker.priorities, found, strict=True)
+    return {priority: due_at for priority, due_at in pairs if due_at is not None}
+
+
+def _find(tx: Transaction, priorities: str, place: Place, asked: tuple[Instant, str, int]) -> list[Candidate]:
+    return _read_found(tx.execute(_Q["candidates"], (priorities, *place, *asked)).fetchone()[0])
+
+
+def look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, first: bool) -> tuple[list[int], bool]:
+    """Who of the candidates may be claimed now; and whether the claim ends here, because a run that was lost before
+    is given alone."""
+    chosen: list[int] = []
+    for _, seq, care in found:
+        if len(chosen) >= wanted:
+            break
+        if not care:
+            chosen.append(seq)
+            continue
+        run_id, namespace, gates, losses, options, expires_at = tx.execute(_Q["look_closer"], (seq,)).fetchone()
+        if expires_at is not None and expires_at < tx.now:
+            end_unstarted(tx, [(run_id, too_late(expires_at))])
+            continue
+        alone = losses > 0 and is_suspect(losses, _options.decode(options))
+        if alone and (chosen or not first):
+            return chosen, True
+        if gates is None or _enter_gates(tx, namespace, _names.decode(gates), seq):
+            chosen.append(seq)
+            if alone:
+                return chosen, True
+    return chosen, False
+
+
+def _enter_gates(tx: Transaction, namespace: str, names: Sequence[str], seq: int) -> bool:
+    for name in names:
+        if tx.execute(_Q["gate_free"], (namespace, name)).fetchone()[0] <= 0:
+            tx.execute(_Q["block_at_gate"], (name, seq))
+            return False
+    for name in names:
+        tx.execute(_Q["enter_gate"], (namespace, name))
+    return True
+
+
+def take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant) -> list[Claim]:
+    """Claim runs that were chosen."""
+    tx.execute(_Q["take"], (worker.id, until, tx.now, _encode(chosen).decode()))
+    claims: list[Claim] = []
+    for start in range(0, len(chosen), _READ_AT_ONCE):
+        claims += _read_taken(tx, worker, chosen[start : start + _READ_AT_ONCE])
+    return claims
+
+
+def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Claim]:
+    try:
+        taken, jobs = tx.execute(_Q["taken"], (_encode(seqs).decode(),)).fetchone()
+    except sqlite3.DataError:  # Large arguments: together they are longer than a text may be.
+        if len(seqs) == 1:
+            raise
+        half = len(seqs) // 2
+        return _read_taken(tx, worker, seqs[:half]) + _read_taken(tx, worker, seqs[half:])
+    claims = [Claim(*row) for row in _read_claims(taken)]
+    tx.events += [
+        Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, job_id, claim.job, claim.task,
+              worker.id, claim.fire_at, claim.attempt + 1)
+        for claim, job_id in zip(claims, _read_names(jobs), strict=True)
+    ]  # fmt: skip
+    return claims
+
+
+def _worker_row(worker: Worker, now: Instant) -> tuple[object, ...]:
+    lists = [_encode(names).decode() for names in (worker.queues, worker.regions, worker.tasks)]
+    return (
+        worker.id,
+        worker.namespace,
+        worker.app,
+        worker.host,
+        worker.pid,
+        *lists,
+        worker.concurrency,
+        worker.running,
+        worker.state,
+        worker.started_at or now,
+        now,
+        _encode(worker.notices).decode(),
+    )
+
+
+def _worker(row: Sequence[object]) -> Worker:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    for name in ("queues", "regions", "tasks"):
+        values[name] = _names.decode(str(values[name]))
+    return msgspec.convert(values, Worker)

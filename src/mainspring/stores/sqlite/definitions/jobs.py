@@ -1,0 +1,298 @@
+"""Definitions of jobs: created, declared, edited, paused, removed; and calendars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from mainspring.core.instants import LATEST, Instant
+from mainspring.core.model import Edge, Firing, Job, NewRun
+from mainspring.core.planning import plans as planning
+from mainspring.core.planning.declaring import compare, differs
+from mainspring.core.planning.plans import Plan, PlannedFiring, earlier
+from mainspring.core.planning.revision import Revision, begin, reconsider, revise
+from mainspring.core.runs.outcome import Next
+from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
+from mainspring.core.schedules.triggers import check_not_past
+from mainspring.core.states import SKIPPED
+from mainspring.store import Saved
+from mainspring.stores.rows.job_rows import (
+    check_editable,
+    check_no_downstream,
+    check_owned,
+    check_upstreams_known,
+    declare,
+    job_event,
+    job_values,
+    name_taken,
+    obeying,
+    read_firing,
+    read_jobs,
+    read_of_code,
+    to_json,
+    unknown_jobs,
+    upstream_names,
+)
+from mainspring.stores.rows.syncing import add_up, sync_in_pages
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.definitions.backfill import backfill
+from mainspring.stores.sqlite.definitions.firing import Recorder, free_instant
+from mainspring.stores.sqlite.definitions.job_rows import calendars_for, find_job, load_calendars
+from mainspring.stores.sqlite.definitions.upstreams import link
+from mainspring.stores.sqlite.ends.endings import end_unstarted
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+
+_Q = load_queries("sqlite", "jobs")
+_FIRINGS = load_queries("sqlite", "firings")
+
+
+class Jobs:
+    """See `store.JobStore`."""
+
+    _db: Database
+
+    async def create_job(self, job: Job) -> Job:
+        return await self._db.write(lambda tx: _create(tx, job))
+
+    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
+        return await sync_in_pages(_Sync(self._db, app, namespace, source), declare(app, namespace, jobs, source))
+
+    async def edit_job(self, job: Job, expected_version: int) -> Job:
+        return await self._db.write(lambda tx: _edit(tx, job, expected_version))
+
+    async def get_job(self, namespace: str, name: str) -> Job:
+        return await self._db.read(lambda tx: find_job(tx, namespace, name))
+
+    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
+        wanted = to_json(list(names))
+        return await self._db.read(lambda tx: read_jobs(tx.execute(_Q["by_name"], (namespace, wanted))))
+
+    async def list_jobs(
+        self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
+    ) -> list[Job]:
+        return await self._db.look_back(lambda tx: _list(tx, namespace, app, after or "", limit))
+
+    async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
+        if paused:
+            return await self._db.write(lambda tx: _pause(tx, namespace, names, reason))
+        return await self._db.write(lambda tx: _resume(tx, namespace, names))
+
+    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
+        await self._db.write(lambda tx: _remove(tx, namespace, name, expected_version))
+
+    async def trigger(
+        self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
+    ) -> Firing:
+        return await self._db.write(lambda tx: _trigger(tx, find_job(tx, namespace, name), request_id, runs))
+
+    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
+        return await self._db.write(lambda tx: backfill(tx, job, firings))
+
+    async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
+        values = (job_id, LATEST + 1 if before is None else before, limit)
+        return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
+
+    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
+        asked = (to_json(list(job_ids)),)
+        return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["newest"], asked)])
+
+    async def list_edges(self, job_id: str) -> list[Edge]:
+        return await self._db.read(lambda tx: [Edge(*row) for row in tx.execute(_Q["edges"], (job_id,))])
+
+    async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
+        await self._db.write(lambda tx: _save_calendar(tx, namespace, calendar))
+
+    async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
+        return await self._db.read(lambda tx: load_calendars(tx, namespace))
+
+
+def _create(tx: Transaction, job: Job) -> Job:
+    check_not_past(job.trigger, tx.now)
+    if tx.execute(_Q["ids_by_name"], (job.namespace, to_json([job.name]))).fetchone():
+        raise name_taken(job)
+    created = begin(job, tx.now, calendars_for(tx, job.namespace, [job]))
+    _write(tx, job.namespace, [created], [])
+    return created
+
+
+def _list(tx: Transaction, namespace: str, app: str | None, after: str, limit: int) -> list[Job]:
+    values = {"namespace": namespace, "app": app, "after": after, "limit": limit}
+    return read_jobs(tx.execute(_Q["list"], values))
+
+
+class _Sync:
+    """See `syncing.SyncingStore`."""
+
+    def __init__(self, db: Database, app: str, namespace: str, source: str) -> None:
+        self._db = db
+        self._app = app
+        self._namespace = namespace
+        self._source = source
+
+    async def look(self, page: Sequence[Job], declared: Collection[str]) -> Collection[str]:
+        def work(tx: Transaction) -> Collection[str]:
+            stored, calendars = self._stored(tx, page)
+            upstreams = {name for job in page for name in upstream_names(job)}
+            elsewhere = [name for name in upstreams if name not in declared]
+            known = dict(tx.execute(_Q["ids_by_name"], (self._namespace, to_json(elsewhere))).fetchall())
+            check_upstreams_known(self._namespace, page, known.keys() | (upstreams - {*elsewhere}))
+            return [job.name for job in page if differs(job, stored.get(job.name), tx.now, calendars)]
+
+        return await self._db.read(work)
+
+    async def write(self, page: Sequence[Job], so_far: Saved) -> Saved:
+        def work(tx: Transaction) -> Saved:
+            stored, calendars = self._stored(tx, page)
+            found = compare(page, stored, tx.now, calendars)
+            _write(tx, self._namespace, found.created, found.revisions)
+            tx.executemany(_Q["adopt"], [(job.origin, job.source, job.id) for job in found.adopted])
+            if found.resumed:
+                _resume(tx, self._namespace, found.resumed)
+            return add_up(so_far, found.saved())
+
+        return await self._db.write(work)
+
+    async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
+        values = (self._namespace, self._app, self._source, after, limit)
+        rows = await self._db.read(lambda tx: tx.execute(_Q["of_code"], values).fetchall())
+        return read_of_code(rows)
+
+    def _stored(self, tx: Transaction, page: Sequence[Job]) -> tuple[dict[str, Job], dict[str, Calendar]]:
+        """What is stored under the names of a page, none of it another app's; and the calendars that matter."""
+        names = to_json([job.name for job in page])
+        stored = {job.name: job for job in read_jobs(tx.execute(_Q["by_name"], (self._namespace, names)))}
+        check_owned(self._app, stored.values())
+        return stored, calendars_for(tx, self._namespace, (*page, *stored.values()))
+
+
+def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:
+    found = next(iter(read_jobs(tx.execute(_Q["by_id"], (to_json([job.id]),)))), None)
+    stored = check_editable(found, job, expected_version)
+    if job.trigger != stored.trigger:
+        check_not_past(job.trigger, tx.now)
+    revision = revise(stored, job, tx.now, calendars_for(tx, job.namespace, [stored, job]))
+    if revision is None:
+        return stored
+    _write(tx, job.namespace, [], [(stored, revision)])
+    return revision.job
+
+
+def _write(tx: Transaction, namespace: str, created: Sequence[Job], revisions: Sequence[tuple[Job, Revision]]) -> None:
+    """Store new jobs and changed ones, and what they fire after."""
+    if not created and not revisions:
+        return
+    change = _next_change(tx)
+    tx.executemany(_Q["insert"], [job_values(job) | {"changed": change} for job in created])
+    tx.executemany(_Q["revise"], [job_values(revision.job) | {"changed": change} for _, revision in revisions])
+    linked = [job for job in created if upstream_names(job)]
+    linked += [new.job for old, new in revisions if upstream_names(old) != upstream_names(new.job)]
+    if linked:
+        link(tx, namespace, linked)
+    tx.events += [job_event("job.created", job, tx.now) for job in created]
+    tx.events += [job_event("job.updated", revision.job, tx.now) for _, revision in revisions]
+    recorder = Recorder(tx)
+    for old, revision in revisions:
+        recorder.record(old, revision.passed_over, "scheduled")
+    tx.changed = True
+
+
+def _next_change(tx: Transaction) -> int:
+    return int(tx.execute(_Q["next_change"]).fetchone()[0])
+
+
+def _load_all(tx: Transaction, namespace: str, names: Collection[str]) -> list[Job]:
+    ids = dict(tx.execute(_Q["ids_by_name"], (namespace, to_json(list(names)))).fetchall())
+    if unknown := set(names) - ids.keys():
+        raise unknown_jobs(namespace, unknown)
+    return sorted(read_jobs(tx.execute(_Q["by_id"], (to_json(list(ids.values())),))), key=lambda job: job.name)
+
+
+def _pause(tx: Transaction, namespace: str, names: Collection[str], reason: str) -> list[Job]:
+    jobs = {job.name: job for job in _load_all(tx, namespace, names)}
+    active = [job for job in jobs.values() if job.paused_at is None]
+    if active:
+        change = _next_change(tx)
+        tx.executemany(_Q["pause"], [(tx.now, reason, change, job.id) for job in active])
+        tx.events += [job_event("job.paused", job, tx.now, reason) for job in active]
+        tx.changed = True
+        early = tx.execute(_Q["fired_ahead"], (to_json([job.id for job in active]), tx.now)).fetchall()
+        end_unstarted(tx, [(run_id, Next(SKIPPED, planning.pause_reason(reason))) for (run_id,) in early])
+    jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
+    return list(jobs.values())
+
+
+def _resume(tx: Transaction, namespace: str, names: Collection[str]) -> list[Job]:
+    jobs = {job.name: job for job in _load_all(tx, namespace, names)}
+    paused = [job for job in jobs.values() if job.paused_at is not None]
+    if paused:
+        change, calendars = _next_change(tx), calendars_for(tx, namespace, paused)
+        jobs |= {job.name: _resume_one(tx, planning.resume(job, tx.now, calendars), change) for job in paused}
+        tx.changed = True
+    return list(jobs.values())
+
+
+def _resume_one(tx: Transaction, plan: Plan, change: int) -> Job:
+    job = plan.job
+    tx.execute(_Q["resume"], (plan.next_fire_at, change, job.id))
+    Recorder(tx).record(job, plan.firings, "scheduled")
+    tx.events.append(job_event("job.resumed", job, tx.now))
+    return msgspec.structs.replace(job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at)
+
+
+def _remove(tx: Transaction, namespace: str, name: str, expected_version: int | None) -> None:
+    job = find_job(tx, namespace, name)
+    if expected_version is not None:
+        check_editable(job, job, expected_version)
+    check_no_downstream(job, [row[0] for row in tx.execute(_Q["downstream"], (job.id,))])
+    tx.execute(_Q["drop_edges"], (job.id, "[]"))
+    tx.execute(_Q["remove"], (job.id,))
+    tx.events.append(job_event("job.removed", job, tx.now))
+
+
+def _trigger(tx: Transaction, job: Job, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]) -> Firing:
+    known = tx.execute(_FIRINGS["by_request"], (job.id, request_id)).fetchone()
+    if known is not None:
+        return read_firing(known)
+    fire_at = free_instant(tx, job.id, tx.now)
+    recorder = Recorder(tx)
+    planned = PlannedFiring(fire_at, "fired", runs=earlier(runs(job, fire_at), fire_at - tx.now))
+    if recorder.record(job, [planned], "manual", request_id).runs:
+        recorder.flush()
+        tx.execute(_FIRINGS["fired_by_hand"], (fire_at, job.id))
+    return read_firing(tx.execute(_FIRINGS["by_request"], (job.id, request_id)).fetchone())
+
+
+def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
+    calendar, calendars = settled(calendar), load_calendars(tx, namespace)
+    check_calendar(calendar, calendars)
+    if calendars.get(calendar.name) == calendar:
+        return
+    tx.execute(_Q["save_calendar"], (namespace, calendar.name, to_json(calendar), tx.now))
+    ids = obeying(tx.execute(_Q["with_calendars"], (namespace,)), calendar, calendars)
+    _reconsider(tx, ids, f"calendar {calendar.name} was saved")
+
+
+def adopt_zones(tx: Transaction, version: str) -> int:
+    """See `store.PlanStore.adopt_zones`."""
+    known = tx.execute(_Q["zones"]).fetchone()
+    if known == (version,):
+        return 0
+    tx.execute(_Q["save_zones"], (version,))
+    ids = [row[0] for row in tx.execute(_Q["in_zones"])] if known else []
+    return _reconsider(tx, ids, f"zone data {version} came in")
+
+
+def _reconsider(tx: Transaction, ids: Sequence[str], reason: str) -> int:
+    """Compute the next fire times of these jobs anew; how many jobs these are."""
+    if not ids:
+        return 0
+    jobs = read_jobs(tx.execute(_Q["by_id"], (to_json(ids),)))
+    calendars = {namespace: load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
+    jobs = [reconsider(job, tx.now, calendars[job.namespace]) for job in jobs]
+    change = _next_change(tx)
+    tx.executemany(_Q["revise"], [job_values(job) | {"changed": change} for job in jobs])
+    tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]
+    tx.changed = True
+    return len(jobs)

@@ -1,0 +1,227 @@
+"""What planners ask of the store: what is due, what changed, and to write what they planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.instants import SECOND, Duration, Instant
+from mainspring.core.model import Edge, Job, Term
+from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
+from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges
+from mainspring.core.schedules.triggers import AfterTrigger
+from mainspring.core.states import FAILED, SKIPPED
+from mainspring.store import MOST_CHANGED, Fired
+from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs, to_json
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.definitions.firing import Recorder, free_instant
+from mainspring.stores.sqlite.definitions.jobs import adopt_zones
+from mainspring.stores.sqlite.ends.endings import Ended, follow
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.submissions.intake import insert_runs
+
+_Q = load_queries("sqlite", "firings")
+_JOBS = load_queries("sqlite", "jobs")
+_KNOWN_AGAIN: Duration = 10 * SECOND
+"""So long a task that a worker knew is not looked up again."""
+
+Task = tuple[str, str]
+"""Namespace and name."""
+
+
+class Plans:
+    """See `store.PlanStore`."""
+
+    _db: Database
+
+    async def due_jobs(self, until: Instant, limit: int) -> list[Job]:
+        def work(tx: Transaction) -> list[Job]:
+            rows = tx.execute(_JOBS["due"], (until, limit)).fetchall()
+            names = [name for (name,) in tx.execute(_JOBS["namespaces_due"], (until,))] if len(rows) >= limit else []
+            return _due_in_shares(tx, names, until, limit) if len(names) > 1 else read_jobs(rows)
+
+        return await self._db.read(work)
+
+    async def changed_jobs(self, since: int, limit: int = MOST_CHANGED) -> tuple[int, list[Job]]:
+        def work(tx: Transaction) -> tuple[int, list[Job]]:
+            (newest,) = tx.execute(_JOBS["newest_change"]).fetchone()
+            return newest, read_jobs(tx.execute(_JOBS["changed"], (since, limit + 1))) if newest > since else []
+
+        return await self._db.read(work, quick=True)
+
+    async def adopt_zones(self, version: str) -> int:
+        return await self._db.write(lambda tx: adopt_zones(tx, version))
+
+    async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
+        return await self._db.write(lambda tx: _fire(tx, plans, term, self._known))
+
+    @cached_property
+    def _known(self) -> dict[Task, Instant]:
+        """Tasks that some worker knows, and until when that is taken for true."""
+        return {}
+
+
+def _due_in_shares(tx: Transaction, namespaces: Sequence[str], until: Instant, limit: int) -> list[Job]:
+    """Of each namespace the earliest, as many as its equal share of the limit."""
+    share = max(limit // len(namespaces), 1)
+    found = [
+        job
+        for namespace in namespaces
+        for job in read_jobs(tx.execute(_JOBS["due_in_namespace"], (namespace, until, share)))
+    ]
+    return sorted(found, key=lambda job: job.next_fire_at or 0)[:limit]
+
+
+class _Due(NamedTuple):
+    """A plan as it stands in this transaction, and the upstream firings that it uses up."""
+
+    plan: Plan
+    consumed: Sequence[tuple[str, Instant]] = ()
+
+
+def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known: dict[Task, Instant]) -> list[Fired]:
+    if term is not None:
+        row = tx.execute(_Q["term"], (term.name,)).fetchone()
+        check_term(term, None if row is None else row[0])
+    plans = _skip_unknown(tx, plans, known)
+    plain = [plan for plan in plans if _is_plain(plan)]
+    fired = {each.job_id: each for each in _apply_all(tx, plain)} if plain else {}
+    recorder = Recorder(tx)
+    for plan in plans:
+        if plan.job.id not in fired:
+            fired[plan.job.id] = _apply(tx, recorder, plan)
+    recorder.flush()
+    return _reload_unapplied(tx, [fired[plan.job.id] for plan in plans])
+
+
+def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task, Instant]) -> Sequence[Plan]:
+    """Where no worker knows the task of a job, one run may wait for it; further firings are skipped."""
+    tasks = {(plan.job.namespace, plan.job.task) for plan in plans}
+    if not (asked := [task for task in tasks if known.get(task, 0) <= tx.now]):
+        return plans
+    rows = tx.execute(_Q["unknown_tasks"], (to_json(asked), tx.now - LIVE_FOR, tx.now - KNOWN_FOR)).fetchall()
+    unknown = {(row[0], row[1]) for row in rows}
+    known.update({task: tx.now + _KNOWN_AGAIN for task in asked if task not in unknown})
+    jobs = [plan.job.id for plan in plans if (plan.job.namespace, plan.job.task) in unknown]
+    if not jobs:
+        return plans
+    waiting = {row[0] for row in tx.execute(_Q["waiting_jobs"], (to_json(jobs),))}
+    return [skip_unknown(plan) if plan.job.id in waiting and plan.kind == "scheduled" else plan for plan in plans]
+
+
+def _is_plain(plan: Plan) -> bool:
+    """Whether a plan needs nothing but to be written: one new instant, and no other run to be judged by."""
+    last = plan.job.last_fire_at
+    return (
+        plan.kind == "scheduled"
+        and plan.job.policy.overlap in ("allow", "queue")
+        and len(plan.firings) == 1
+        and plan.firings[0].outcome == "fired"
+        and (last is None or plan.firings[0].fire_at > last)
+    )
+
+
+def _apply_all(tx: Transaction, plans: Sequence[Plan]) -> list[Fired]:
+    """Thousands of jobs may be due at one instant: each statement once for all of them. It goes well unless a job has
+    changed meanwhile; then nothing of it is kept, and the plans are applied one by one."""
+    runs = [run for plan in plans for run in plan.firings[0].runs]
+    rows = [
+        (run.job_id, run.fire_at, run.region, run.idx, "scheduled", "fired", "", run.id, None, None, 1, tx.now, None)
+        for run in runs
+    ]
+    moves = [
+        (plan.job.id, plan.job.version, plan.job.next_fire_at, plan.next_fire_at, plan.firings[0].fire_at)
+        for plan in plans
+    ]
+    tx.execute("SAVEPOINT firing")
+    if tx.bulk(_Q["move_all_on"], moves) < len(moves) or tx.bulk(_Q["record_all"], rows) < len(rows):
+        tx.execute("ROLLBACK TO firing")
+        tx.execute("RELEASE firing")
+        return []
+    tx.execute("RELEASE firing")
+    insert_runs(tx, runs)
+    return [_applied(tx, plan) for plan in plans]
+
+
+def _applied(tx: Transaction, plan: Plan) -> Fired:
+    job, (firing,) = plan.job, plan.firings
+    tx.events.append(firing_event(tx.now, "fired", job, firing.fire_at, "", len(firing.runs)))
+    moved = msgspec.structs.replace(
+        job, next_fire_at=plan.next_fire_at, fired=job.fired + 1, last_fire_at=firing.fire_at
+    )
+    return Fired(job.id, True, moved, len(firing.runs))
+
+
+def _apply(tx: Transaction, recorder: Recorder, plan: Plan) -> Fired:
+    plan, consumed = _judge_upstreams(tx, plan) if plan.kind == "after" else _Due(plan)
+    job = plan.job
+    instants = [firing.fire_at for firing in plan.firings if firing.outcome == "fired"]
+    change = (plan.next_fire_at, len(instants), instants[-1] if instants else None)
+    if not tx.execute(_Q["move_on"], (*change, job.id, job.version, job.next_fire_at)).rowcount:
+        return Fired(job.id, False, None)
+    recorded = recorder.record(job, plan.firings, plan.kind)
+    if recorded.instants < len(instants):
+        tx.execute(_Q["fired_before"], (len(instants) - recorded.instants, job.id))
+    if consumed:
+        _consume(tx, plan, consumed)
+    moved = msgspec.structs.replace(
+        job,
+        next_fire_at=plan.next_fire_at,
+        fired=job.fired + recorded.instants,
+        last_fire_at=max(instants, default=job.last_fire_at),
+    )
+    return Fired(job.id, True, moved, recorded.runs)
+
+
+def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
+    """What an `after` job is due for is decided here, where no upstream can end meanwhile."""
+    trigger = plan.job.trigger
+    if not isinstance(trigger, AfterTrigger) or plan.job.next_fire_at is None:
+        return _Due(plan)
+    edges = [Edge(*row) for row in tx.execute(_JOBS["edges"], (plan.job.id,))]
+    verdict = judge_edges(trigger.when, trigger.on_failure, edges, hurried=_may_hurry(plan.job))
+    if isinstance(verdict, Wait):
+        return _Due(msgspec.structs.replace(plan, firings=()))
+    fire_at = free_instant(tx, plan.job.id, plan.job.next_fire_at)
+    return _Due(settle(plan, verdict, fire_at, tx.now), consumed_edges(verdict, edges))
+
+
+def _may_hurry(job: Job) -> bool:
+    """Whether a job that was made due may have been so under pressure: then not all that it follows has ended."""
+    return job.options.under_pressure == "run"
+
+
+def _consume(tx: Transaction, plan: Plan, consumed: Sequence[tuple[str, Instant]]) -> None:
+    tx.executemany(_Q["consume"], [(fire_at, plan.job.id, upstream) for upstream, fire_at in consumed])
+    follow(tx, [_ended(plan.job, firing) for firing in plan.firings if firing.outcome in ("failed", "skipped")])
+
+
+def _ended(job: Job, firing: PlannedFiring) -> Ended:
+    """A firing that ended without a run sets off the same as one whose run has ended."""
+    return Ended(
+        id="",
+        namespace=job.namespace,
+        state=FAILED if firing.outcome == "failed" else SKIPPED,
+        reason=firing.reason,
+        job_id=job.id,
+        fire_at=firing.fire_at,
+        region=job.policy.regions[0],
+        idx=0,
+        dependants=0,
+        lines=0,
+        gates=None,
+        ran=False,
+        options="{}",
+    )
+
+
+def _reload_unapplied(tx: Transaction, fired: list[Fired]) -> list[Fired]:
+    late = [each.job_id for each in fired if not each.applied]
+    if not late:
+        return fired
+    jobs = {job.id: job for job in read_jobs(tx.execute(_JOBS["by_id"], (to_json(late),))) if job.paused_at is None}
+    return [each if each.applied else Fired(each.job_id, False, jobs.get(each.job_id)) for each in fired]

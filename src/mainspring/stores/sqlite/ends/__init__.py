@@ -1,0 +1,1 @@
+"""The end of attempts and what it sets off; recovery and cleaning."""

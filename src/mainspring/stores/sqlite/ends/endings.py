@@ -1,0 +1,226 @@
+"""What the end of runs sets off, in the same transaction: gates and lines freed, dependants judged, the ledger filled
+in.
+
+An end may end others (a dependant whose upstream failed), so endings are worked off a list until it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Edge, Event, RunOptions
+from mainspring.core.runs.dependency import Free, OneLess, Wait, after_upstream, combined_outcome, judge_edges
+from mainspring.core.runs.outcome import Next
+from mainspring.core.schedules.triggers import AfterTrigger, Trigger
+from mainspring.core.states import BLOCKED, CANCELLED, FAILED, RUNNING, SKIPPED, State
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.file.transaction import Transaction
+
+_Q = load_queries("sqlite", "endings")
+_RUNS = load_queries("sqlite", "runs")
+_encode = msgspec.json.Encoder().encode
+_names = msgspec.json.Decoder(list[str])
+_options = msgspec.json.Decoder(RunOptions)
+_trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
+
+
+EndedRow = tuple[int, State, str | None, str, Instant | None, Instant, str | None, str | None, int, int]
+"""Seq, state, the attempt's outcome, reason, started, finished, result, error, attempts and losses to add."""
+
+SucceededRow = tuple[int, Instant | None, Instant, str | None]
+"""Seq, started, finished, result."""
+
+
+class Ended(NamedTuple):
+    """A run that has just been moved to history, with what its end may set off."""
+
+    id: str
+    namespace: str
+    state: State
+    reason: str
+    job_id: str | None
+    fire_at: Instant | None
+    region: str
+    idx: int
+    dependants: int
+    lines: int
+    gates: str | None
+    ran: bool
+    options: str
+
+
+def cancel_run(tx: Transaction, run_id: str, reason: str) -> State | None:
+    """Cancel a run that has not started, or ask for the end of one that runs; None if it has ended or is unknown."""
+    if end_unstarted(tx, [(run_id, Next(CANCELLED, reason))]):
+        return CANCELLED
+    running = tx.execute(_Q["request_cancel"], (tx.now, reason, run_id)).fetchone()
+    if running is None:
+        return None
+    namespace, job_id, job, task, worker = running
+    tx.events.append(Event("run.cancelling", tx.now, namespace, run_id, job_id, job, task, worker, reason=reason))
+    tx.changed = True
+    return RUNNING
+
+
+def end_unstarted(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> int:
+    """End runs that are blocked or pending, and all that follows from it; how many of the given ones ended."""
+    ended = list(_move(tx, endings))
+    follow(tx, ended)
+    return len(ended)
+
+
+def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> Iterable[Ended]:
+    for run_id, verdict in endings:
+        row = tx.execute(_Q["unstarted"], (run_id,)).fetchone()
+        if row is None:
+            continue
+        seq, _, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options = row
+        move_to_history(tx, [unattempted(tx, seq, verdict)])
+        if state == BLOCKED:
+            tx.execute(_Q["drop_edges"], (run_id,))
+        kind = f"run.{verdict.state}"
+        tx.events.append(
+            Event(kind, tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=verdict.reason)
+        )
+        yield Ended(
+            run_id,
+            namespace,
+            verdict.state,
+            verdict.reason,
+            job_id,
+            fire_at,
+            region,
+            idx,
+            dependants,
+            lines,
+            gates,
+            False,
+            options,
+        )
+
+
+def unattempted(tx: Transaction, seq: int, verdict: Next) -> EndedRow:
+    """The end of a run that comes without the end of an attempt."""
+    return (seq, verdict.state, None, verdict.reason, None, tx.now, None, None, 0, 0)
+
+
+def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
+    """Runs that have ended leave the hot table."""
+    tx.bulk(_Q["to_history"], rows)
+    _forget(tx, rows)
+
+
+def move_succeeded(tx: Transaction, rows: Sequence[SucceededRow]) -> None:
+    """The same of runs that succeeded, and of which there is nothing else to say."""
+    tx.bulk(_Q["succeed"], rows)
+    _forget(tx, rows)
+
+
+def _forget(tx: Transaction, rows: Sequence[EndedRow | SucceededRow]) -> None:
+    tx.execute(_Q["forget_runs"], (_encode([row[0] for row in rows]).decode(),))
+
+
+def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
+    """Work off everything that these endings set off."""
+    firings: dict[tuple[str, Instant], None] = {}
+    outcomes: list[tuple[object, ...]] = []
+    work = list(ended)
+    while work:
+        run = work.pop()
+        more: list[tuple[str, Next]] = []
+        if run.job_id is not None and run.fire_at is not None:
+            outcomes.append((run.state, run.reason, tx.now, run.job_id, run.fire_at, run.region, run.idx))
+            firings[run.job_id, run.fire_at] = None
+        if run.gates:
+            leave_gates(tx, run.namespace, run.gates, held=run.ran)
+        if run.lines:
+            more += _leave_lines(tx, run)
+        if run.dependants:
+            more += _judge_dependants(tx, run)
+        work += _move(tx, more)
+        tx.changed = True
+    if firings:
+        tx.executemany(_Q["end_firing"], outcomes)
+        _tell_downstream(tx, firings)
+
+
+def leave_gates(tx: Transaction, namespace: str, gates: str, *, held: bool) -> None:
+    """Give up places at gates, and let in whoever waits. Without a place (it never ran) there may still be one to
+    pass on."""
+    for name in sorted(_names.decode(gates)):
+        if held:
+            tx.execute(_Q["leave_gate"], (namespace, name))
+        tx.execute(_Q["promote_at_gate"], (namespace, name))
+
+
+def _leave_lines(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
+    stopped: list[tuple[str, Next]] = []
+    places = tx.execute(_Q["leave_lines"], (run.id,)).fetchall()
+    for namespace, name in places:
+        if run.state == FAILED and name.startswith("key:") and _options.decode(run.options).on_key_failure == "stop":
+            verdict = Next(SKIPPED, f"run {run.id} before it in line {name} failed")
+            stopped += [(row[0], verdict) for row in tx.execute(_Q["waiting_in_line"], (namespace, name))]
+        grant_line(tx, namespace, name)
+    return stopped
+
+
+def grant_line(tx: Transaction, namespace: str, name: str) -> None:
+    """Let in as many of those who wait in a line as it has places for, in order."""
+    while following := tx.execute(_Q["next_in_line"], (namespace, name)).fetchone():
+        seq, run_id, capacity = following
+        if tx.execute(_Q["granted_in_line"], (namespace, name, capacity)).fetchone()[0] >= capacity:
+            return
+        tx.execute(_Q["grant_line"], (namespace, name, seq))
+        tx.execute(_Q["wait_less"], (1, run_id))
+
+
+def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
+    ends = []
+    for dependant, when, on_failure in tx.execute(_Q["take_edges"], (run.id,)).fetchall():
+        verdict = after_upstream(when, on_failure, run.id, run.state)
+        if isinstance(verdict, OneLess):
+            tx.execute(_Q["wait_less"], (1, dependant))
+        elif isinstance(verdict, Free):
+            others = tx.execute(_Q["drop_edges"], (dependant,)).rowcount
+            tx.execute(_Q["wait_less"], (1 + others, dependant))
+        else:
+            ends.append((dependant, Next(verdict.state, verdict.reason)))
+    return ends
+
+
+def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) -> None:
+    """Let `after` jobs know of firings that have ended; the planner fires those that are now due."""
+    upstreams = _encode([job_id for job_id, _ in firings]).decode()
+    downstream: dict[str, list[str]] = {}
+    for upstream, job in tx.execute(_Q["downstream_jobs"], (upstreams,)):
+        downstream.setdefault(upstream, []).append(job)
+    for job_id, fire_at in firings:
+        if job_id not in downstream:
+            continue
+        outcome = combined_outcome([row[0] for row in tx.execute(_Q["firing_outcomes"], (job_id, fire_at))])
+        if outcome == "fired":
+            continue
+        tx.execute(_Q["note_upstream"], (fire_at, outcome, job_id))
+        for job in downstream[job_id]:
+            _judge_job(tx, job)
+
+
+def _judge_job(tx: Transaction, job_id: str) -> None:
+    trigger = _trigger.decode(tx.execute(_Q["trigger_of"], (job_id,)).fetchone()[0])
+    if not isinstance(trigger, AfterTrigger):
+        return
+    edges = [Edge(*row) for row in tx.execute(_Q["edges_of_job"], (job_id,))]
+    if isinstance(judge_edges(trigger.when, trigger.on_failure, edges), Wait):
+        return
+    make_due(tx, job_id)
+
+
+def make_due(tx: Transaction, job_id: str) -> None:
+    """Let the planner fire an `after` job that waits."""
+    change = tx.execute(_Q["next_change"]).fetchone()[0]
+    tx.execute(_Q["make_due"], (tx.now, change, job_id))
+    tx.changed = True

@@ -1,0 +1,140 @@
+"""Recovery and cleaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+
+from mainspring.core.instants import DAY, Duration, Instant
+from mainspring.core.model import Event, Report, RunOptions
+from mainspring.core.runs.outcome import after_loss, too_late
+from mainspring.core.states import FAILED, SUCCEEDED
+from mainspring.store import Reaped
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.ends.endings import end_unstarted
+from mainspring.stores.sqlite.ends.reports import Endings, load_held
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.portion import Portion
+from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.history.api import forget
+
+_Q = load_queries("sqlite", "care")
+_END = load_queries("sqlite", "endings")
+_options = msgspec.json.Decoder(RunOptions)
+_WORKERS_KEPT: Duration = DAY
+SUMMED_UP_AT_ONCE = 5_000
+"""Rows that one pass may sum up, in portions: each is a transaction of its own."""
+FORGOTTEN_AT_ONCE = 1_000
+"""Runs that one transaction may forget."""
+
+
+class Care:
+    """See `store.CareStore`."""
+
+    _db: Database
+
+    def __init__(self) -> None:
+        self._forgetting, self._summing_up = Portion(FORGOTTEN_AT_ONCE), Portion(SUMMED_UP_AT_ONCE)
+
+    async def recover(self, dead_after: Duration, limit: int) -> Reaped:
+        # A look first: most passes find nothing, and finding nothing must not cost a commit.
+        if not await self._db.read(lambda tx: _anything_to_recover(tx, dead_after), quick=True):
+            return Reaped(0, 0, ())  # A look at a file costs next to nothing, so it need not be put off.
+        return await self._db.write(lambda tx: _recover(tx, dead_after, limit))
+
+    async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
+        gone = await self._db.write(lambda tx: _clean(tx, keep_runs, keep_firings, keep_events, limit))
+        gone += await self._in_portions(
+            self._forgetting, limit, lambda tx, rows: _forget_old(tx, tx.now - keep_runs, rows)
+        )
+        summed_up = await self._in_portions(self._summing_up, SUMMED_UP_AT_ONCE, _sum_up)
+        # What ended lately is reason to come again soon; at once, if there is more to sum up.
+        return max(gone, limit if summed_up >= SUMMED_UP_AT_ONCE else min(summed_up, 1))
+
+    async def _in_portions(self, portion: Portion, most: int, work: Callable[[Transaction, int], int]) -> int:
+        """Do work on rows until there are no more, or until it was enough for one pass; how many they were. Others take
+        their turn between two portions."""
+        done = 0
+        while done < most:
+            rows = min(portion.rows, most - done)
+            count = await self._db.write(partial(self._measured, portion, rows, work))
+            done += count
+            if count < rows:
+                break
+        return done
+
+    def _measured(self, portion: Portion, rows: int, work: Callable[[Transaction, int], int], tx: Transaction) -> int:
+        began_at = self._db.clock.monotonic()
+        count = work(tx, rows)
+        portion.measure(count, self._db.clock.monotonic() - began_at)
+        return count
+
+
+def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
+    silent = "SELECT 1 FROM workers WHERE state IN ('active', 'draining') AND heartbeat_at < ?"
+    return bool(
+        tx.execute(_Q["expired"], (tx.now, 1)).fetchone()
+        or tx.execute(_Q["too_late"], (tx.now, 1)).fetchone()
+        or tx.execute(silent, (tx.now - dead_after,)).fetchone()
+        or tx.execute(_Q["waiting_gates"]).fetchone()
+    )
+
+
+def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
+    lost = _recover_lost(tx, limit)
+    overdue = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
+    expired = end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
+    dead = tx.execute(_Q["silent"], (tx.now - dead_after,)).fetchall()
+    tx.events.extend([Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in dead])
+    for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():
+        tx.changed = bool(tx.execute(_END["promote_at_gate"], (namespace, name)).rowcount) or tx.changed
+    return Reaped(lost, expired, tuple(worker for worker, _ in dead))
+
+
+def _recover_lost(tx: Transaction, limit: int) -> int:
+    held = load_held(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))], whole=True)
+    endings = Endings(tx)
+    for run in held.values():
+        verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)
+        endings.add(run, verdict, Report(run.id, run.token, "lost", verdict.state, verdict.reason), losses=1)
+    endings.apply()
+    return len(held)
+
+
+def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
+    gone = 0
+    for namespace, job, keep_succeeded, keep_failed in tx.execute(_Q["limited_jobs"]).fetchall():
+        for state, keep in ((SUCCEEDED, keep_succeeded), (FAILED, keep_failed)):
+            if keep is not None:
+                gone += _forget(tx, tx.execute(_Q["beyond_limit"], (namespace, job, state, limit, keep)).fetchall())
+    gone += tx.execute(_Q["forget_firings"], (tx.now - keep_firings, limit)).rowcount
+    gone += tx.execute(_Q["forget_events"], (tx.now - keep_events, limit)).rowcount
+    gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
+    gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT,)).rowcount
+    gone += forget(tx, keep_firings, keep_runs, limit)
+    return gone + tx.execute(_Q["forget_gates"]).rowcount
+
+
+def _forget_old(tx: Transaction, finished_before: Instant, rows: int) -> int:
+    return _forget(tx, tx.execute(_Q["old_history"], (finished_before, rows)).fetchall())
+
+
+def _sum_up(tx: Transaction, rows: int) -> int:
+    """Count what has ended since the last pass, and make it findable by its tags and by what is shown of its ids; how
+    many runs that were."""
+    count, last, before = tx.execute(_Q["sum_up_to"], (rows,)).fetchone()
+    if count:
+        for query in (_Q["tally"], _Q["keep_tails"], _Q["keep_tags"]):
+            tx.execute(query, (before, last))
+        tx.execute(_Q["summed_up"], (last,))
+    return int(count)
+
+
+def _forget(tx: Transaction, runs: Iterable[tuple[int, str]]) -> int:
+    runs = list(runs)
+    tx.executemany(_Q["forget_history"], [(seq,) for seq, _ in runs])
+    tx.executemany(_Q["forget_attempts"], [(run_id,) for _, run_id in runs])
+    tx.executemany(_Q["forget_logs"], [(run_id,) for _, run_id in runs])
+    return len(runs)

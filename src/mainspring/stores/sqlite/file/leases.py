@@ -1,0 +1,54 @@
+"""Leases and terms in the database."""
+
+from __future__ import annotations
+
+from mainspring.core.instants import Duration
+from mainspring.core.model import Event, Hold, Term
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+
+_Q = load_queries("sqlite", "leases")
+
+
+class Leases:
+    """See `store.LeaseStore`."""
+
+    _db: Database
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        def work(tx: Transaction) -> Hold | None:
+            row = tx.execute(_Q["acquire"], (name, owner, tx.now + ttl, tx.now)).fetchone()
+            return None if row is None else Hold(name, owner, row[0], ttl, tx.now + ttl)
+
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def renew_hold(self, hold: Hold) -> Hold | None:
+        def work(tx: Transaction) -> Hold | None:
+            expires_at = tx.now + hold.ttl
+            cursor = tx.execute(_Q["renew"], (expires_at, hold.name, hold.owner, hold.token, tx.now))
+            return Hold(hold.name, hold.owner, hold.token, hold.ttl, expires_at) if cursor.rowcount else None
+
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def release(self, hold: Hold) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(_Q["release"], (hold.name, hold.owner, hold.token))
+            tx.changed = True
+
+        await self._db.write(work, promised=False, quick=True)
+
+    async def holders(self, name: str) -> list[str]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["holders"], (name, tx.now)).fetchall(), quick=True)
+        return sorted(row[0] for row in rows)
+
+    async def begin_term(self, name: str, owner: str) -> Term:
+        def work(tx: Transaction) -> Term:
+            newest = tx.execute(_Q["newest_term"], (name,)).fetchone()
+            if newest is not None and newest[1] == owner:
+                return Term(name, newest[0], owner)
+            number = tx.execute(_Q["begin_term"], (name, owner, tx.now)).fetchone()[0]
+            tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
+            return Term(name, number, owner)
+
+        return await self._db.write(work, promised=False, quick=True)

@@ -1,0 +1,1 @@
+"""Finished runs, events and the audit trail."""

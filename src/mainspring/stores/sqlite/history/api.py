@@ -1,0 +1,141 @@
+"""What the API keeps: answers to repeated requests, limits, revoked tokens, the audit trail."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar, cast
+
+from mainspring.core.instants import LATEST, Duration, Instant
+from mainspring.core.load.rate_limits import Allowance, Pace, allow
+from mainspring.errors import Conflict
+from mainspring.store import Change, Reply, Reserved
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.file.connection import schema_status
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.history.trail import note
+
+_Q = load_queries("sqlite", "api")
+T = TypeVar("T")
+
+
+class _Attesting:
+    """A database whose writes leave a trail."""
+
+    def __init__(self, db: Database, tell: Callable[[Any], Sequence[Change]]) -> None:
+        self._db = db
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    async def accept(self, *_: object) -> bool:
+        """A row by itself has no room for the trail: the work is done by `write`."""
+        return False
+
+    async def write(self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False) -> T:
+        def attested(tx: Transaction) -> T:
+            answer = work(tx)
+            note(tx, self._tell(answer))
+            return answer
+
+        return await self._db.write(attested, promised=True, quick=quick)
+
+
+class Api:
+    """See `store.ApiStore`."""
+
+    _db: Database
+
+    async def reserve_reply(
+        self, scope: str, key: str, fingerprint: str, *, hold: Duration, keep: Duration
+    ) -> Reserved:
+        def work(tx: Transaction) -> Reserved:
+            row = tx.execute(_Q["find_reply"], (scope, key, tx.now)).fetchone()
+            if row is not None:
+                seen, since, held_until, status, body = row
+                if seen != fingerprint:
+                    raise Conflict(f"idempotency key {key!r} was used for another request: use a new key")
+                if status is not None:
+                    return Reserved(since, Reply(status, body))
+                if held_until > tx.now:
+                    return Reserved(since, busy=True)
+            since = tx.now if row is None else row[1]
+            tx.execute(_Q["reserve"], (scope, key, fingerprint, since, tx.now + hold, tx.now + keep))
+            return Reserved(since)
+
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def keep_reply(
+        self, scope: str, key: str, fingerprint: str, reply: Reply | None, *, keep: Duration = 0
+    ) -> None:
+        def work(tx: Transaction) -> None:
+            if reply is None:
+                tx.execute(_Q["let_go"], (scope, key, fingerprint))
+            else:
+                tx.execute(_Q["keep"], (reply.status, reply.body, tx.now + keep, scope, key, fingerprint))
+
+        await self._db.write(work, promised=False, quick=True)
+
+    async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
+        def work(tx: Transaction) -> Allowance:
+            row = tx.execute(_Q["paid_at"], (name,)).fetchone()
+            allowance = allow(row[0] if row else 0, tx.now, cost, pace)
+            if allowance.granted:
+                tx.execute(_Q["pay"], (name, allowance.paid_at))
+            return allowance
+
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def revoke(self, name: str, keep: Duration) -> None:
+        await self._db.write(lambda tx: tx.execute(_Q["revoke"], (name, tx.now, tx.now + keep)))
+
+    async def revocations(self) -> dict[str, Instant]:
+        return dict(await self._db.read(lambda tx: tx.execute(_Q["revocations"], (tx.now,)).fetchall()))
+
+    async def note_changes(self, changes: Sequence[Change]) -> None:
+        await self._db.write(lambda tx: note(tx, changes), quick=True)
+
+    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
+        twin = copy.copy(self)
+        twin._db = cast("Database", _Attesting(self._db, tell))
+        return twin
+
+    async def schema(self) -> tuple[int, int]:
+        status = await self._db.read(lambda tx: schema_status(tx.connection))
+        return status.version, status.latest
+
+    async def list_changes(
+        self,
+        namespace: str,
+        *,
+        subject: str | None = None,
+        target: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[tuple[int, Change]]:
+        until = LATEST if before is None else before
+        query = _Q["notes"]
+        values: list[object] = [namespace, until, limit]
+        if target is not None:
+            query, values = _Q["notes_on"], [namespace, until, limit, target, subject]
+        elif subject is not None:
+            query, values = _Q["notes_by"], [namespace, until, limit, subject]
+        rows = await self._db.look_back(lambda tx: tx.execute(query, values).fetchall())
+        return [
+            (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
+                         request_id=request_id))
+            for seq, namespace, at, who, action, what, old, new, request_id in rows
+        ]  # fmt: skip
+
+
+def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
+    """Delete what matters no more; how many rows went. Single submissions are told of as long as runs are kept."""
+    return (
+        tx.execute(_Q["forget_replies"], (tx.now, limit)).rowcount
+        + tx.execute(_Q["forget_paces"], (tx.now,)).rowcount
+        + tx.execute(_Q["forget_revocations"], (tx.now,)).rowcount
+        + tx.execute(_Q["forget_notes"], (tx.now - keep_changes, limit)).rowcount
+        + tx.execute(_Q["forget_submissions"], (tx.now - keep_runs, limit)).rowcount
+    )

@@ -1,0 +1,53 @@
+"""The outbox, and the public numbering of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.model import Event, EventBatch
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+
+_Q = load_queries("sqlite", "events")
+_decode = msgspec.json.Decoder(list[Event]).decode
+
+
+class Events:
+    """See `store.EventStore`."""
+
+    _db: Database
+
+    async def number_events(self, limit: int) -> int:
+        """One writer at a time, so commit order is known at commit, and only what is public has to be moved on."""
+
+        def work(tx: Transaction) -> int:
+            count, last = tx.execute(_Q["unpublished"], (limit,)).fetchone()
+            if count:
+                tx.execute(_Q["publish"], (last,))
+            return int(count)
+
+        # A read first: taking the write lock to find nothing would cost an idle node a commit per look.
+        if not (await self._db.read(lambda tx: tx.execute(_Q["unpublished"], (1,)).fetchone(), quick=True))[0]:
+            return 0
+        return await self._db.write(work, promised=False, quick=True)
+
+    async def events_since(self, position: int, limit: int) -> list[EventBatch]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["since"], (position, limit)).fetchall())
+        batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
+        return [batch for batch in batches if batch.events]
+
+    async def next_position(self) -> int:
+        return await self._db.read(lambda tx: int(tx.execute(_Q["next_position"]).fetchone()[0]))
+
+    async def heard(self, listener: str) -> int | None:
+        row = await self._db.read(lambda tx: tx.execute(_Q["heard"], (listener,)).fetchone())
+        return None if row is None else int(row[0])
+
+    async def note_heard(self, listener: str, position: int) -> None:
+        await self._db.write(lambda tx: tx.execute(_Q["note_heard"], (listener, position)))
+
+    async def tell(self, events: Sequence[Event]) -> None:
+        await self._db.write(lambda tx: tx.events.extend(events))

@@ -1,0 +1,218 @@
+"""Submissions, and looking at runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+
+import msgspec
+
+from mainspring.core.model import Attempt, LogLine, NewRun, Run
+from mainspring.core.states import FINAL, State
+from mainspring.errors import Conflict, NotFound
+from mainspring.store import RunFilter
+from mainspring.stores.rows.run_rows import (
+    IDEMPOTENCY_KEPT,
+    fingerprint,
+    noted,
+    other_request,
+    run_of,
+    unfinished_states,
+)
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.ends.endings import cancel_run
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.history.trail import note
+from mainspring.stores.sqlite.submissions.inbox import ACCEPT, accepted, fits
+from mainspring.stores.sqlite.submissions.intake import insert_runs
+
+_Q = load_queries("sqlite", "runs")
+AFTER_ALL = "~"
+"""Sorts after every id."""
+MANY_CLASSES = 1_000
+"""Of more classes the newest runs are not sought one class after the other."""
+FEW_RUNS = 5_000
+"""So many are looked through one by one in well under 50 ms."""
+LAST_NAME = "\U0010ffff"
+"""Sorts after every name."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Runs:
+    """See `store.RunStore`."""
+
+    _db: Database
+
+    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+        alone = len(runs) == 1
+        if alone and fits(runs[0]) and await self._db.accept(ACCEPT, accepted(runs[0])):
+            return [runs[0].id]
+        return await self._db.in_time(self._db.write(lambda tx: _submit(tx, runs), quick=alone), len(runs))
+
+    async def get_run(self, namespace: str, run_id: str) -> Run:
+        row = await self._db.read(lambda tx: tx.execute(_Q["get"], (run_id,)).fetchone())
+        if row is None or row[1] != namespace:
+            raise NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
+        return run_of(row)
+
+    async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
+        def work(tx: Transaction) -> list[str]:
+            if not prefix:
+                return []
+            values = {"namespace": namespace, "prefix": prefix, "limit": limit}
+            for query in (_Q["find_prefix"], _Q["find_tail"], _Q["find_suffix"]):
+                if rows := tx.execute(query, values).fetchall():
+                    return [row[0] for row in rows]
+            return []
+
+        return await self._db.look_back(work)
+
+    async def list_runs(self, where: RunFilter) -> list[Run]:
+        return await self._db.look_back(lambda tx: _list_runs(tx, where))
+
+    async def count_runs(self, namespace: str) -> dict[State, int]:
+        return dict(await self._db.look_back(lambda tx: tx.execute(_Q["count_states"], (namespace,)).fetchall()))
+
+    async def list_attempts(self, run_id: str) -> list[Attempt]:
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
+        return [Attempt(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8]) for row in rows]
+
+    async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["logs"], (run_id, after, limit)).fetchall())
+        return [(row[0], LogLine(*row[1:])) for row in rows]
+
+    async def have_written(self, after: Mapping[str, int]) -> list[str]:
+        asked = _encode(list(after.items())).decode()
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["have_written"], (asked,)).fetchall())
+        return [row[0] for row in rows]
+
+    async def count_logs(self, run_id: str, most: int) -> int:
+        row = await self._db.read(lambda tx: tx.execute(_Q["count_logs"], (run_id, most)).fetchone())
+        return int(row[0])
+
+    async def upstream_runs(self, run_id: str) -> list[str]:
+        return [row[0] for row in await self._db.read(lambda tx: tx.execute(_Q["upstreams_of"], (run_id,)).fetchall())]
+
+    async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
+        row = await self._db.read(lambda tx: tx.execute(_Q["gate"], (namespace, gate)).fetchone())
+        if row is None:
+            raise NotFound(f"there is no gate {gate}")
+        return row[0], row[1]
+
+    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+        def work(tx: Transaction) -> State:
+            row = tx.execute(_Q["get"], (run_id,)).fetchone()
+            if row is None or row[1] != namespace:
+                raise NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
+            state = cancel_run(tx, run_id, reason)
+            if state is None:
+                raise Conflict(f"run {run_id} has ended already ({row[6]}): there is nothing to cancel")
+            return state
+
+        return await self._db.write(work)
+
+    async def finished(self, run_ids: Collection[str]) -> list[Run]:
+        ids = _encode(list(run_ids)).decode()
+        return [run_of(row) for row in await self._db.read(lambda tx: tx.execute(_Q["finished"], (ids,)).fetchall())]
+
+
+def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
+    told = len(tx.events)  # What came out of the inbox is noted already.
+    if not any(run.idempotency_key for run in runs):
+        insert_runs(tx, runs)
+        note(tx, noted(runs, tx.events[told:]))
+        return [run.id for run in runs]
+    answers, fresh = [], []
+    for run in runs:
+        answer = _recall(tx, run)
+        if answer is None:
+            answer = run.id
+            fresh.append(run)
+            _remember(tx, run)
+        answers.append(answer)
+    insert_runs(tx, fresh)
+    note(tx, noted(fresh, tx.events[told:]))
+    return answers
+
+
+def _recall(tx: Transaction, run: NewRun) -> str | None:
+    """The id that this idempotency key was answered with before."""
+    if run.idempotency_key is None:
+        return None
+    row = tx.execute(_Q["recall"], (run.namespace, run.idempotency_key, tx.now)).fetchone()
+    if row is None:
+        return None
+    if row[0] != fingerprint(run):
+        raise other_request(run.idempotency_key, row[1])
+    return str(row[1])
+
+
+def _remember(tx: Transaction, run: NewRun) -> None:
+    if run.idempotency_key is not None:
+        row = (run.namespace, run.idempotency_key, fingerprint(run), run.id, tx.now + IDEMPOTENCY_KEPT)
+        tx.execute(_Q["remember"], row)
+
+
+def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
+    values: dict[str, object] = {
+        "namespace": where.namespace,
+        "since": where.since or "",
+        "before": where.before or AFTER_ALL,
+        "job": where.job,
+        "task": where.task,
+        "queue": where.queue,
+        "tag": where.tag,
+        "worker": where.worker,
+        "states": ",".join(where.states),
+        "limit": where.limit,
+    }
+    rows = []
+    if not where.states or not FINAL.issuperset(where.states):
+        rows += _list_active(tx, where, values)
+    if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
+        states = sorted(FINAL.intersection(where.states) or FINAL)
+        newest = _newest_finished(tx, where, {**values, "states": ",".join(states)}, states)
+        rows += tx.execute(_Q["finished"], (_encode(newest).decode(),)).fetchall() if newest else []
+    rows.sort(key=lambda row: str(row[0]), reverse=True)
+    return [run_of(row) for row in rows[: where.limit]]
+
+
+def _list_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[tuple[object, ...]]:
+    """Where few come into question, these; else by id, since most that come into question fit."""
+    states, few = unfinished_states(where)
+    first, last = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
+    bounds = {"first_queue": first, "last_queue": last, "states": ",".join(states), "bound": few + 1}
+    some = [row[0] for row in tx.execute(_Q["active"], {**values, **bounds})]
+    if len(some) > few:
+        return tx.execute(_Q["list_active"], values).fetchall()
+    return tx.execute(_Q["list_active_of"], {**values, "among": _encode(some).decode()}).fetchall() if some else []
+
+
+def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:
+    """By the index that leads to the fewest rows that do not fit."""
+
+    def newest(query: str, **more: object) -> list[str]:
+        return [row[0] for row in tx.execute(query, {**values, **more})]
+
+    if where.job is not None:
+        found = [newest(_Q["newest_of_job"], state=state) for state in states]
+    else:
+        rows = tx.execute(_Q["classes"], {**values, "classes": MANY_CLASSES + 1}).fetchall()
+        classes = [{"queue": row[0], "task": row[1], "state": row[2]} for row in rows]
+        if where.tag is not None and not _are_few(tx, where.namespace, classes):
+            return sorted(newest(_Q["newest_tagged"]), reverse=True)[: where.limit]
+        if len(classes) > MANY_CLASSES:
+            return newest(_Q["newest"])
+        found = [newest(_Q["newest_of_class"], **each) for each in classes]
+    return sorted(chain.from_iterable(found), reverse=True)[: where.limit]
+
+
+def _are_few(tx: Transaction, namespace: str, classes: Sequence[dict[str, str]]) -> bool:
+    left = FEW_RUNS
+    for each in classes:
+        values = {"namespace": namespace, **each, "bound": left + 1}
+        left -= tx.execute(_Q["class_size"], values).fetchone()[0]
+        if left < 0:
+            return False
+    return True

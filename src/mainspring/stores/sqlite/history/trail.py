@@ -1,0 +1,21 @@
+"""The audit trail as rows: who changed what, written in the transaction of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mainspring.store import Change
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.file.transaction import Transaction
+
+_Q = load_queries("sqlite", "api")
+
+
+def note(tx: Transaction, changes: Sequence[Change]) -> None:
+    """Tell of changes when the transaction is committed."""
+    if changes:
+        rows = [
+            (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
+            for each in changes
+        ]
+        tx.executemany(_Q["note"], rows)

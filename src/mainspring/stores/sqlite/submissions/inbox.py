@@ -1,0 +1,72 @@
+"""Where a run that is submitted alone is accepted: one row in one table, which costs little more than the sync.
+
+Every transaction that writes begins with taking the inbox in, and whoever reads sees to it first that it is empty: so
+nobody else ever meets a run that was accepted but is not in its place.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import msgspec
+
+from mainspring.core.instants import Instant
+from mainspring.core.model import Claim, Event, NewRun, Worker
+from mainspring.stores.rows.run_rows import common_values
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.file.transaction import Transaction
+
+_Q = load_queries("sqlite", "inbox")
+_encode = msgspec.json.Encoder().encode
+ACCEPT = _Q["accept"]
+LIMIT = 256
+"""After so many, a process takes them in itself: nobody else may be there to do it."""
+
+
+def fits(run: NewRun) -> bool:
+    """Whether it can be accepted without looking at anything else in the store."""
+    return not (run.after or run.lines or run.gates or run.idempotency_key)
+
+
+def accepted(run: NewRun) -> tuple[object, ...]:
+    """The row of a run that fits."""
+    return (run.id, run.args, *common_values(run), run.noted_for, run.request_id)
+
+
+def is_waiting(connection: sqlite3.Connection) -> bool:
+    """Whether something is to be taken in."""
+    return connection.execute(_Q["waiting"]).fetchone() is not None
+
+
+def count_accepted(tx: Transaction, worker: Worker) -> tuple[int, int, bool]:
+    """How many runs are to be taken in, how many of them this worker could start at once, and whether others wait."""
+    lists = [_encode(names).decode() for names in (worker.queues, worker.regions, worker.tasks)]
+    there, fitting, queued = tx.execute(_Q["fitting"], (tx.now, worker.namespace, *lists)).fetchone()
+    return there, fitting, bool(queued)
+
+
+def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Claim]:
+    """Claim all that was accepted. Where a worker could start all of it, and nothing else is in its way, it need not
+    stand in the queue first."""
+    tx.execute(_Q["note"])
+    rows = tx.execute(_Q["start"], (worker.id, until, tx.now)).fetchall()
+    tx.execute(_Q["clear"])
+    claims = []
+    for created_at, job_id, *values in rows:
+        claim = Claim(*values)
+        about = (claim.namespace, claim.run_id, job_id, claim.job, claim.task)
+        tx.events += (
+            Event("run.submitted", created_at, *about),
+            Event("run.running", tx.now, *about, worker.id, claim.fire_at, 1),
+        )
+        claims.append(claim)
+    return claims
+
+
+def take_in(tx: Transaction) -> None:
+    """Put what was accepted in its place, and tell of it. Workers were woken when it was accepted."""
+    if is_waiting(tx.connection):
+        tx.execute(_Q["note"])
+        rows = tx.execute(_Q["take_in"]).fetchall()
+        tx.execute(_Q["clear"])
+        tx.events += [Event("run.submitted", *row) for row in rows]

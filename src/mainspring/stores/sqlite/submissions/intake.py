@@ -1,0 +1,145 @@
+"""Accepting runs: into the queue, behind their dependencies, in their lines, at their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import msgspec
+
+from mainspring.core.model import NewRun
+from mainspring.core.runs.dependency import End, Free, after_upstream
+from mainspring.core.runs.outcome import Next
+from mainspring.core.states import BLOCKED, FINAL, PENDING, State
+from mainspring.errors import InvalidInput
+from mainspring.stores.rows.run_rows import common_values, submitted
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.ends.endings import end_unstarted, grant_line
+from mainspring.stores.sqlite.file.transaction import Transaction
+
+_Q = load_queries("sqlite", "runs")
+_FEW = 20
+"""Fewer runs than this are inserted one by one."""
+_encode = msgspec.json.Encoder().encode
+
+
+def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> None:
+    """Accept runs in this order. One whose id exists already is left alone."""
+    if len(runs) == 1 and not (runs[0].after or runs[0].lines or runs[0].gates):
+        _insert_one(tx, runs[0])
+        return
+    fresh = {run.id: run for run in runs}
+    for (run_id,) in tx.execute(_Q["known"], (_encode(list(fresh)).decode(),)).fetchall():
+        del fresh[run_id]
+    plain: list[NewRun] = []
+    for run in fresh.values():
+        if run.after or run.lines or run.gates:
+            # The order of commits is the order in lines: what came before must be in the table first.
+            _insert_plain(tx, plain)
+            plain = []
+            _insert_waiting(tx, run)
+        else:
+            plain.append(run)
+    _insert_plain(tx, plain)
+    tx.changed = True
+
+
+def _insert_one(tx: Transaction, run: NewRun) -> None:
+    """The most frequent submission, with as little as possible around its insert."""
+    if tx.execute(_Q["insert_one"], (run.id, run.args, *common_values(run))).rowcount:
+        tx.events.append(submitted(run))
+        tx.changed = True
+
+
+def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:
+    single: list[tuple[object, ...]] = []
+    for common, alike in groupby(runs, common_values):
+        group = list(alike)
+        if len(group) < _FEW:
+            single += [(run.id, run.args, *common) for run in group]
+            continue
+        tx.bulk(_Q["insert_rows"], single)
+        single = []
+        tx.bulk(_Q["insert_alike"], [(run.id, run.args) for run in group], common)
+    tx.bulk(_Q["insert_rows"], single)
+    tx.events.extend([submitted(run) for run in runs])
+
+
+def _row(
+    run: NewRun, state: State, *, waits_for: int = 0, blocked_on: str | None = None, gates: str | None = None
+) -> tuple[object, ...]:
+    return (
+        run.id,
+        run.namespace,
+        run.queue,
+        run.region,
+        run.task,
+        run.args,
+        run.options,
+        state,
+        "",
+        run.priority,
+        run.due_at,
+        run.expires_at,
+        run.job_id,
+        run.job,
+        run.fire_at,
+        run.idx,
+        run.key,
+        gates,
+        blocked_on,
+        len(run.lines),
+        waits_for,
+        1 if gates or run.expires_at is not None else 0,
+        run.retry_of,
+        run.created_at,
+    )
+
+
+def _insert_waiting(tx: Transaction, run: NewRun) -> None:
+    upstreams, ending = _unmet_dependencies(tx, run)
+    blocked_on = _full_gate(tx, run)
+    waits_for = len(upstreams) + len(run.lines)
+    gates = _encode([gate.name for gate in run.gates]).decode() if run.gates else None
+    if waits_for:
+        blocked_on = None  # It will find out at the gate, when it is free to go there.
+    state: State = BLOCKED if waits_for or blocked_on else PENDING
+    cursor = tx.execute(_Q["insert"], _row(run, state, waits_for=waits_for, blocked_on=blocked_on, gates=gates))
+    for upstream in upstreams:
+        tx.execute(_Q["add_edge"], (upstream, run.id, run.when, run.on_failure))
+        tx.execute(_Q["mark_upstream"], (upstream,))
+    for line in run.lines:
+        tx.execute(_Q["join_line"], (run.namespace, line.name, cursor.lastrowid, run.id, line.capacity))
+        grant_line(tx, run.namespace, line.name)
+    tx.events.append(submitted(run))
+    if ending is not None:
+        end_unstarted(tx, [(run.id, ending)])
+
+
+def _unmet_dependencies(tx: Transaction, run: NewRun) -> tuple[list[str], Next | None]:
+    """The runs that it must still wait for; and its end, if one that has already ended decides it."""
+    waiting = []
+    for upstream in dict.fromkeys(run.after):
+        row = tx.execute(_Q["state_of"], (upstream, run.namespace)).fetchone()
+        if row is None:
+            raise InvalidInput("after", upstream, "is not a run", "name a run that was submitted before")
+        if row[0] not in FINAL:
+            waiting.append(upstream)
+            continue
+        verdict = after_upstream(run.when, run.on_failure, upstream, row[0])
+        if isinstance(verdict, Free):
+            return [], None
+        if isinstance(verdict, End):
+            return [], Next(verdict.state, verdict.reason)
+    return waiting, None
+
+
+def _full_gate(tx: Transaction, run: NewRun) -> str | None:
+    """The first of its gates at which it would have to wait now; whoever frees it lets the next one in."""
+    for gate in sorted(run.gates, key=lambda gate: gate.name):
+        tx.execute(_Q["save_gate"], (run.namespace, gate.name, gate.capacity))
+    for gate in run.gates:
+        room, queue = tx.execute(_Q["gate_room"], (run.namespace, gate.name)).fetchone()
+        if room <= 0 or queue:
+            return gate.name
+    return None

@@ -1,0 +1,124 @@
+"""What was answered outlives the server, also one that writes nothing down before it must."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import asyncpg
+import pytest
+
+from mainspring.clock import SystemClock
+from mainspring.conformance.store.samples import TTL, a_run, a_worker, success
+from mainspring.core.model import NewRun
+from mainspring.stores.postgres.store import PostgresStore
+from mainspring.testing.chaos.postgres import Postgres, find_programs
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """Its log goes to the disk when somebody waits for that, or after ten seconds."""
+    if find_programs() is None:
+        pytest.fail("PostgreSQL is not installed: `make services` does")
+    server = Postgres(settings={"wal_writer_delay": "10s"})
+    try:
+        server.make()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def store(server: Postgres) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.open(server.url, CLOCK)
+    yield store
+    await store.close()
+
+
+def lose_power(server: Postgres) -> None:
+    server.kill()
+    server.start()
+
+
+async def test_a_lone_submission_that_was_answered_is_there(server: Postgres, store: PostgresStore) -> None:
+    run = a_run(CLOCK)
+    await store.submit([run])
+    lose_power(server)
+    assert (await store.get_run("default", run.id)).state == "pending"
+
+
+async def test_a_claim_that_was_given_stands_and_so_does_what_is_reported(
+    server: Postgres, store: PostgresStore
+) -> None:
+    run = a_run(CLOCK, priority=1)
+    await store.submit([run])
+    [claim] = await store.claim(a_worker(), 1, TTL, "strict")
+    lose_power(server)
+    found = await store.get_run("default", run.id)
+    assert (found.id, found.state, found.token) == (claim.run_id, "running", claim.token)
+    assert await store.report([success(claim)]) == ["accepted"]
+    lose_power(server)
+    assert (await store.get_run("default", run.id)).state == "succeeded"
+
+
+async def test_a_herald_hears_of_a_submission_that_can_be_claimed_before_it_is_safe_and_answered(
+    server: Postgres, store: PostgresStore
+) -> None:
+    """Nothing counts as safe while a stand-by that does not exist has not confirmed it."""
+    heard: asyncio.Queue[Sequence[NewRun]] = asyncio.Queue()
+    store.send_herald(heard.put_nowait)
+    await store.submit([a_run(CLOCK)])
+    await heard.get()
+    run = a_run(CLOCK)
+    admin = await asyncpg.connect(server.url)
+    try:
+        await confirmed_by(admin, "nobody")
+        submitting = asyncio.ensure_future(store.submit([run]))
+        assert await asyncio.wait_for(heard.get(), 20) == [run]
+        assert not submitting.done()
+        assert (await store.get_run("default", run.id)).state == "pending"
+    finally:
+        await confirmed_by(admin, "")
+        await admin.close()
+    assert await asyncio.wait_for(submitting, 20) == [run.id]
+    assert heard.empty()
+
+
+async def test_who_need_not_be_durable_waits_for_no_disk(server: Postgres) -> None:
+    """The same server, on which nothing becomes safe."""
+    hasty = await PostgresStore.open(server.url, CLOCK, durable=False)
+    lone, *some = (a_run(CLOCK, priority=1) for _ in range(3))
+    admin = await asyncpg.connect(server.url)
+    try:
+        await confirmed_by(admin, "nobody")
+        async with asyncio.timeout(20):
+            await hasty.submit([lone])
+            await hasty.submit(some)
+            claims = await hasty.claim(a_worker(), 3, TTL, "strict")
+            assert {claim.run_id for claim in claims} == {run.id for run in (lone, *some)}
+            assert await hasty.report([success(claim) for claim in claims]) == ["accepted"] * 3
+    finally:
+        await confirmed_by(admin, "")
+        await admin.close()
+        await hasty.close()
+
+
+async def confirmed_by(admin: asyncpg.Connection, stand_by: str) -> None:
+    """Who has to confirm each commit; it returns when the server goes by it."""
+    await admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{stand_by}'")
+    await admin.execute("SELECT pg_reload_conf()")
+    async with asyncio.timeout(20):
+        while await admin.fetchval("SHOW synchronous_standby_names") != stand_by:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lone_submission_that_a_herald_was_told_of_and_that_was_answered_is_there(
+    server: Postgres, store: PostgresStore
+) -> None:
+    run = a_run(CLOCK)
+    store.send_herald(lambda runs: None)
+    await store.submit([run])
+    lose_power(server)
+    assert (await store.get_run("default", run.id)).state == "pending"

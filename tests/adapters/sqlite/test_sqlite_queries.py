@@ -1,0 +1,63 @@
+"""The plans of hot queries: each finds its rows by an index, whatever the size of the tables."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from mainspring.stores.sql import Numbered, load_queries
+from mainspring.stores.sqlite.file.connection import connect, migrate
+
+HOT = {
+    "work": [
+        "candidates",
+        "earliest",
+        "look_closer",
+        "take",
+        "renew",
+        "cancels",
+        "running",
+        "was_reported",
+        "set_progress",
+    ],
+    "runs": ["known", "state_of", "gate_room", "recall", "get", "finished", "attempts", "logs"],
+    "endings": [
+        "unstarted",
+        "forget_runs",
+        "back_to_pending",
+        "take_edges",
+        "leave_lines",
+        "next_in_line",
+    ],
+    "api": ["notes", "notes_by", "notes_on"],
+    "care": ["expired", "too_late", "limited_jobs", "beyond_limit"],
+    "events": ["unpublished", "since"],
+    "jobs": ["due", "due_in_namespace", "changed", "calendars"],
+    "firings": ["move_on", "unfinished", "is_recorded", "list", "newest"],
+}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[sqlite3.Connection]:
+    connection = connect(":memory:")
+    migrate(connection, 0)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(("topic", "name"), [(topic, name) for topic, names in HOT.items() for name in names])
+def test_a_hot_query_scans_no_table(database: sqlite3.Connection, topic: str, name: str) -> None:
+    query = load_queries("sqlite", topic)[name]
+    query = query.plain if isinstance(query, Numbered) else query
+    values = [1] * query.count("?")
+    steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {query}", values)]
+    scans = [
+        step for step in steps if step.startswith("SCAN") and "VIRTUAL TABLE" not in step and "USING INDEX" not in step
+    ]
+    assert [step for step in scans if not step.startswith(("SCAN (subquery", "SCAN CONSTANT"))] == []
+    assert not [
+        step
+        for step in steps
+        if "TEMP B-TREE FOR ORDER BY" in step
+        and name in ("candidates", "due", "due_in_namespace", "notes", "notes_by", "notes_on")
+    ]
