@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
-.PHONY: setup up test lint services services-stop bench simulate chaos clean
+.PHONY: setup up quick test lint coverage services services-stop bench simulate chaos clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Mainspring needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -25,6 +25,15 @@ up: $(STAMP)
 test: $(STAMP) lint
 	@scripts/services start
 	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) --ignore $(ALONE) && $(BIN)/python -m pytest $(ALONE)
+
+# The inner loop: what breaks most often, in about a minute, without any server.
+quick: $(STAMP) lint
+	@$(BIN)/python -m pytest $(PARALLEL) -x tests/test_tidy.py tests/core tests/services tests/adapters/sqlite/test_sqlite_conformance.py
+
+# Which lines no test runs, by file; the report is in htmlcov/.
+coverage: $(STAMP)
+	@scripts/services start
+	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) --ignore $(ALONE) --cov=mainspring --cov-report=term:skip-covered --cov-report=html
 
 services:
 	@scripts/services start
