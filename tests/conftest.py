@@ -5,10 +5,14 @@ import zoneinfo
 from collections.abc import Generator
 from typing import Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 zoneinfo.reset_tzpath(())
+# No test asserts how long it takes: a loaded machine is no failure.
+hypothesis.settings.register_profile("mainspring", deadline=None)
+hypothesis.settings.load_profile("mainspring")
 # Tests are often root. Commands in them run as that, unless the test is about what a worker does then by itself.
 os.environ.setdefault("MAINSPRING_ISOLATION", "none")
 
