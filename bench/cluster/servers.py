@@ -58,13 +58,13 @@ class Servers(NamedTuple):
         }
 
 
-def _services(folder: Path, what: str) -> None:
+def _services(folder: Path, *what: str) -> None:
     environment = os.environ | {"MAINSPRING_SERVICES": str(folder), "MAINSPRING_SERVICES_FSYNC": "on"}
     ended = subprocess.run(
-        [SCRIPT, what], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        [SCRIPT, *what], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     if ended.returncode:
-        raise Failed((ended.stderr.strip().splitlines() or [f"scripts/services {what} failed"])[-1])
+        raise Failed((ended.stderr.strip().splitlines() or [f"scripts/services {' '.join(what)} failed"])[-1])
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def serving(folder: Path) -> Iterator[Servers]:
     """Servers with their data in this folder, which goes away with them."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        _services(folder, "start")
+        _services(folder, "start", "postgres", "redis")
         lines = (folder / "urls").read_text().splitlines()
         urls = dict(line.split("=", 1) for line in lines)
         yield Servers(urls["MAINSPRING_TEST_POSTGRES"], urls["MAINSPRING_TEST_REDIS"])
