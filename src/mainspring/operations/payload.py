@@ -1,4 +1,8 @@
-"""Arguments and results as JSON: bound by a task's signature, checked against its types, refused if JSON would lie."""
+"""Arguments and results as JSON: bound by a task's signature, checked against its types, refused if JSON would lie.
+
+Dataclasses and msgspec structs are JSON objects by themselves. So is a class that has `model_dump` and
+`model_validate_json`, as pydantic's models have: pydantic itself is never imported.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
 from mainspring.core.tasks.specs import without_secrets
 from mainspring.errors import InvalidInput, NotSerialisable, PayloadTooLarge
 
-_encode = msgspec.json.Encoder().encode
+
+def _dump(value: object) -> object:
+    """What msgspec encodes in place of a value that it does not know."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None or isinstance(value, type):
+        raise TypeError(f"objects of type {type(value).__name__} have no form in JSON")
+    return dump(mode="json")
+
+
+def _load(kind: Any, value: object) -> object:
+    """What msgspec takes for a type that it does not know: a model, or the value itself if it is an instance."""
+    validate = getattr(kind, "model_validate_json", None)
+    return value if validate is None else validate(_encode(value))
+
+
+_encode = msgspec.json.Encoder(enc_hook=_dump).encode
+_JSON_TYPES = (dict, list, str, int, float, bool, type(None))
 _UNFIT = (TypeError, ValueError, RecursionError, msgspec.MsgspecError)
 """What binding, encoding and decoding raise when given what they cannot take."""
 _REFUSED_KINDS: dict[object, str] = {
@@ -131,6 +151,21 @@ class Signature:
         for name, value in self._arguments((), given).items():
             _check_value(name, value)
 
+    def check_types(self) -> None:
+        """Refuse annotations that no argument or result could ever satisfy.
+
+        A parameter with a default may have any type, since callers can leave it out. An annotation that names something
+        defined later is checked at the first submission.
+        """
+        for name, hint in _resolve(self._function):
+            self._check_hint(name, hint)
+
+    def _check_hint(self, name: str, hint: Any) -> None:
+        problem = _problem_of(hint)
+        if problem and (name == "return" or name in self._required):
+            remedy = "annotate a dataclass, a pydantic model or a msgspec struct, or pass an id and load it in the task"
+            raise InvalidInput(f"task {self.task}", "its result" if name == "return" else name, problem, remedy)
+
     def _arguments(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """What each parameter is given; InvalidInput names the one that is wrong."""
         if not isinstance(kwargs, Mapping):
@@ -186,7 +221,10 @@ class Signature:
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
-        return {name: _usable(hint) for name, hint in _resolve(self._function)}
+        hints = dict(_resolve(self._function))
+        for name, hint in hints.items():
+            self._check_hint(name, hint)
+        return {name: _usable(hint) for name, hint in hints.items()}
 
     def _type_of(self, name: str) -> Any:
         if name not in self._named:
@@ -253,13 +291,12 @@ def _given(struct: msgspec.Struct) -> dict[str, object]:
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    # Types that msgspec does not know (object, Iterable, ...) take what JSON gave, if it is an instance of them.
-    return msgspec.json.Decoder(kind, dec_hook=lambda _, value: value)
+    return msgspec.json.Decoder(kind, dec_hook=_load)
 
 
 def _check_value(name: str, value: object) -> bytes:
     """The value as JSON; NotSerialisable names it if JSON cannot carry it or would change it silently."""
-    remedy = "pass texts, numbers, lists, dicts, dates, dataclasses or msgspec structs; of anything else, its id"
+    remedy = "pass texts, numbers, lists, dicts, dates, dataclasses, models or structs; of anything else, its id"
     try:
         text = _encode(value)
     except RecursionError:
@@ -267,7 +304,7 @@ def _check_value(name: str, value: object) -> bytes:
         raise NotSerialisable(name, type(value).__name__, "contains itself, or is nested too deep", remedy) from None
     except _UNFIT as error:
         raise NotSerialisable(name, value, f"cannot be written as JSON: {error}", remedy) from None
-    if b"null" in text and not _is_finite(msgspec.to_builtins(value)):
+    if b"null" in text and not _is_finite(msgspec.to_builtins(value, enc_hook=_dump)):
         problem = "has a number that JSON does not know (nan, inf)"
         raise NotSerialisable(name, value, problem, "pass None or a text instead")
     return text
@@ -309,6 +346,49 @@ def _resolve(function: Callable[..., object]) -> Iterator[tuple[str, Any]]:
             yield name, get_type_hints(alone, getattr(target, "__globals__", {}), include_extras=True)[name]
         except Exception:
             continue  # Whatever evaluating a stranger's annotation raises: it cannot be resolved.
+
+
+def _problem_of(hint: Any) -> str:
+    """Why no JSON value can satisfy an annotation; empty if one can."""
+    try:
+        kind = msgspec.inspect.type_info(hint)
+    except Exception:  # A union that JSON cannot tell apart, or a type of somebody else's making.
+        return "is a union that JSON cannot tell apart from a model" if any(map(_is_model, _parts(hint))) else ""
+    return next((f"is a {each.__qualname__}, which JSON cannot carry" for each in _strangers(kind, set())), "")
+
+
+def _strangers(kind: object, seen: set[int]) -> Iterator[type]:
+    """The classes within a type that nothing read from JSON is an instance of."""
+    if id(kind) in seen:
+        return
+    seen.add(id(kind))
+    if isinstance(kind, msgspec.inspect.CustomType):
+        if not _is_model(kind.cls) and not _is_abstract(kind.cls):
+            yield kind.cls
+        return
+    for name in getattr(kind, "__struct_fields__", ()):
+        value = getattr(kind, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, msgspec.inspect.Type | msgspec.inspect.Field):
+                yield from _strangers(part, seen)
+
+
+def _is_model(kind: object) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump")
+
+
+def _is_abstract(kind: type) -> bool:
+    """Whether values that JSON knows may be instances of a class: `object`, `Iterable`, protocols."""
+    try:
+        return getattr(kind, "_is_protocol", False) or any(issubclass(each, kind) for each in _JSON_TYPES)
+    except TypeError:
+        return True
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    for each in get_args(hint):
+        yield from _parts(each)
 
 
 def _usable(hint: Any) -> Any:

@@ -296,6 +296,7 @@ def make_task(app: Mainspring, name: str, function: Callable[..., Any], defaults
     """The function as a task of the kind that it is."""
     kind = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
     task = kind(app, name, function, defaults)
+    task.signature.check_types()
     _check_batch(task)
     return task
 
