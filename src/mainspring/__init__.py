@@ -9,81 +9,60 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainspring import errors
+    from mainspring import calendars, errors
     from mainspring.client.client import Client
     from mainspring.core.runs.retry import Retry
-    from mainspring.core.schedules.calendar_rules import (
-        CronRule,
-        DailyWindow,
-        Not,
-        Other,
-        Weekdays,
-        blackout,
-        business_hours,
-        holidays,
-        weekends,
-    )
-    from mainspring.core.schedules.calendars import Calendar
     from mainspring.core.schedules.triggers import after, at, cron, every, manual
     from mainspring.core.tasks.isolation import Isolation
-    from mainspring.errors import MainspringError
+    from mainspring.errors import Abort, MainspringError, RetryIn
     from mainspring.executor import current_run
     from mainspring.sdk.app import Mainspring
     from mainspring.sdk.handle import RunHandle
+    from mainspring.sdk.preview import fire_times
     from mainspring.sdk.task import Task
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Calendar",
+    "Abort",
     "Client",
-    "CronRule",
-    "DailyWindow",
     "Isolation",
     "Mainspring",
     "MainspringError",
-    "Not",
-    "Other",
     "Retry",
+    "RetryIn",
     "RunHandle",
     "Task",
-    "Weekdays",
     "__version__",
     "after",
     "at",
-    "blackout",
-    "business_hours",
+    "calendars",
     "cron",
     "current_run",
     "errors",
     "every",
-    "holidays",
+    "fire_times",
     "manual",
-    "weekends",
 ]
 
 _HOMES = {
     "mainspring.sdk.app": ("Mainspring",),
     "mainspring.client.client": ("Client",),
     "mainspring.executor": ("current_run",),
-    "mainspring.core.schedules.calendar_rules": (
-        *("CronRule", "DailyWindow", "Not", "Other", "Weekdays"),
-        *("blackout", "business_hours", "holidays", "weekends"),
-    ),
-    "mainspring.core.schedules.calendars": ("Calendar",),
     "mainspring.core.tasks.isolation": ("Isolation",),
     "mainspring.core.runs.retry": ("Retry",),
     "mainspring.core.schedules.triggers": ("after", "at", "cron", "every", "manual"),
-    "mainspring.errors": ("MainspringError",),
+    "mainspring.errors": ("Abort", "MainspringError", "RetryIn"),
     "mainspring.sdk.handle": ("RunHandle",),
+    "mainspring.sdk.preview": ("fire_times",),
     "mainspring.sdk.task": ("Task",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    if name == "errors":
-        return import_module("mainspring.errors")
+    if name in ("calendars", "errors"):
+        return import_module(f"mainspring.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'mainspring' has no attribute {name!r}")

@@ -30,7 +30,9 @@
     ├── LockLost                    the lock was not kept until the end of its body
     ├── TermPassed                  a leader wrote under a term that has ended
     ├── RunFailed                   raised by `result()`: the run ended other than succeeded
-    └── WaitTimeout                 raised by `result(timeout=…)` and `wait`
+    ├── WaitTimeout                 raised by `result(timeout=…)` and `wait`
+    ├── RetryIn                     raised by a task: try this run again after a delay
+    └── Abort                       raised by a task: this run has failed, and a retry is useless
 
 Messages say what happened, to which job or run, and what to do next.
 """
@@ -38,6 +40,7 @@ Messages say what happened, to which job or run, and what to do next.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 
 class MainspringError(Exception):
@@ -191,3 +194,20 @@ class RunFailed(MainspringError):
 
 class WaitTimeout(MainspringError):
     """The run had not ended when the wait ended. The run itself goes on."""
+
+
+class RetryIn(MainspringError):
+    """A task raises it to be tried again after this delay, whatever the delays of its retry policy.
+
+    It uses up one of the run's retries, as a failure does: `Retry(100)` lets a task wait for something a hundred times.
+    """
+
+    def __init__(self, delay: str | float | timedelta, reason: str = "") -> None:
+        """`delay` is a text such as `"30s"`, a timedelta, or a number of seconds."""
+        self.delay = delay
+        self.reason = reason
+        super().__init__(reason or f"again in {delay}")
+
+
+class Abort(MainspringError):
+    """A task raises it to fail its run for good: no retry follows, whatever the retry policy."""

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from door import Door, until
 
-from mainspring import Calendar, Client, Mainspring, Retry, cron, every, manual, weekends
+from mainspring import Client, Mainspring, Retry, cron, every, manual
+from mainspring.calendars import Calendar, weekends
 from mainspring.conformance.store.samples import a_worker, failure, success
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import Claim, LogLine, Report

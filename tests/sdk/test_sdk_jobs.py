@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring import Calendar, Mainspring, Retry, after, at, cron, every, holidays
+from mainspring import Mainspring, Retry, after, at, cron, every
+from mainspring.calendars import Calendar, holidays
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.model import Job, RunOptions
 from mainspring.core.schedules.triggers import EveryTrigger

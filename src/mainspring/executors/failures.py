@@ -5,7 +5,9 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
+from mainspring.core.instants import parse_duration
 from mainspring.core.model import Failure
+from mainspring.errors import InvalidInput, RetryIn
 from mainspring.executor import Outcome, plain
 
 _OURS = str(Path(__file__).resolve().parent.parent)
@@ -16,10 +18,18 @@ _LONGEST_TRACEBACK = 16_000
 def failed(error: BaseException, *, final: bool = False, unfit: bool = False) -> Outcome:
     """The outcome of an attempt that raised; `final` if it would raise the same again, `unfit` if the arguments were
     not those of the function."""
+    if isinstance(error, RetryIn):
+        try:
+            asked = parse_duration(error.delay, "delay")
+        except InvalidInput as invalid:
+            return failed(invalid, final=final, unfit=unfit)
+    else:
+        asked = None
     names = tuple(plain(_qualified(kind)) for kind in type(error).__mro__ if kind is not object)
     message = plain(_message(error)[:_LONGEST_MESSAGE])
-    failure = Failure(names[0].removeprefix("builtins."), message, plain(_user_traceback(error)))
-    return Outcome("failed", failure=failure, error_types=names, final=final, unfit=unfit)
+    kind = names[0].removeprefix("builtins.").removeprefix("mainspring.errors.")
+    failure = Failure(kind, message, plain(_user_traceback(error)))
+    return Outcome("failed", failure=failure, error_types=names, asked=asked, final=final, unfit=unfit)
 
 
 def _message(error: BaseException) -> str:

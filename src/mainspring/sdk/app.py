@@ -44,6 +44,7 @@ from mainspring.process.secrets import environment
 from mainspring.sdk.handle import RunHandle, Waiting
 from mainspring.sdk.known_tasks import KnownTasks
 from mainspring.sdk.lock import Lock, Locks
+from mainspring.sdk.setting_words import SettingWords
 from mainspring.sdk.sync import Blocking
 from mainspring.sdk.task import (
     AsyncTask,
@@ -90,7 +91,7 @@ class Mainspring:
         namespace: str | None = None,
         broker: str | None = None,
         clock: Clock | None = None,
-        **settings: object,
+        **settings: Unpack[SettingWords],
     ) -> None:
         self.name = check_name("name", name)
         self.source = source_of(name, _calling_module())

@@ -29,6 +29,7 @@ _POLICIES: dict[RetryPolicy, tuple[Duration, float, Duration]] = {
     "quadrupling-10s": (10 * SECOND, 4.0, HOUR),
 }
 """Waits by name: the first one, how it grows, and the longest. The last of them is the default."""
+_RETRY_IN, _ABORT = "mainspring.errors.RetryIn", "mainspring.errors.Abort"
 RETRIES = 3
 # 10 s, 40 s, 2 min 40 s: the first soon enough for a glitch, the third late enough to outlive a restart or a failover.
 DELAY: Duration = 10 * SECOND
@@ -118,8 +119,11 @@ def decide(
 
     The policy's wait w is cut by the fraction `jitter * noise`, `noise` in [0, 1), so it lies in [w * (1 - jitter), w].
     `asked` is a wait that the other side demands (as `Retry-After` does): it replaces the policy's own, and the jitter
-    is added to it, so that nobody returns too early. No wait exceeds `cap`, not even one asked for.
+    is added to it, so that no run returns too early. No wait exceeds `cap`, not even one asked for. A wait that the
+    task itself names (`RetryIn`) is kept to the microsecond, whatever the policy says of errors and delays.
     """
+    if asked is not None and _RETRY_IN in error_types and failures <= policy.retries:
+        return Again(asked)
     if refusal := _refusal(policy, failures, error_types):
         return GiveUp(refusal)
     if asked is not None:
@@ -137,11 +141,13 @@ def _refusal(policy: Retry, failures: int, error_types: Sequence[str]) -> str:
     """Why there is no retry; empty if there is one."""
     names = {name.removeprefix("builtins.") for name in error_types}
     shown = error_types[0].removeprefix("builtins.") if error_types else "an error without a type"
+    if _ABORT in error_types:
+        return "the task asked not to be retried"
     if not policy.retries:
         return "it has no retries"
     if not names.isdisjoint(policy.never):
         return f"{shown} is among the errors that are never retried"
-    if policy.on and names.isdisjoint(policy.on):
+    if policy.on and names.isdisjoint(policy.on) and _RETRY_IN not in error_types:
         return f"{shown} is not among the errors that are retried ({', '.join(policy.on)})"
     if failures > policy.retries:
         return f"all retries are used up ({policy.retries})"

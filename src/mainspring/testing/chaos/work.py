@@ -14,7 +14,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from mainspring import Calendar, CronRule, Retry, after, cron, current_run, every, manual
+from mainspring import Retry, after, cron, current_run, every, manual
+from mainspring.calendars import Calendar, CronRule
 from mainspring.core.ids import fraction_of
 from mainspring.core.schedules.triggers import Trigger
 from mainspring.testing.chaos.ledger import Ledger
