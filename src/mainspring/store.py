@@ -4,6 +4,8 @@ What every adapter guarantees, whatever the method:
 
 - **Atomic.** A method is one transaction: all of it happened, or nothing did, and its events are in the outbox of the
   same transaction.
+- **Audited.** A write that takes `audit` adds the rows that it computes from the answer to the audit trail, in the same
+  transaction.
 - **Guarded.** A write takes effect only on the state it expects (`core.states`); a late or repeated one changes
   nothing and says so.
 - **Idempotent where a reply can be lost.** Ids come from the caller; repeating a call whose reply was lost
@@ -17,7 +19,7 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from mainspring.broker import Notice
 from mainspring.core.answers import Backlog, Change, Fired, Reaped, Renewal, Reply, Reserved, RunFilter, Saved, Strain
@@ -49,6 +51,7 @@ from mainspring.core.states import State
 __all__ = [
     "MOST_CHANGED",
     "ApiStore",
+    "Audit",
     "Backlog",
     "CareStore",
     "Change",
@@ -77,6 +80,12 @@ __all__ = [
 
 MOST_CHANGED = 10_000
 
+T = TypeVar("T")
+Audit: TypeAlias = Callable[[T], Sequence[Change]]
+"""Computes the rows of the audit trail from the answer of a write. The store calls it inside the transaction of the
+write, before the commit: there is no change without its row, and no row without its change. If it raises, nothing is
+written. The store may call it again when it repeats a transaction."""
+
 Verdict = Literal["accepted", "repeated", "stale"]
 """What became of a report: taken now, already taken before, or refused because its token has been overtaken."""
 
@@ -84,20 +93,23 @@ Verdict = Literal["accepted", "repeated", "stale"]
 class JobStore(Protocol):
     """Definitions: for the SDK, the CLI and the API."""
 
-    async def create_job(self, job: Job) -> Job:
+    async def create_job(self, job: Job, *, audit: Audit[Job] | None = None) -> Job:
         """Store a new job. Conflict if the namespace has the name; InvalidInput for an unknown upstream or calendar,
         or a cycle."""
 
-    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
+    async def sync_jobs(
+        self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "", audit: Audit[Saved] | None = None
+    ) -> Saved:
         """Make the stored jobs of an app what the code declares. A changed definition raises the version; the next fire
         time moves only if trigger, start, end or calendars changed. A job that was paused because it was not declared
         goes on. Jobs that the same code (`source`) declared before and no longer does are named, not touched; those
         that were added otherwise are not even named. Conflict if another app owns a name.
 
         What is refused is refused before anything is written. Up to `core.declaring.PAGE` changes are one transaction,
-        more are written page by page: none takes long, and what was cut off is completed when it is repeated."""
+        more are written page by page: none takes long, and what was cut off is completed when it is repeated. The audit
+        trail gets its rows with each page, of all that was saved so far; a sync without changes leaves them too."""
 
-    async def edit_job(self, job: Job, expected_version: int) -> Job:
+    async def edit_job(self, job: Job, expected_version: int, *, audit: Audit[Job] | None = None) -> Job:
         """Replace a definition. Conflict if the version has moved on."""
 
     async def get_job(self, namespace: str, name: str) -> Job:
@@ -111,21 +123,39 @@ class JobStore(Protocol):
     ) -> list[Job]:
         """In order of name, those after the name `after`."""
 
-    async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
+    async def pause_jobs(
+        self,
+        namespace: str,
+        names: Collection[str],
+        *,
+        paused: bool,
+        reason: str,
+        audit: Audit[list[Job]] | None = None,
+    ) -> list[Job]:
         """Pause or resume, all or nothing. Runs that wait for an instant to come are skipped by a pause. A resumed job
         goes on with its next instant after now; instants that passed while it was paused are recorded as skipped, with
         the reason."""
 
-    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
+    async def remove_job(
+        self, namespace: str, name: str, expected_version: int | None = None, *, audit: Audit[None] | None = None
+    ) -> None:
         """Forget the definition. Unfinished runs go on; the ledger stays. Conflict if another job fires after it, or if
         it has another version than was expected."""
 
     async def trigger(
-        self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
+        self,
+        namespace: str,
+        name: str,
+        request_id: str,
+        runs: Callable[[Job, Instant], Sequence[NewRun]],
+        *,
+        audit: Audit[Firing] | None = None,
     ) -> Firing:
         """Fire a job now, by hand; overlap policy applies. The same request id gives the same firing."""
 
-    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
+    async def backfill(
+        self, job: Job, firings: Sequence[PlannedFiring], *, audit: Audit[list[str]] | None = None
+    ) -> list[str]:
         """Fire past instants of a job that have no run: new to the ledger, or missed or skipped in it (then the new
         row takes that one's place). Ids of the new runs. Conflict unless the job has still the version planned from."""
 
@@ -139,7 +169,7 @@ class JobStore(Protocol):
     async def list_edges(self, job_id: str) -> list[Edge]:
         """What an `after` job knows of its upstream jobs."""
 
-    async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
+    async def save_calendar(self, namespace: str, calendar: Calendar, *, audit: Audit[None] | None = None) -> None:
         """Create or replace."""
 
     async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
@@ -170,7 +200,7 @@ class PlanStore(Protocol):
 class RunStore(Protocol):
     """For whoever submits and looks."""
 
-    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         """Accept runs, all or nothing, durable on return. The answer has one id per run: its own, or, for an
         idempotency key seen before, the id of then (Conflict if the request differs). A run whose id exists already
         is left alone."""
@@ -206,7 +236,9 @@ class RunStore(Protocol):
     async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
         """Used and capacity of a gate."""
 
-    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+    async def request_cancel(
+        self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None
+    ) -> State:
         """Cancel now (blocked, pending) or ask its worker to (running); the state it is in afterwards. Conflict if it
         has ended."""
 
@@ -271,13 +303,15 @@ class DispatchStore(Protocol):
 class WorkStore(DispatchStore, Protocol):
     """For workers."""
 
-    async def register(self, worker: Worker) -> None:
+    async def register(self, worker: Worker, *, audit: Audit[None] | None = None) -> None:
         """Announce a worker, or say that it is draining or has stopped."""
 
     async def list_workers(self, namespace: str) -> list[Worker]:
         """Those seen lately."""
 
-    async def request_drain(self, namespace: str, worker_id: str) -> Worker | None:
+    async def request_drain(
+        self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None
+    ) -> Worker | None:
         """Ask a worker to finish what it holds, to take no more, and to end: it learns of it with its next heartbeat.
         Asked again, it stays asked. None if there is no such worker, or it has stopped or died."""
 
@@ -421,7 +455,7 @@ class ApiStore(Protocol):
     async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
         """Let somebody spend within a pace, by `core.limits`; a refusal costs nothing."""
 
-    async def revoke(self, name: str, keep: Duration) -> None:
+    async def revoke(self, name: str, keep: Duration, *, audit: Audit[None] | None = None) -> None:
         """Note that what has this name is no longer good from now on; remembered for `keep` at least."""
 
     async def revocations(self) -> dict[str, Instant]:
@@ -429,10 +463,6 @@ class ApiStore(Protocol):
 
     async def note_changes(self, changes: Sequence[Change]) -> None:
         """Add to the audit trail, durably, at the time of the store."""
-
-    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
-        """This store, whose writes also add to the audit trail what `tell` makes of their answers: in the same
-        transaction, so that there is no change without its row, and no row without its change."""
 
     async def schema(self) -> tuple[int, int]:
         """The version of the database's schema, and the newest that this program knows."""

@@ -20,7 +20,7 @@ from mainspring.core.load.degradation import SLOW_HISTORY, Level, Load
 from mainspring.core.model import EventBatch, NewRun, Worker
 from mainspring.errors import NotFound, StoreUnavailable
 from mainspring.settings import Settings
-from mainspring.store import Backlog, Store, Strain
+from mainspring.store import Audit, Backlog, Store, Strain
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
 
@@ -249,12 +249,12 @@ class LockedEdges:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def submit(self, runs: list[NewRun]) -> list[str]:
+    async def submit(self, runs: list[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         if any(run.after for run in runs):
             self.asked += 1
             if self.locked:
                 raise StoreUnavailable("not done within 5 s, so given up")
-        return await self._store.submit(runs)
+        return await self._store.submit(runs, audit=audit)
 
 
 class TestDependencies:

@@ -13,6 +13,7 @@ from mainspring.conformance.store.samples import a_run
 from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable
 from mainspring.services.announcer import announced
+from mainspring.store import Audit
 from mainspring.stores.sqlite.store import SqliteStore
 
 
@@ -74,8 +75,8 @@ class Heralded(SqliteStore):
     def send_herald(self, herald: Callable[[Sequence[NewRun]], None]) -> None:
         self.herald = herald
 
-    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
-        ids = await super().submit(runs)
+    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
+        ids = await super().submit(runs, audit=audit)
         self.herald(runs)
         return ids
 

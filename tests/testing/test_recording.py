@@ -35,9 +35,9 @@ async def main():
     recorded = await app.open()
     right = recorded.bare.submit
 
-    async def submit(runs):
+    async def submit(runs, **words):
         if when == "after":
-            await right(runs)
+            await right(runs, **words)
         os.kill(os.getpid(), signal.SIGKILL)
 
     recorded.bare.submit = submit

@@ -32,6 +32,7 @@ from __future__ import annotations
 from mainspring.conformance.broker import BrokerConformance
 from mainspring.conformance.lease import LeaseConformance
 from mainspring.conformance.store.api import ApiSuite
+from mainspring.conformance.store.audit import AuditSuite
 from mainspring.conformance.store.backfill import BackfillSuite
 from mainspring.conformance.store.care import CareSuite
 from mainspring.conformance.store.dispatch import DispatchSuite
@@ -60,5 +61,6 @@ class StoreConformance(
     LeaseSuite,
     EventSuite,
     ApiSuite,
+    AuditSuite,
 ):
     """All guarantees of the store port. Subclass it and provide the fixtures `store` and `clock`."""

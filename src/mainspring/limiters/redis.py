@@ -7,8 +7,7 @@ a change somebody may spend up to twice as much.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mainspring.clock import Clock
 from mainspring.core.instants import MILLISECOND
@@ -16,7 +15,7 @@ from mainspring.core.load.rate_limits import Allowance, Pace, allow
 from mainspring.drivers.redis.client import RedisLink, Script, read_url
 from mainspring.errors import BrokerUnavailable
 from mainspring.services.breaker import Switch
-from mainspring.store import Change, Store
+from mainspring.store import Store
 
 TIMEOUT: Final = "250ms"
 SPEND: Final = Script(
@@ -47,9 +46,6 @@ class Paced:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
-
-    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
-        return cast(Store, Paced(self._store.attested(tell), self._url, self._clock, self._link))
 
     async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
         """See `ApiStore.spend`."""

@@ -14,7 +14,7 @@ from mainspring.core.runs.why import Crowd, GateUse, why_not_firing, why_not_run
 from mainspring.core.states import BLOCKED, FINAL, SUCCEEDED
 from mainspring.errors import Conflict, NotFound
 from mainspring.sdk.app import Mainspring
-from mainspring.store import RunFilter, Store
+from mainspring.store import Audit, RunFilter, Store
 
 PAGE = 500
 
@@ -31,7 +31,7 @@ async def find_ids(store: Store, namespace: str, text: str, limit: int) -> list[
     return await store.find_runs(namespace, typed, limit) if typed and set(typed) <= set(ALPHABET) else []
 
 
-async def ask_to_drain(store: Store, crowd: Crowd, worker: Worker) -> Worker:
+async def ask_to_drain(store: Store, crowd: Crowd, worker: Worker, audit: Audit[object] | None = None) -> Worker:
     """Ask a worker to finish what it holds, to take no more, and to end. For one that works over HTTP the server says
     so itself: it is given no more work from now on."""
     state = crowd.state_of(worker)
@@ -40,9 +40,9 @@ async def ask_to_drain(store: Store, crowd: Crowd, worker: Worker) -> Worker:
         raise Conflict(f"worker {worker.id} is {state} ({seen}), so it cannot drain: `mainspring workers` lists others")
     if worker.app == "http" and "~" in worker.id:
         draining = msgspec.structs.replace(worker, state="draining")
-        await store.register(draining)
+        await store.register(draining, audit=audit)
         return draining
-    asked = await store.request_drain(worker.namespace, worker.id)
+    asked = await store.request_drain(worker.namespace, worker.id, audit=audit)
     if asked is None:
         raise Conflict(f"worker {worker.id} has just ended: there is nothing to drain")
     return asked

@@ -19,7 +19,7 @@ from mainspring.core.planning.plans import Plan, PlannedFiring
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.states import CANCELLED, FINAL, SKIPPED, State
 from mainspring.errors import StoreError, TermPassed
-from mainspring.store import Change, Fired, Reaped, Standing, Store, Verdict
+from mainspring.store import Audit, Fired, Reaped, Standing, Store, Verdict
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
 """The bounds of all durations that are counted here."""
@@ -80,12 +80,9 @@ class Measured:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
-        return cast(Store, Measured(self._store.attested(tell), self.figures))
-
-    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         try:
-            ids = await self._store.submit(runs)
+            ids = await self._store.submit(runs, audit=audit)
         except StoreError:
             self.figures.count("store_errors", "submit")
             raise
@@ -175,8 +172,10 @@ class Measured:
         for label, number in Counter(labels).items():
             self.figures.counts[name, label] += number
 
-    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
-        state = await self._store.request_cancel(namespace, run_id, reason)
+    async def request_cancel(
+        self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None
+    ) -> State:
+        state = await self._store.request_cancel(namespace, run_id, reason, audit=audit)
         if state == CANCELLED:
             self.figures.count("runs_finished", CANCELLED)
         return state

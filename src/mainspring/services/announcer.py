@@ -15,7 +15,7 @@ from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable, StoreError
 from mainspring.process.metrics import Figures
 from mainspring.services.breaker import Switch
-from mainspring.store import Change, Store
+from mainspring.store import Audit, Store
 
 MOST = 1_000
 """Of more that are submitted at once, the dispatcher tells the rest when it is their turn."""
@@ -55,16 +55,8 @@ class Announced:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
-        store = self._store.attested(tell)
-        return (
-            store
-            if self._hints is not None
-            else cast(Store, Announced(store, self._broker, self._clock, self._figures))
-        )
-
-    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
-        ids = await self._store.submit(runs)
+    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
+        ids = await self._store.submit(runs, audit=audit)
         if self._hints is None:
             self._tell(runs)
         return ids

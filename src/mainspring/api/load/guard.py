@@ -32,7 +32,7 @@ from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.process.background import endure
 from mainspring.process.metrics import figures_of
 from mainspring.settings import Settings, breaker_policy
-from mainspring.store import Backlog, Change, Store, Strain
+from mainspring.store import Audit, Backlog, Store, Strain
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -56,16 +56,13 @@ class GuardedStore:
         self._store = store
         self._guard = guard
 
-    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Store:
-        return cast(Store, GuardedStore(self._store.attested(tell), self._guard))
-
-    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         """As ever; runs that wait for others are behind a breaker of their own, since to check what they wait for takes
         locks on others' runs."""
         if not any(run.after for run in runs):
-            return cast(list[str], await self.__getattr__("submit")(runs))
+            return cast(list[str], await self.__getattr__("submit")(runs, audit=audit))
         self._guard.admit()
-        return await self._guard.submit_waiting(self._store, runs)
+        return await self._guard.submit_waiting(self._store, runs, audit)
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._store, name)
@@ -171,7 +168,9 @@ class Guard:
         if before.state != self.breaker.state:
             log.warning("breaker of the store: %s", self.breaker.state)
 
-    async def submit_waiting(self, store: Store, runs: Sequence[NewRun]) -> list[str]:
+    async def submit_waiting(
+        self, store: Store, runs: Sequence[NewRun], audit: Audit[list[str]] | None = None
+    ) -> list[str]:
         """Accept runs that wait for others; without waiting, where that cannot be checked and they allow it."""
         self.dependencies, let = breaker.admit(self.dependencies, self._clock.monotonic())
         if not let:
@@ -180,11 +179,11 @@ class Guard:
                     "what runs wait for could not be checked lately, and is tried again in a moment. A run that may do "
                     'without says so by under_pressure="run"'
                 )
-            ids = await store.submit([msgspec.structs.replace(run, after=()) for run in runs])
+            ids = await store.submit([msgspec.structs.replace(run, after=()) for run in runs], audit=audit)
             await self._tell_hurried(store, [run for run in runs if run.after])
             return ids
         try:
-            ids = await store.submit(runs)
+            ids = await store.submit(runs, audit=audit)
         except (StoreUnavailable, asyncio.CancelledError):
             self._note_dependencies(well=False)
             raise

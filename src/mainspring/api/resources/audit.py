@@ -15,20 +15,21 @@ from mainspring.api.schemas.paging import limit_of, page, read_number
 from mainspring.api.schemas.queries import AuditQuery
 from mainspring.operations import records
 from mainspring.operations.views import change_view
-from mainspring.store import Change, Store
+from mainspring.store import Audit, Change
 
 
-def attested(
+def audit_of(
     call: Call,
     action: str,
     target: str,
     before: Mapping[str, object] | None = None,
     after: Callable[[Any], Mapping[str, object] | None] = lambda _: None,
-) -> Store:
-    """The store, for one change: who did what, before and after, is committed with it or not at all."""
+) -> Audit[Any]:
+    """The audit row of a change that the caller makes: the store commits it with the change, or not at all. `after`
+    shows the store's answer."""
 
-    def tell(answer: Any) -> list[Change]:
-        told = after(answer)
+    def audit(answer: Any) -> list[Change]:
+        shown = after(answer)
         return [
             Change(
                 namespace=call.namespace,
@@ -36,12 +37,12 @@ def attested(
                 action=action,
                 target=target,
                 before=None if before is None else msgspec.json.encode(before).decode(),
-                after=None if told is None else msgspec.json.encode(told).decode(),
+                after=None if shown is None else msgspec.json.encode(shown).decode(),
                 request_id=call.request_id,
             )
         ]
 
-    return call.desk.store.attested(tell)
+    return audit
 
 
 async def list_audit(call: Call) -> Answer:
@@ -66,7 +67,7 @@ async def revoke_tokens(call: Call) -> Answer:
     call.wrong.settle()
     where = "" if call.caller.may("tokens:write", EVERYWHERE) else f"{call.namespace}\n"
     for name in names:
-        await attested(call, "token.revoke", name).revoke(where + name, LONGEST_LIFE)
+        await call.desk.store.revoke(where + name, LONGEST_LIFE, audit=audit_of(call, "token.revoke", name))
     return Answer(200, {"revoked": names})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
-from mainspring.api.resources.audit import attested
+from mainspring.api.resources.audit import audit_of
 from mainspring.api.schemas.bodies import BackfillBody
 from mainspring.core.instants import Instant, parse_instant
 from mainspring.errors import InvalidInput
@@ -25,8 +25,8 @@ async def backfill_job(call: Call) -> Answer:
     if made and not dry_run:
         headers = await call.spend(len(made))
         told: View = {"from": iso(since), "to": iso(until), "reason": call.given.get("reason", "")}
-        counted = attested(call, "job.backfill", f"job:{job.id}", None, lambda ids: {**told, "runs": len(ids)})
-        made = frozenset(await counted.backfill(job, found.wanted()))
+        audit = audit_of(call, "job.backfill", f"job:{job.id}", None, lambda ids: {**told, "runs": len(ids)})
+        made = frozenset(await desk.store.backfill(job, found.wanted(), audit=audit))
     return Answer(200, found.view(made, dry_run=dry_run), headers)
 
 

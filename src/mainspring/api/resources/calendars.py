@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
-from mainspring.api.resources.audit import attested
+from mainspring.api.resources.audit import audit_of
 from mainspring.api.schemas.bodies import CalendarBody
 from mainspring.core.instants import load_zone
 from mainspring.core.schedules.calendars import Calendar, check_calendar
@@ -46,8 +46,8 @@ async def save_calendar(call: Call) -> Answer:
             wrong.take(error)
     wrong.settle()
     before = calendar_view(known[name]) if name in known else None
-    trail = attested(call, "calendar.save", f"calendar:{name}", before, lambda _: calendar_view(calendar))
-    await trail.save_calendar(call.namespace, calendar)
+    audit = audit_of(call, "calendar.save", f"calendar:{name}", before, lambda _: calendar_view(calendar))
+    await store.save_calendar(call.namespace, calendar, audit=audit)
     return Answer(200 if name in known else 201, calendar_view(calendar))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
-from mainspring.api.resources.audit import attested
+from mainspring.api.resources.audit import audit_of
 from mainspring.api.resources.jobs import job_answer
 from mainspring.api.schemas.bodies import ReasonBody, TriggerBody
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number
@@ -44,8 +44,10 @@ async def _set_paused(call: Call, *, paused: bool) -> Answer:
     job = await _job(call)
     reason = call.given.get("reason", "")
     action = "job.pause" if paused else "job.resume"
-    store = attested(call, action, f"job:{job.id}", job_view(job), lambda jobs: job_view(jobs[0]))
-    (after,) = await store.pause_jobs(call.namespace, [job.name], paused=paused, reason=reason if paused else "")
+    audit = audit_of(call, action, f"job:{job.id}", job_view(job), lambda jobs: job_view(jobs[0]))
+    (after,) = await call.desk.store.pause_jobs(
+        call.namespace, [job.name], paused=paused, reason=reason if paused else "", audit=audit
+    )
     if not paused:
         await note_jobs(call.desk.store, [job], reason)
     return job_answer(200, after)
@@ -58,8 +60,12 @@ async def trigger_job(call: Call) -> Answer:
     job = await _job(call)
     headers = await call.spend(runs_of(job))
     request_id = call.given.get("request_id") or call.stamp.ids(1, desk.app.new_ids)[0]
-    firing = await attested(call, "job.trigger", f"job:{job.id}", None, firing_view).trigger(
-        call.namespace, job.id, request_id, lambda stored, fire_at: make_runs(stored, fire_at, desk.store.now())
+    firing = await desk.store.trigger(
+        call.namespace,
+        job.id,
+        request_id,
+        lambda stored, fire_at: make_runs(stored, fire_at, desk.store.now()),
+        audit=audit_of(call, "job.trigger", f"job:{job.id}", None, firing_view),
     )
     return Answer(201, firing_view(firing), headers)
 

@@ -12,7 +12,7 @@ import msgspec
 from mainspring.api.decoding import Given, convert, decode_any, given_of
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
-from mainspring.api.resources.audit import attested
+from mainspring.api.resources.audit import audit_of
 from mainspring.api.schemas.bodies import JobBody, JobChange, SyncBody
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
 from mainspring.api.schemas.paging import limit_of, page, read_cursor
@@ -45,8 +45,8 @@ async def create_job(call: Call) -> Answer:
     headers = await call.spend_definitions(1)
     (job_id,) = call.stamp.ids(1, desk.app.new_ids)
     try:
-        trail = attested(call, "job.create", f"job:{job_id}", None, job_view)
-        job = await trail.create_job(msgspec.structs.replace(draft, id=job_id))
+        audit = audit_of(call, "job.create", f"job:{job_id}", None, job_view)
+        job = await desk.store.create_job(msgspec.structs.replace(draft, id=job_id), audit=audit)
     except Conflict as error:
         job = await _made_before(call, job_id, error)
     warnings = await desk.tasks.warn(call.namespace, [job.task])
@@ -151,8 +151,8 @@ async def _edit(call: Call, wanted: Any) -> Answer:
             wrong.add("name", "cannot be changed", f"leave it {job.name}, or make a new job")
         draft = read_job(call, given, wrong, job)
         try:
-            trail = attested(call, "job.update", f"job:{job.id}", job_view(job), job_view)
-            edited = await trail.edit_job(draft, job.version)
+            audit = audit_of(call, "job.update", f"job:{job.id}", job_view(job), job_view)
+            edited = await store.edit_job(draft, job.version, audit=audit)
         except Conflict:
             if attempt == TRIES - 1:
                 raise
@@ -167,10 +167,10 @@ async def delete_job(call: Call) -> Answer:
     for attempt in range(TRIES):
         job = await store.get_job(call.namespace, call.named("job_id"))
         check_version(call, job)
-        trail = attested(call, "job.delete", f"job:{job.id}", job_view(job))
+        audit = audit_of(call, "job.delete", f"job:{job.id}", job_view(job))
         try:
             # What is in the trail as it was before is what is removed, and nothing that was changed meanwhile.
-            await trail.remove_job(call.namespace, job.id, job.version)
+            await store.remove_job(call.namespace, job.id, job.version, audit=audit)
         except Conflict:
             if attempt == TRIES - 1 or await _is_as(call, job):
                 raise
@@ -206,9 +206,9 @@ async def sync_jobs(call: Call) -> Answer:
     headers = await call.spend_definitions(len(drafts)) if drafts else {}
     ids = call.stamp.ids(len(drafts), desk.app.new_ids)
     jobs = [msgspec.structs.replace(job, id=job_id, app=app) for job, job_id in zip(drafts, ids, strict=True)]
-    trail = attested(call, "job.sync", f"app:{app}", None, msgspec.structs.asdict)
-    saved = msgspec.structs.asdict(await trail.sync_jobs(app, call.namespace, jobs, source=source))
-    return Answer(200, saved, headers)
+    audit = audit_of(call, "job.sync", f"app:{app}", None, msgspec.structs.asdict)
+    saved = await desk.store.sync_jobs(app, call.namespace, jobs, source=source, audit=audit)
+    return Answer(200, msgspec.structs.asdict(saved), headers)
 
 
 EXAMPLE = {"name": "daily-report", "schedule": "0 0 * * *", "command": "python generate_report.py"}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from hashlib import blake2b
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
-from mainspring.api.resources.audit import attested
+from mainspring.api.resources.audit import audit_of
 from mainspring.api.schemas.bodies import ReasonBody, RerunBody
 from mainspring.api.schemas.queries import LogQuery, WaitQuery
 from mainspring.api.streaming import SSE, beats, sse
@@ -37,10 +37,10 @@ async def cancel_run(call: Call) -> Answer:
     call.wrong.settle()
     run = await _run(call)
     reason = call.given.get("reason") or f"cancelled by {call.caller.subject}"
-    trail = attested(
+    audit = audit_of(
         call, "run.cancel", f"run:{run.id}", {"state": run.state}, lambda state: {"state": state, "reason": reason}
     )
-    state = await trail.request_cancel(call.namespace, run.id, reason)
+    state = await call.desk.store.request_cancel(call.namespace, run.id, reason, audit=audit)
     return Answer(200, {"run_id": run.id, "state": state})
 
 
@@ -53,8 +53,8 @@ async def retry_run(call: Call) -> Answer:
     headers = await call.spend(1)
     (run_id,) = call.stamp.ids(1, desk.app.new_ids)
     again = await _again(call, old, run_id)
-    trail = attested(call, "run.retry", f"run:{old.id}", {"state": old.state}, lambda _: {"retried_as": run_id})
-    await trail.submit([again])
+    audit = audit_of(call, "run.retry", f"run:{old.id}", {"state": old.state}, lambda _: {"retried_as": run_id})
+    await desk.store.submit([again], audit=audit)
     await note_run(desk.store, old, run_id, call.given.get("reason", ""))
     view = run_view(await desk.store.get_run(call.namespace, run_id))
     return Answer(201, view, {**headers, "Location": f"/v1/runs/{run_id}"})
@@ -99,8 +99,8 @@ async def rerun_dead(call: Call) -> Answer:
     again = {run.id: _rerun_id(run) for run in runs}
     if runs and not given.get("dry_run", False):
         await call.spend(len(runs))
-        trail = attested(call, "run.rerun", f"runs:{len(runs)}", None, lambda _: again)
-        await trail.submit([await _again(call, run, again[run.id]) for run in runs])
+        audit = audit_of(call, "run.rerun", f"runs:{len(runs)}", None, lambda _: again)
+        await call.desk.store.submit([await _again(call, run, again[run.id]) for run in runs], audit=audit)
     return Answer(200, {"count": len(again), "runs": again, "refused": refused})
 
 

@@ -12,7 +12,7 @@ import msgspec
 from mainspring.api.decoding import Given, given_of
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
-from mainspring.api.resources.audit import attested
+from mainspring.api.resources.audit import audit_of
 from mainspring.api.schemas.bodies import BatchBody, PlainBatch, PlainRun, RunBody, ScheduleBody
 from mainspring.api.schemas.definitions import encode_work, learn_tasks, names_secret, need_command, need_secrets
 from mainspring.api.schemas.forms import Form, accepted
@@ -147,7 +147,8 @@ async def submit_batch(call: Call) -> Answer:
     call.wrong.settle()
     headers = await call.spend(len(runs))
     told = {"count": len(runs), "first": runs[0].id, "last": runs[-1].id}
-    run_ids = await attested(call, "run.submit_batch", f"runs:{len(runs)}", None, lambda _: told).submit(runs)
+    audit = audit_of(call, "run.submit_batch", f"runs:{len(runs)}", None, lambda _: told)
+    run_ids = await call.desk.store.submit(runs, audit=audit)
     warnings = await call.desk.tasks.warn(call.namespace, {run.task for run in runs})
     return Answer(201, with_warnings({"run_ids": run_ids, "count": len(run_ids)}, warnings), headers)
 

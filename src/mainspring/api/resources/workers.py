@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.load.watching import kind_of
-from mainspring.api.resources.audit import attested
+from mainspring.api.resources.audit import audit_of
 from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerBody
 from mainspring.core.instants import SECOND, format_duration, parse_duration
 from mainspring.core.model import Claim, Run, RunOptions, Worker
@@ -180,8 +180,8 @@ async def drain_worker(call: Call) -> Answer:
     worker = await _worker(call, own=False)
     crowd = await look_around(call.desk.app, call.namespace)
     told = {"drain": True, "reason": call.given.get("reason", "")}
-    trail = attested(call, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, lambda _: told)
-    asked = await ask_to_drain(trail, crowd, worker)
+    audit = audit_of(call, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, lambda _: told)
+    asked = await ask_to_drain(call.desk.store, crowd, worker, audit)
     return Answer(200, worker_view(asked, asked.state))
 
 

@@ -10,9 +10,10 @@ import msgspec
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, TaskNotice, Worker
 from mainspring.core.runs.priority import Ordering
-from mainspring.store import Outlook, Renewal, Standing
+from mainspring.store import Audit, Outlook, Renewal, Standing
 from mainspring.stores.postgres.claims.claim import Claims, look_columns
 from mainspring.stores.postgres.ends.reports import hand_back
+from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.postgres.submissions.idle_workers import Offers
 from mainspring.stores.rows.text import clean
@@ -38,7 +39,7 @@ class Work:
     def _offers(self) -> Offers:
         return Offers(self._db)
 
-    async def register(self, worker: Worker) -> None:
+    async def register(self, worker: Worker, *, audit: Audit[None] | None = None) -> None:
         async def work(tx: Transaction) -> None:
             await tx.run(_Q["register"], *_worker_row(worker, tx))
             if worker.state != "active":
@@ -49,17 +50,19 @@ class Work:
             kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
             tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
 
-        await self._db.write(work)
+        await self._db.write(audited(work, audit))
 
     async def list_workers(self, namespace: str) -> list[Worker]:
         return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["workers"], namespace))]
 
-    async def request_drain(self, namespace: str, worker_id: str) -> Worker | None:
+    async def request_drain(
+        self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None
+    ) -> Worker | None:
         async def work(tx: Transaction) -> Worker | None:
             row = await tx.fetchrow(_Q["request_drain"], namespace, worker_id, tx.given)
             return None if row is None else _worker(row)
 
-        return await self._db.write(work)
+        return await self._db.write(audited(work, audit))
 
     async def announced(self, namespace: str, task: str) -> list[Worker]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["announced"], namespace, task))

@@ -17,7 +17,7 @@ from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
-from mainspring.store import Saved
+from mainspring.store import Audit, Saved
 from mainspring.stores.postgres.definitions.backfill import backfill
 from mainspring.stores.postgres.definitions.firing import Entry, free_instant, record
 from mainspring.stores.postgres.definitions.job_rows import (
@@ -30,6 +30,7 @@ from mainspring.stores.postgres.definitions.job_rows import (
 )
 from mainspring.stores.postgres.definitions.upstreams import link
 from mainspring.stores.postgres.ends.endings import end_unstarted
+from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.rows.job_rows import (
     check_editable,
@@ -64,14 +65,17 @@ class Jobs:
 
     _db: Database
 
-    async def create_job(self, job: Job) -> Job:
-        return await self._schedule(lambda tx: _create(tx, job))
+    async def create_job(self, job: Job, *, audit: Audit[Job] | None = None) -> Job:
+        return await self._schedule(lambda tx: _create(tx, job), audit)
 
-    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
-        return await sync_in_pages(_Sync(self._db, app, namespace, source), declare(app, namespace, jobs, source))
+    async def sync_jobs(
+        self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "", audit: Audit[Saved] | None = None
+    ) -> Saved:
+        sync = _Sync(self._db, app, namespace, source, audit)
+        return await sync_in_pages(sync, declare(app, namespace, jobs, source))
 
-    async def edit_job(self, job: Job, expected_version: int) -> Job:
-        return await self._schedule(lambda tx: _edit(tx, job, expected_version))
+    async def edit_job(self, job: Job, expected_version: int, *, audit: Audit[Job] | None = None) -> Job:
+        return await self._schedule(lambda tx: _edit(tx, job, expected_version), audit)
 
     async def get_job(self, namespace: str, name: str) -> Job:
         return await self._db.read(lambda tx: find_job(tx, namespace, name))
@@ -85,19 +89,33 @@ class Jobs:
     ) -> list[Job]:
         return await self._db.read(lambda tx: _list(tx, namespace, app, after or "", limit))
 
-    async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
+    async def pause_jobs(
+        self,
+        namespace: str,
+        names: Collection[str],
+        *,
+        paused: bool,
+        reason: str,
+        audit: Audit[list[Job]] | None = None,
+    ) -> list[Job]:
         if paused:
-            return await self._schedule(lambda tx: _pause(tx, namespace, names, reason), size=len(names))
-        return await self._schedule(lambda tx: _resume(tx, namespace, names), size=len(names))
+            return await self._schedule(lambda tx: _pause(tx, namespace, names, reason), audit, size=len(names))
+        return await self._schedule(lambda tx: _resume(tx, namespace, names), audit, size=len(names))
 
-    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
-        await self._schedule(lambda tx: _remove(tx, namespace, name, expected_version))
+    async def remove_job(
+        self, namespace: str, name: str, expected_version: int | None = None, *, audit: Audit[None] | None = None
+    ) -> None:
+        await self._schedule(lambda tx: _remove(tx, namespace, name, expected_version), audit)
 
-    async def trigger(self, namespace: str, name: str, request_id: str, runs: MakeRuns) -> Firing:
-        return await self._schedule(lambda tx: _trigger(tx, namespace, name, request_id, runs), again=True)
+    async def trigger(
+        self, namespace: str, name: str, request_id: str, runs: MakeRuns, *, audit: Audit[Firing] | None = None
+    ) -> Firing:
+        return await self._schedule(lambda tx: _trigger(tx, namespace, name, request_id, runs), audit, again=True)
 
-    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
-        return await self._schedule(lambda tx: backfill(tx, job, firings), size=len(firings))
+    async def backfill(
+        self, job: Job, firings: Sequence[PlannedFiring], *, audit: Audit[list[str]] | None = None
+    ) -> list[str]:
+        return await self._schedule(lambda tx: backfill(tx, job, firings), audit, size=len(firings))
 
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         until = LATEST + 1 if before is None else before
@@ -111,11 +129,19 @@ class Jobs:
     async def list_edges(self, job_id: str) -> list[Edge]:
         return [Edge(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["edges"], job_id))]
 
-    async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
-        await self._schedule(lambda tx: _save_calendar(tx, namespace, calendar))
+    async def save_calendar(self, namespace: str, calendar: Calendar, *, audit: Audit[None] | None = None) -> None:
+        await self._schedule(lambda tx: _save_calendar(tx, namespace, calendar), audit)
 
-    async def _schedule(self, work: Callable[[Transaction], Awaitable[T]], *, size: int = 1, again: bool = False) -> T:
-        return await self._db.schedule(lambda: self._db.write(work, patient=True), size=size, again=again)
+    async def _schedule(
+        self,
+        work: Callable[[Transaction], Awaitable[T]],
+        audit: Audit[T] | None,
+        *,
+        size: int = 1,
+        again: bool = False,
+    ) -> T:
+        whole = audited(work, audit)
+        return await self._db.schedule(lambda: self._db.write(whole, patient=True), size=size, again=again)
 
     async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
         return await self._db.read(lambda tx: load_calendars(tx, namespace))
@@ -138,8 +164,9 @@ async def _list(tx: Transaction, namespace: str, app: str | None, after: str, li
 class _Sync:
     """See `syncing.SyncingStore`."""
 
-    def __init__(self, db: Database, app: str, namespace: str, source: str) -> None:
+    def __init__(self, db: Database, app: str, namespace: str, source: str, audit: Audit[Saved] | None) -> None:
         self._db = db
+        self._audit = audit
         self._app = app
         self._namespace = namespace
         self._source = source
@@ -170,7 +197,7 @@ class _Sync:
                 await _resume(tx, self._namespace, found.resumed)
             return add_up(so_far, found.saved())
 
-        return await self._db.write(work, patient=True)
+        return await self._db.write(audited(work, self._audit), patient=True)
 
     async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
         values = (self._namespace, self._app, self._source, after, limit)

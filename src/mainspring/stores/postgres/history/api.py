@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self, TypeVar, cast
+from collections.abc import Sequence
 
 from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.load.rate_limits import Allowance, Pace, allow
 from mainspring.errors import Conflict
-from mainspring.store import Change, Reply, Reserved
-from mainspring.stores.postgres.history.trail import note
+from mainspring.store import Audit, Change, Reply, Reserved
+from mainspring.stores.postgres.history.trail import audited, note
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_migrations, load_queries
 
 _Q = load_queries("postgres", "api")
-T = TypeVar("T")
-
-
-class _Attesting:
-    """A database whose writes leave a trail."""
-
-    leaves_trail = True
-
-    def __init__(self, db: Database, tell: Callable[[Any], Sequence[Change]]) -> None:
-        self._db = db
-        self._tell = tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._db, name)
-
-    async def write(
-        self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True, patient: bool = False
-    ) -> T:
-        async def attested(tx: Transaction) -> T:
-            answer = await work(tx)
-            await note(tx, self._tell(answer))
-            return answer
-
-        return await self._db.write(attested, patient=patient)
-
-    async def alone(self, query: str, *args: object) -> list[Any]:
-        return await self.write(lambda tx: tx.fetch(query, *args))
 
 
 class Api:
@@ -90,20 +61,17 @@ class Api:
 
         return await self._db.write(work, durable=False)
 
-    async def revoke(self, name: str, keep: Duration) -> None:
-        await self._db.write(lambda tx: tx.run(_Q["revoke"], name, tx.now, tx.now + keep))
+    async def revoke(self, name: str, keep: Duration, *, audit: Audit[None] | None = None) -> None:
+        async def work(tx: Transaction) -> None:
+            await tx.run(_Q["revoke"], name, tx.now, tx.now + keep)
+
+        await self._db.write(audited(work, audit))
 
     async def revocations(self) -> dict[str, Instant]:
         return dict(await self._db.read(lambda tx: tx.fetch(_Q["revocations"], tx.now)))
 
     async def note_changes(self, changes: Sequence[Change]) -> None:
         await self._db.write(lambda tx: note(tx, changes))
-
-    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
-        twin = copy.copy(self)
-        twin.__dict__.pop("_gathering", None)  # Submissions of others are not part of this one's transaction.
-        twin._db = cast("Database", _Attesting(self._db, tell))
-        return twin
 
     async def schema(self) -> tuple[int, int]:
         version = await self._db.read(lambda tx: tx.fetchval(_Q["schema"]))

@@ -8,13 +8,14 @@ from functools import cached_property
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
-from mainspring.store import RunFilter
+from mainspring.store import Audit, RunFilter
 from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.history.days import day_of, not_before
+from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Record, Transaction
 from mainspring.stores.postgres.submissions.group_commit import Gathering
 from mainspring.stores.postgres.submissions.in_transaction import join
-from mainspring.stores.postgres.submissions.submit import submit
+from mainspring.stores.postgres.submissions.submit import accept, submit
 from mainspring.stores.rows.run_rows import run_of, unfinished_states
 from mainspring.stores.sql import load_queries
 
@@ -38,7 +39,9 @@ class Runs:
     def _gathering(self) -> Gathering:
         return Gathering(self._db)
 
-    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
+        if audit is not None:  # Submissions of others are not part of its transaction.
+            return await self._db.schedule(lambda: accept(self._db, runs, audit), size=len(runs), again=True)
         return await self._db.schedule(lambda: self._gathering.submit(runs), size=len(runs), again=True)
 
     async def submit_within(self, connection: object, runs: Sequence[NewRun]) -> list[str]:
@@ -92,7 +95,9 @@ class Runs:
             raise NotFound(f"there is no gate {gate}")
         return row[0], row[1]
 
-    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+    async def request_cancel(
+        self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None
+    ) -> State:
         async def work(tx: Transaction) -> State:
             row = await _find(tx, run_id)
             if row is None or row[1] != namespace:
@@ -103,7 +108,7 @@ class Runs:
                 raise Conflict(f"run {run_id} has ended already ({ended[6]}): there is nothing to cancel")
             return state
 
-        return await self._db.schedule(lambda: self._db.write(work))
+        return await self._db.schedule(lambda: self._db.write(audited(work, audit)))
 
     async def finished(self, run_ids: Collection[str]) -> list[Run]:
         ids = list(run_ids)

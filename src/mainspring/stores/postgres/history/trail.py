@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from mainspring.store import Change
+from mainspring.store import Audit, Change
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "api")
+T = TypeVar("T")
 
 
 async def note(tx: Transaction, changes: Sequence[Change]) -> None:
-    """Tell of changes when the transaction is committed."""
+    """Add changes to the trail when the transaction commits."""
     rows = [
         (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
         for each in changes
     ]
     await tx.many(_Q["note"], rows)
+
+
+def audited(
+    work: Callable[[Transaction], Awaitable[T]], audit: Audit[T] | None
+) -> Callable[[Transaction], Awaitable[T]]:
+    """The same work, whose answer is also noted in the trail, if there is an audit."""
+    if audit is None:
+        return work
+
+    async def work_and_note(tx: Transaction) -> T:
+        answer = await work(tx)
+        await note(tx, audit(answer))
+        return answer
+
+    return work_and_note

@@ -120,8 +120,6 @@ class Database:
     """Who tells of submissions instead of this: see `announcing.HeraldedStore`."""
     schedulers: tuple[float, Sequence[str]] = (-math.inf, ())
     """Who held the scheduler's lease at a monotonic instant: an idle worker's look tells it by the way."""
-    leaves_trail = False
-    """Whether a transaction also tells of its answer, which must then be the whole of it."""
 
     def __init__(self, server: Server, clock: Clock, *, limits: Limits, listen: str | None, given_time: bool) -> None:
         self.server = server

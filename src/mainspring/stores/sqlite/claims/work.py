@@ -12,12 +12,13 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, TaskNotice, Worker
 from mainspring.core.runs.outcome import is_suspect, too_late
 from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
-from mainspring.store import Outlook, Renewal, Standing
+from mainspring.store import Audit, Outlook, Renewal, Standing
 from mainspring.stores.rows.text import clean
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.history.trail import audited
 from mainspring.stores.sqlite.submissions.inbox import count_accepted, is_waiting, start_accepted, take_in
 
 _Q = load_queries("sqlite", "work")
@@ -50,24 +51,26 @@ class Work:
 
     _db: Database
 
-    async def register(self, worker: Worker) -> None:
+    async def register(self, worker: Worker, *, audit: Audit[None] | None = None) -> None:
         def work(tx: Transaction) -> None:
             tx.execute(_Q["register"], _worker_row(worker, tx.now))
             kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
             tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
 
-        await self._db.write(work, promised=False, quick=True)
+        await self._db.write(audited(work, audit), promised=audit is not None, quick=True)
 
     async def list_workers(self, namespace: str) -> list[Worker]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
         return [_worker(row) for row in rows]
 
-    async def request_drain(self, namespace: str, worker_id: str) -> Worker | None:
+    async def request_drain(
+        self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None
+    ) -> Worker | None:
         def work(tx: Transaction) -> Worker | None:
             rows = tx.execute(_Q["request_drain"], (namespace, worker_id, tx.now)).fetchall()
             return _worker(rows[0]) if rows else None
 
-        return await self._db.write(work, quick=True)
+        return await self._db.write(audited(work, audit), quick=True)
 
     async def announced(self, namespace: str, task: str) -> list[Worker]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["announced"], (namespace, task)).fetchall())

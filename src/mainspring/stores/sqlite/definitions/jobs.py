@@ -16,7 +16,7 @@ from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
-from mainspring.store import Saved
+from mainspring.store import Audit, Saved
 from mainspring.stores.rows.job_rows import (
     check_editable,
     check_no_downstream,
@@ -43,6 +43,7 @@ from mainspring.stores.sqlite.definitions.upstreams import link
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.history.trail import audited
 
 _Q = load_queries("sqlite", "jobs")
 _FIRINGS = load_queries("sqlite", "firings")
@@ -53,14 +54,17 @@ class Jobs:
 
     _db: Database
 
-    async def create_job(self, job: Job) -> Job:
-        return await self._db.write(lambda tx: _create(tx, job))
+    async def create_job(self, job: Job, *, audit: Audit[Job] | None = None) -> Job:
+        return await self._db.write(audited(lambda tx: _create(tx, job), audit))
 
-    async def sync_jobs(self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "") -> Saved:
-        return await sync_in_pages(_Sync(self._db, app, namespace, source), declare(app, namespace, jobs, source))
+    async def sync_jobs(
+        self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "", audit: Audit[Saved] | None = None
+    ) -> Saved:
+        sync = _Sync(self._db, app, namespace, source, audit)
+        return await sync_in_pages(sync, declare(app, namespace, jobs, source))
 
-    async def edit_job(self, job: Job, expected_version: int) -> Job:
-        return await self._db.write(lambda tx: _edit(tx, job, expected_version))
+    async def edit_job(self, job: Job, expected_version: int, *, audit: Audit[Job] | None = None) -> Job:
+        return await self._db.write(audited(lambda tx: _edit(tx, job, expected_version), audit))
 
     async def get_job(self, namespace: str, name: str) -> Job:
         return await self._db.read(lambda tx: find_job(tx, namespace, name))
@@ -74,21 +78,41 @@ class Jobs:
     ) -> list[Job]:
         return await self._db.look_back(lambda tx: _list(tx, namespace, app, after or "", limit))
 
-    async def pause_jobs(self, namespace: str, names: Collection[str], *, paused: bool, reason: str) -> list[Job]:
+    async def pause_jobs(
+        self,
+        namespace: str,
+        names: Collection[str],
+        *,
+        paused: bool,
+        reason: str,
+        audit: Audit[list[Job]] | None = None,
+    ) -> list[Job]:
         if paused:
-            return await self._db.write(lambda tx: _pause(tx, namespace, names, reason))
-        return await self._db.write(lambda tx: _resume(tx, namespace, names))
+            return await self._db.write(audited(lambda tx: _pause(tx, namespace, names, reason), audit))
+        return await self._db.write(audited(lambda tx: _resume(tx, namespace, names), audit))
 
-    async def remove_job(self, namespace: str, name: str, expected_version: int | None = None) -> None:
-        await self._db.write(lambda tx: _remove(tx, namespace, name, expected_version))
+    async def remove_job(
+        self, namespace: str, name: str, expected_version: int | None = None, *, audit: Audit[None] | None = None
+    ) -> None:
+        await self._db.write(audited(lambda tx: _remove(tx, namespace, name, expected_version), audit))
 
     async def trigger(
-        self, namespace: str, name: str, request_id: str, runs: Callable[[Job, Instant], Sequence[NewRun]]
+        self,
+        namespace: str,
+        name: str,
+        request_id: str,
+        runs: Callable[[Job, Instant], Sequence[NewRun]],
+        *,
+        audit: Audit[Firing] | None = None,
     ) -> Firing:
-        return await self._db.write(lambda tx: _trigger(tx, find_job(tx, namespace, name), request_id, runs))
+        return await self._db.write(
+            audited(lambda tx: _trigger(tx, find_job(tx, namespace, name), request_id, runs), audit)
+        )
 
-    async def backfill(self, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
-        return await self._db.write(lambda tx: backfill(tx, job, firings))
+    async def backfill(
+        self, job: Job, firings: Sequence[PlannedFiring], *, audit: Audit[list[str]] | None = None
+    ) -> list[str]:
+        return await self._db.write(audited(lambda tx: backfill(tx, job, firings), audit))
 
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         values = (job_id, LATEST + 1 if before is None else before, limit)
@@ -101,8 +125,8 @@ class Jobs:
     async def list_edges(self, job_id: str) -> list[Edge]:
         return await self._db.read(lambda tx: [Edge(*row) for row in tx.execute(_Q["edges"], (job_id,))])
 
-    async def save_calendar(self, namespace: str, calendar: Calendar) -> None:
-        await self._db.write(lambda tx: _save_calendar(tx, namespace, calendar))
+    async def save_calendar(self, namespace: str, calendar: Calendar, *, audit: Audit[None] | None = None) -> None:
+        await self._db.write(audited(lambda tx: _save_calendar(tx, namespace, calendar), audit))
 
     async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
         return await self._db.read(lambda tx: load_calendars(tx, namespace))
@@ -125,8 +149,9 @@ def _list(tx: Transaction, namespace: str, app: str | None, after: str, limit: i
 class _Sync:
     """See `syncing.SyncingStore`."""
 
-    def __init__(self, db: Database, app: str, namespace: str, source: str) -> None:
+    def __init__(self, db: Database, app: str, namespace: str, source: str, audit: Audit[Saved] | None) -> None:
         self._db = db
+        self._audit = audit
         self._app = app
         self._namespace = namespace
         self._source = source
@@ -152,7 +177,7 @@ class _Sync:
                 _resume(tx, self._namespace, found.resumed)
             return add_up(so_far, found.saved())
 
-        return await self._db.write(work)
+        return await self._db.write(audited(work, self._audit))
 
     async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
         values = (self._namespace, self._app, self._source, after, limit)

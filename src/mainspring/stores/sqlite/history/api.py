@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar, cast
+from collections.abc import Sequence
 
 from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.load.rate_limits import Allowance, Pace, allow
 from mainspring.errors import Conflict
-from mainspring.store import Change, Reply, Reserved
+from mainspring.store import Audit, Change, Reply, Reserved
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.connection import schema_status
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
-from mainspring.stores.sqlite.history.trail import note
+from mainspring.stores.sqlite.history.trail import audited, note
 
 _Q = load_queries("sqlite", "api")
-T = TypeVar("T")
-
-
-class _Attesting:
-    """A database whose writes leave a trail."""
-
-    def __init__(self, db: Database, tell: Callable[[Any], Sequence[Change]]) -> None:
-        self._db = db
-        self._tell = tell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._db, name)
-
-    async def accept(self, *_: object) -> bool:
-        """A row by itself has no room for the trail: the work is done by `write`."""
-        return False
-
-    async def write(self, work: Callable[[Transaction], T], *, promised: bool = True, quick: bool = False) -> T:
-        def attested(tx: Transaction) -> T:
-            answer = work(tx)
-            note(tx, self._tell(answer))
-            return answer
-
-        return await self._db.write(attested, promised=True, quick=quick)
 
 
 class Api:
@@ -88,19 +62,17 @@ class Api:
 
         return await self._db.write(work, promised=False, quick=True)
 
-    async def revoke(self, name: str, keep: Duration) -> None:
-        await self._db.write(lambda tx: tx.execute(_Q["revoke"], (name, tx.now, tx.now + keep)))
+    async def revoke(self, name: str, keep: Duration, *, audit: Audit[None] | None = None) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(_Q["revoke"], (name, tx.now, tx.now + keep))
+
+        await self._db.write(audited(work, audit))
 
     async def revocations(self) -> dict[str, Instant]:
         return dict(await self._db.read(lambda tx: tx.execute(_Q["revocations"], (tx.now,)).fetchall()))
 
     async def note_changes(self, changes: Sequence[Change]) -> None:
         await self._db.write(lambda tx: note(tx, changes), quick=True)
-
-    def attested(self, tell: Callable[[Any], Sequence[Change]]) -> Self:
-        twin = copy.copy(self)
-        twin._db = cast("Database", _Attesting(self._db, tell))
-        return twin
 
     async def schema(self) -> tuple[int, int]:
         status = await self._db.read(lambda tx: schema_status(tx.connection))

@@ -10,7 +10,7 @@ import msgspec
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
-from mainspring.store import RunFilter
+from mainspring.store import Audit, RunFilter
 from mainspring.stores.rows.run_rows import (
     IDEMPOTENCY_KEPT,
     fingerprint,
@@ -23,7 +23,7 @@ from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import cancel_run
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
-from mainspring.stores.sqlite.history.trail import note
+from mainspring.stores.sqlite.history.trail import audited, note
 from mainspring.stores.sqlite.submissions.inbox import ACCEPT, accepted, fits
 from mainspring.stores.sqlite.submissions.intake import insert_runs
 
@@ -44,11 +44,12 @@ class Runs:
 
     _db: Database
 
-    async def submit(self, runs: Sequence[NewRun]) -> list[str]:
+    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         alone = len(runs) == 1
-        if alone and fits(runs[0]) and await self._db.accept(ACCEPT, accepted(runs[0])):
+        if alone and audit is None and fits(runs[0]) and await self._db.accept(ACCEPT, accepted(runs[0])):
             return [runs[0].id]
-        return await self._db.in_time(self._db.write(lambda tx: _submit(tx, runs), quick=alone), len(runs))
+        work = audited(lambda tx: _submit(tx, runs), audit)
+        return await self._db.in_time(self._db.write(work, quick=alone), len(runs))
 
     async def get_run(self, namespace: str, run_id: str) -> Run:
         row = await self._db.read(lambda tx: tx.execute(_Q["get"], (run_id,)).fetchone())
@@ -100,7 +101,9 @@ class Runs:
             raise NotFound(f"there is no gate {gate}")
         return row[0], row[1]
 
-    async def request_cancel(self, namespace: str, run_id: str, reason: str) -> State:
+    async def request_cancel(
+        self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None
+    ) -> State:
         def work(tx: Transaction) -> State:
             row = tx.execute(_Q["get"], (run_id,)).fetchone()
             if row is None or row[1] != namespace:
@@ -110,7 +113,7 @@ class Runs:
                 raise Conflict(f"run {run_id} has ended already ({row[6]}): there is nothing to cancel")
             return state
 
-        return await self._db.write(work)
+        return await self._db.write(audited(work, audit))
 
     async def finished(self, run_ids: Collection[str]) -> list[Run]:
         ids = _encode(list(run_ids)).decode()

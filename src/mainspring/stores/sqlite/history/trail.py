@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from mainspring.store import Change
+from mainspring.store import Audit, Change
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.transaction import Transaction
 
 _Q = load_queries("sqlite", "api")
+T = TypeVar("T")
 
 
 def note(tx: Transaction, changes: Sequence[Change]) -> None:
-    """Tell of changes when the transaction is committed."""
+    """Add changes to the trail when the transaction commits."""
     if changes:
         rows = [
             (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
             for each in changes
         ]
         tx.executemany(_Q["note"], rows)
+
+
+def audited(work: Callable[[Transaction], T], audit: Audit[T] | None) -> Callable[[Transaction], T]:
+    """The same work, whose answer is also noted in the trail, if there is an audit."""
+    if audit is None:
+        return work
+
+    def work_and_note(tx: Transaction) -> T:
+        answer = work(tx)
+        note(tx, audit(answer))
+        return answer
+
+    return work_and_note
