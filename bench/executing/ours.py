@@ -28,9 +28,9 @@ from mainspring.core.model import Claim, RunOptions
 from mainspring.core.states import SUCCEEDED
 from mainspring.core.tasks.isolation import parse_isolation
 from mainspring.executor import AttemptContext, RunContext
-from mainspring.executors.registry import Staff
+from mainspring.executors.registry import ExecutorRegistry
 from mainspring.process.eventloop import new_loop
-from mainspring.services.worker.runner import Crew
+from mainspring.services.worker.runner import Runner
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.stores.sql import load_queries
@@ -69,11 +69,11 @@ def alone(params: Params) -> Answer:
     """How long one takes after the other, and how many a second there are with several at once."""
 
     async def measure() -> Answer:
-        staff = Staff(deeds.tasks, Settings(concurrency=params["concurrency"]))
+        registry = ExecutorRegistry(deeds.tasks, Settings(concurrency=params["concurrency"]))
         work, count = _work(params), params["count"]
 
         async def one() -> None:
-            outcome = await staff(work[0]).run(_attempt(*work))
+            outcome = await registry(work[0]).run(_attempt(*work))
             if outcome.kind != "succeeded":
                 raise SystemExit(f"void: {outcome.failure}")
 
@@ -92,7 +92,7 @@ def alone(params: Params) -> Answer:
         began = time.perf_counter()
         await asyncio.gather(*(some() for _ in range(params["concurrency"])))
         rate = count / (time.perf_counter() - began)
-        staff.close()
+        registry.close()
         return {"rates": [rate], "samples_ms": samples}
 
     return _run(measure())
@@ -164,8 +164,8 @@ def deadline(params: Params) -> Answer:
 
     async def measure() -> Answer:
         told = asyncio.Event()
-        staff = Staff({}, Settings())
-        crew = Crew(staff, 10, CLOCK, CLOCK.now, CLOCK.now, told.set)
+        registry = ExecutorRegistry({}, Settings())
+        runner = Runner(registry, 10, CLOCK, CLOCK.now, CLOCK.now, told.set)
         grace_s = 0.0 if params["polite"] else 2.0
         samples = []
         for number in range(params["count"]):
@@ -175,15 +175,15 @@ def deadline(params: Params) -> Answer:
             isolation = parse_isolation(params["isolation"])
             attempt = _attempt("command", args, RunOptions(timeout=300 * MILLISECOND, isolation=isolation), number)
             told.clear()
-            crew.begin([attempt])
+            runner.begin([attempt])
             await told.wait()
-            report = crew.done.popleft()
+            report = runner.done.popleft()
             alive = _count_alive(mark)
             if alive or report.outcome != "timed_out" or report.finished_at is None:
                 raise SystemExit(f"void: {report.outcome}, {alive} alive")
             late = (report.finished_at - attempt.started_at - 300 * MILLISECOND) / SECOND - grace_s
             samples.append(late * 1000)
-        staff.close()
+        registry.close()
         return {"samples_ms": samples}
 
     return _run(measure())

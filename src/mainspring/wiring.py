@@ -32,11 +32,11 @@ from mainspring.sink import Sink
 from mainspring.store import Store
 
 if TYPE_CHECKING:
-    from mainspring.executors.registry import Staff
+    from mainspring.executors.registry import ExecutorRegistry
     from mainspring.sdk.app import Mainspring
     from mainspring.services.node import Node, Scheduler
     from mainspring.services.runtime import Runtime
-    from mainspring.services.worker.worker import Legacy, Worker
+    from mainspring.services.worker.worker import UnfinishedWork, Worker
     from mainspring.stores.postgres.server.database import Limits
 
 _POSTGRES = ("postgresql", "postgres")
@@ -279,11 +279,11 @@ def names_alerts(app: Mainspring) -> bool:
     return any(named) or any(task.defaults.options.alert for task in app.tasks.values())
 
 
-def find_executors(app: Mainspring, concurrency: int, settings: Settings | None = None) -> Staff:
+def find_executors(app: Mainspring, concurrency: int, settings: Settings | None = None) -> ExecutorRegistry:
     """Who executes a task of a given name; settings are the app's own unless given."""
-    from mainspring.executors.registry import Staff
+    from mainspring.executors.registry import ExecutorRegistry
 
-    return Staff(app.tasks, msgspec.structs.replace(settings or app.settings, concurrency=concurrency))
+    return ExecutorRegistry(app.tasks, msgspec.structs.replace(settings or app.settings, concurrency=concurrency))
 
 
 def describe_host(app: Mainspring, settings: Settings) -> list[str]:
@@ -372,7 +372,7 @@ def build_runtime(
     show: Callable[[str, str], None] | None = None,
     tell: Callable[[Event, str], None] | None = None,
     on_failed: Callable[[str], None] | None = None,
-    on_replaced: Callable[[Legacy], None] | None = None,
+    on_replaced: Callable[[UnfinishedWork], None] | None = None,
     on_drain: Callable[[], None] | None = None,
 ) -> Runtime:
     """A runtime that schedules, works, or both, on the app's store. `show` is given lines of what happens in the whole
@@ -384,7 +384,7 @@ def build_runtime(
 
     on_failed = on_failed or end_process
 
-    async def build(crew_loop: asyncio.AbstractEventLoop) -> Node:
+    async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
         from mainspring.services.node import Node
 
         store, random = await app.open(), SystemRandom()
@@ -393,7 +393,7 @@ def build_runtime(
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row, broker = describe_worker(app, settings, name), open_broker(settings)
         board = open_board(settings) if schedule else None
-        given = (row, crew_loop, settings, random, on_replaced, tell, on_drain)
+        given = (row, task_loop, settings, random, on_replaced, tell, on_drain)
         if broker is None:
             worker = build_worker(app, store, *given) if work else None
             return Node(
@@ -430,10 +430,10 @@ def build_worker(
     app: Mainspring,
     store: Store,
     row: WorkerRow,
-    crew_loop: asyncio.AbstractEventLoop,
+    task_loop: asyncio.AbstractEventLoop,
     settings: Settings,
     random: Random,
-    on_replaced: Callable[[Legacy], None] | None = None,
+    on_replaced: Callable[[UnfinishedWork], None] | None = None,
     tell: Callable[[Event, str], None] | None = None,
     on_drain: Callable[[], None] | None = None,
 ) -> Worker:
@@ -441,9 +441,9 @@ def build_worker(
     from mainspring.services.worker.worker import Worker
 
     executor_of = find_executors(app, settings.concurrency, settings)
-    crew_loop.call_soon_threadsafe(executor_of.prepare)
+    task_loop.call_soon_threadsafe(executor_of.prepare)
     worker = Worker(
-        *(store, row, executor_of, crew_loop, settings, app.clock, random),
+        *(store, row, executor_of, task_loop, settings, app.clock, random),
         on_stopped=executor_of.close,
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),

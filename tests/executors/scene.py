@@ -14,9 +14,9 @@ from mainspring.clock import SystemClock
 from mainspring.core.model import Claim, Report
 from mainspring.core.tasks.specs import check_spec
 from mainspring.executor import AttemptContext, Outcome, RunContext
-from mainspring.executors.registry import Staff
+from mainspring.executors.registry import ExecutorRegistry
 from mainspring.operations.options import Defaults, TaskWords, read_defaults, read_words
-from mainspring.services.worker.runner import Crew
+from mainspring.services.worker.runner import Runner
 from mainspring.settings import Settings
 
 _numbers = itertools.count(1)
@@ -55,12 +55,12 @@ def _claim(run_id: str, task: str, args: str) -> Claim:
 class Scene:
     """Runs attempts."""
 
-    def __init__(self, staff: Staff) -> None:
-        self.staff = staff
+    def __init__(self, registry: ExecutorRegistry) -> None:
+        self.registry = registry
 
     async def execute(self, attempt: Attempt) -> Outcome:
         """One attempt, to its end."""
-        return await self.staff(attempt.claim.task).run(attempt)
+        return await self.registry(attempt.claim.task).run(attempt)
 
     async def run(self, task: Any, **args: Any) -> Any:
         """The result of a function that must succeed."""
@@ -89,43 +89,43 @@ class Scene:
 async def scene_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Scene]:
     """Executors with these settings, gone at the end with all that they started. Tests are often root, and most of them
     are not about what that means for commands."""
-    staff = Staff(tasks or {}, Settings(**{"isolation": "none", **settings}))
+    registry = ExecutorRegistry(tasks or {}, Settings(**{"isolation": "none", **settings}))
     try:
-        yield Scene(staff)
+        yield Scene(registry)
     finally:
-        staff.close()
+        registry.close()
 
 
 class Crowd:
-    """A worker's crew over its executors: attempts have deadlines, and end in reports."""
+    """A worker's runner over its executors: attempts have deadlines, and end in reports."""
 
-    def __init__(self, staff: Staff, concurrency: int) -> None:
+    def __init__(self, registry: ExecutorRegistry, concurrency: int) -> None:
         self._done = asyncio.Event()
         clock = SystemClock()
-        self.crew = Crew(staff, concurrency, clock, clock.now, clock.now, self._done.set)
+        self.runner = Runner(registry, concurrency, clock, clock.now, clock.now, self._done.set)
 
     async def run(self, attempt: Attempt, seconds: float = 20.0) -> Report:
         """One attempt, to its report."""
-        self.crew.begin([attempt])
+        self.runner.begin([attempt])
         async with asyncio.timeout(seconds):
-            while not self.crew.done:
+            while not self.runner.done:
                 self._done.clear()
                 await self._done.wait()
-        return self.crew.done.popleft()
+        return self.runner.done.popleft()
 
     def said(self, stream: str) -> list[str]:
         """The lines of one stream."""
-        return [line.text for line in self.crew.lines if line.stream == stream]
+        return [line.text for line in self.runner.lines if line.stream == stream]
 
 
 @asynccontextmanager
 async def crowd_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Crowd]:
-    """A crew with these settings, gone at the end with all that it started."""
-    staff = Staff(tasks or {}, Settings(**{"isolation": "none", **settings}))
+    """A runner with these settings, gone at the end with all that it started."""
+    registry = ExecutorRegistry(tasks or {}, Settings(**{"isolation": "none", **settings}))
     try:
-        yield Crowd(staff, settings.get("concurrency", 10))
+        yield Crowd(registry, settings.get("concurrency", 10))
     finally:
-        staff.close()
+        registry.close()
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

@@ -20,8 +20,8 @@ from scene import Attempt, Scene, is_alive, scene_of, until
 from mainspring.core.tasks.isolation import Isolation
 from mainspring.errors import InvalidInput
 from mainspring.executors.launching.family import descendants
-from mainspring.executors.launching.order import Order
-from mainspring.executors.programs.host import Host, Lookout, identify, look_around
+from mainspring.executors.launching.order import Launch
+from mainspring.executors.programs.host import Host, HostProbe, identify, look_around
 from mainspring.executors.programs.program import Launcher
 
 HOST: Host = look_around("nobody", None)
@@ -89,8 +89,8 @@ def groups() -> list[Path]:
     """Those that are not kept by anybody else: other tests may have theirs at the same time."""
     ours = set(descendants(os.getpid()))
     found = [each for folder in HOST.cgroups.values() for each in Path(folder).glob("mainspring-[0-9]*-*")]
-    keepers = {each: int(each.name.split("-")[1]) for each in found}
-    return [each for each, keeper in keepers.items() if keeper in ours or not is_alive(keeper)]
+    shims = {each: int(each.name.split("-")[1]) for each in found}
+    return [each for each, shim in shims.items() if shim in ours or not is_alive(shim)]
 
 
 @BOTH
@@ -166,7 +166,7 @@ class TestCuriosity:
     async def test_not_even_bubblewrap_itself_could_become_root_again(self) -> None:
         launcher = Launcher()
         argv = ["sh", "-c", "echo begun; exec sleep 60"]
-        order: Order = {"argv": argv, "env": {"PATH": os.environ["PATH"]}, "sandboxed": True}
+        order: Launch = {"argv": argv, "env": {"PATH": os.environ["PATH"]}, "sandboxed": True}
         order["identity"] = identify("nobody")
         heard, said = os.pipe()
         program = await launcher.start(order, [0, said, 2])
@@ -276,11 +276,11 @@ class TestRefusals:
         with ThreadPoolExecutor(8) as pool:
             hosts = list(pool.map(lambda _: look_around("nobody", None), range(24)))
         assert all(host == HOST for host in hosts)
-        lookout = Lookout("nobody", None)
-        first, second = [asyncio.create_task(lookout.host()) for _ in range(2)]
+        probe = HostProbe("nobody", None)
+        first, second = [asyncio.create_task(probe.host()) for _ in range(2)]
         await asyncio.sleep(0)
         first.cancel()
-        assert await second == await lookout.host() == HOST
+        assert await second == await probe.host() == HOST
 
     def test_what_the_host_cannot_do_is_said(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))

@@ -74,7 +74,7 @@ async def stopped(task: asyncio.Task[object]) -> None:
 
 
 def elders(pid: int) -> tuple[int, int]:
-    """The keeper and the nursery of a program."""
+    """The shim and the fork_server of a program."""
     family = parents()
     return family[pid], family[family[pid]]
 
@@ -158,20 +158,20 @@ class TestStopping:
         await until(lambda: not is_alive(pids_in(tmp_path / "pid")[0]))
 
 
-def folders_of(keeper: int) -> list[Path]:
-    """The folders that a keeper has made for its program."""
-    return list(Path(tempfile.gettempdir()).glob(f"mainspring-{keeper}-*"))
+def folders_of(shim: int) -> list[Path]:
+    """The folders that a shim has made for its program."""
+    return list(Path(tempfile.gettempdir()).glob(f"mainspring-{shim}-*"))
 
 
 class TestDeaths:
     async def test_a_worker_that_goes_without_reading_all_is_gone_and_no_fault(self) -> None:
         """What it had not read makes its end a reset of the line."""
         ours, theirs = socket.socketpair()
-        code = "import socket, sys; from mainspring.executors.launching.keeper import Keeper; "
-        code += "Keeper(None, print).keep(socket.socket(fileno=int(sys.argv[1])), [])"
+        code = "import socket, sys; from mainspring.executors.launching.shim import Shim; "
+        code += "Shim(None, print).keep(socket.socket(fileno=int(sys.argv[1])), [])"
         argv = [sys.executable, "-c", code, str(theirs.fileno())]
         with ours, theirs:
-            keeper = await asyncio.create_subprocess_exec(
+            shim = await asyncio.create_subprocess_exec(
                 *argv, pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
             )
             theirs.close()
@@ -180,11 +180,11 @@ class TestDeaths:
             answer = await asyncio.to_thread(ours.recv, 4096, socket.MSG_PEEK)
             ours.close()
         async with asyncio.timeout(10):
-            _, complaints = await keeper.communicate()
-        assert (keeper.returncode, complaints) == (0, b"")
+            _, complaints = await shim.communicate()
+        assert (shim.returncode, complaints) == (0, b"")
         assert not is_alive(json.loads(answer)["pid"])
 
-    async def test_if_the_keeper_is_killed_so_is_its_family(self, scene: Scene, tmp_path: Path) -> None:
+    async def test_if_the_shim_is_killed_so_is_its_family(self, scene: Scene, tmp_path: Path) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 60))
         await until(lambda: pids_in(tmp_path / "pid"))
         (pid,) = pids_in(tmp_path / "pid")
@@ -195,7 +195,7 @@ class TestDeaths:
         assert (await scene.command(["true"]))[0].kind == "succeeded"
 
     @pytest.mark.parametrize("level", ["limits", "limits,processes=20"])
-    async def test_if_the_keeper_is_killed_what_it_made_is_removed(
+    async def test_if_the_shim_is_killed_what_it_made_is_removed(
         self, scene: Scene, tmp_path: Path, level: str
     ) -> None:
         note = tmp_path / "pid"
@@ -208,62 +208,64 @@ class TestDeaths:
         groups = [Path(each) / name[0] for each in host.cgroups.values()] if name else []
         made = [group for group in groups if group.exists()]
         assert len(made) == ("processes" in level)
-        keeper = parents()[pids_in(note)[0]]
-        left = [*made, *folders_of(keeper)]
+        shim = parents()[pids_in(note)[0]]
+        left = [*made, *folders_of(shim)]
         assert len(left) == len(made) + (not host.private)
-        os.kill(keeper, signal.SIGKILL)
+        os.kill(shim, signal.SIGKILL)
         assert (await task).kind == "failed"
         await until(lambda: not [path for path in left if path.exists()])
 
-    async def test_keepers_that_wait_can_be_killed_and_go_with_the_executors(self, tmp_path: Path) -> None:
+    async def test_shims_that_wait_can_be_killed_and_go_with_the_executors(self, tmp_path: Path) -> None:
         async with asyncio.timeout(30), scene_of() as scene:
             task = scene.begin(daemon(tmp_path / "pid", 60))
             await until(lambda: pids_in(tmp_path / "pid"))
             family = parents()
-            nursery = family[family[pids_in(tmp_path / "pid")[0]]]
+            fork_server = family[family[pids_in(tmp_path / "pid")[0]]]
             for _ in range(20):  # One that is just being killed may be the one that takes the next order.
                 family = parents()
-                waiting = [pid for pid, parent in family.items() if parent == nursery and pid not in family.values()]
+                waiting = [
+                    pid for pid, parent in family.items() if parent == fork_server and pid not in family.values()
+                ]
                 for pid in waiting:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 outcomes = await asyncio.gather(*(scene.command(["echo", str(number)]) for number in range(2)))
                 assert [attempt.said() for _, attempt in outcomes] == [["0"], ["1"]]
             assert is_alive(pids_in(tmp_path / "pid")[0]), "what ran was not their business"
-            everybody = descendants(nursery)
+            everybody = descendants(fork_server)
             await stopped(task)
-        await until(lambda: not [pid for pid in (nursery, *everybody) if is_alive(pid)])
+        await until(lambda: not [pid for pid in (fork_server, *everybody) if is_alive(pid)])
 
-    async def test_if_the_nursery_is_killed_there_is_another(self, scene: Scene, tmp_path: Path) -> None:
+    async def test_if_the_fork_server_is_killed_there_is_another(self, scene: Scene, tmp_path: Path) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 0.5))
         await until(lambda: pids_in(tmp_path / "pid"))
-        _, nursery = elders(pids_in(tmp_path / "pid")[0])
-        assert nursery != os.getpid()
-        os.kill(nursery, signal.SIGKILL)
+        _, fork_server = elders(pids_in(tmp_path / "pid")[0])
+        assert fork_server != os.getpid()
+        os.kill(fork_server, signal.SIGKILL)
         assert (await scene.command(["echo", "again"]))[1].said() == ["again"]
         assert (await task).kind == "succeeded", "what ran was not its business"
 
-    async def test_a_nursery_whose_keepers_cannot_get_ready_leaves_the_work_to_another(
+    async def test_a_fork_server_whose_shims_cannot_get_ready_leaves_the_work_to_another(
         self, scene: Scene, tmp_path: Path
     ) -> None:
         """It would fork one after the other, for ever."""
         task = scene.begin(daemon(tmp_path / "pid", 60))
         await until(lambda: pids_in(tmp_path / "pid"))
-        _, nursery = elders(pids_in(tmp_path / "pid")[0])
-        resource.prlimit(nursery, resource.RLIMIT_NOFILE, (10, 10))
+        _, fork_server = elders(pids_in(tmp_path / "pid")[0])
+        resource.prlimit(fork_server, resource.RLIMIT_NOFILE, (10, 10))
         async with asyncio.timeout(30):
             for number in range(4):
                 assert (await scene.command(["echo", str(number)]))[1].said() == [str(number)]
-        await until(lambda: not is_alive(nursery))
+        await until(lambda: not is_alive(fork_server))
         assert is_alive(pids_in(tmp_path / "pid")[0]), "what ran was not its business"
         await stopped(task)
 
-    async def test_a_keeper_stays_in_no_folder_of_its_program(self, scene: Scene, tmp_path: Path) -> None:
+    async def test_a_shim_stays_in_no_folder_of_its_program(self, scene: Scene, tmp_path: Path) -> None:
         """Nobody could unmount it."""
         task = scene.begin(Attempt("command", {"argv": ["sh", "-c", "echo $$ >pid; sleep 60"], "cwd": str(tmp_path)}))
         await until(lambda: pids_in(tmp_path / "pid"))
-        keeper, _ = elders(pids_in(tmp_path / "pid")[0])
-        assert os.readlink(f"/proc/{keeper}/cwd") == "/"
+        shim, _ = elders(pids_in(tmp_path / "pid")[0])
+        assert os.readlink(f"/proc/{shim}/cwd") == "/"
         await stopped(task)
 
     async def test_whoever_kills_by_the_name_of_the_program_does_not_kill_those_who_clean_up(

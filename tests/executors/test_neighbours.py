@@ -20,7 +20,7 @@ from scene import Attempt, Scene, scene_of, until
 
 from mainspring.core.tasks.isolation import Isolation, format_isolation, parse_isolation
 from mainspring.executors.launching import seclusion
-from mainspring.executors.programs.host import Host, Lookout, look_around
+from mainspring.executors.programs.host import Host, HostProbe, look_around
 
 USERS = (60_706, 61_183)
 HOST: Host = look_around(None, None, USERS)
@@ -62,10 +62,10 @@ async def scene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         trouble = {**HOST.troubles, "private /tmp for runs with limits": "not permitted"}
         host = msgspec.structs.replace(HOST, private=False, troubles=trouble)
 
-        async def poor(_: Lookout) -> Host:
+        async def poor(_: HostProbe) -> Host:
             return host
 
-        monkeypatch.setattr(Lookout, "host", poor)
+        monkeypatch.setattr(HostProbe, "host", poor)
     elif not HOST.private:
         pytest.skip("this host permits no mounts")
     async with scene_of(deeds.app.tasks) as scene:

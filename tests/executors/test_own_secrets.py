@@ -39,24 +39,24 @@ def test_a_password_that_is_a_common_word_does_not_mask_that_word() -> None:
 @pytest.mark.parametrize("task", ["leak", "leak_in_process"])
 async def test_errors_output_and_progress_of_runs_are_masked(task: str) -> None:
     async with crowd_of(deeds.app.tasks) as crowd:
-        crowd.crew.mask = masker(secrets_of(SETTINGS))
+        crowd.runner.mask = masker(secrets_of(SETTINGS))
         attempt: Any = Attempt(task, {"secret": STORE})
         report = await crowd.run(attempt)
     assert report.error is not None
     assert "ValueError" in report.error
-    stored = repr([report, list(crowd.crew.lines), list(crowd.crew.marks)])
+    stored = repr([report, list(crowd.runner.lines), list(crowd.runner.marks)])
     assert "got postgresql://mainspring***db.example" in stored
     assert "pass-w" not in stored
 
 
 async def test_so_are_arguments_that_the_code_does_not_take() -> None:
     async with crowd_of(deeds.app.tasks) as crowd:
-        crew = crowd.crew
-        crew.mask = masker(secrets_of(SETTINGS))
-        crew.notices = {"leak": deeds.app.tasks["leak"].notice()}
-        crew.begin([Attempt("leak", {STORE: "x"})])
-        await until(lambda: crew.unfit)
-        (_, outcome) = crew.unfit[0]
+        runner = crowd.runner
+        runner.mask = masker(secrets_of(SETTINGS))
+        runner.notices = {"leak": deeds.app.tasks["leak"].notice()}
+        runner.begin([Attempt("leak", {STORE: "x"})])
+        await until(lambda: runner.unfit)
+        (_, outcome) = runner.unfit[0]
     assert outcome.failure is not None
     assert "postgresql://mainspring***db.example" in outcome.failure.message
     assert "pass-w" not in repr(outcome)
@@ -64,7 +64,7 @@ async def test_so_are_arguments_that_the_code_does_not_take() -> None:
 
 async def test_so_is_the_output_of_commands() -> None:
     async with crowd_of() as crowd:
-        crowd.crew.mask = masker(secrets_of(SETTINGS))
+        crowd.runner.mask = masker(secrets_of(SETTINGS))
         report = await crowd.run(Attempt("command", {"argv": ["sh", "-c", f"echo {STORE}; echo {STORE} >&2; exit 3"]}))
         assert crowd.said("stdout") == ["postgresql://mainspring***db.example/mainspring"]
     assert "pass-w" not in repr(report)

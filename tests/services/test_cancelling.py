@@ -65,18 +65,18 @@ async def test_one_that_a_worker_holds_but_has_not_started_was_never_attempted(
 
     handles = await work.submit_many([{}, {}, {}])
     worker = make_worker(app, store, clock, app.settings)
-    worker.held.run_s = 0.001  # So that it claims ahead.
+    worker.claims.run_s = 0.001  # So that it claims ahead.
     await worker.claimer.turn()
     await let_others_run()
     await handles[1].cancel(WHY)
-    await worker.heart.turn()
+    await worker.heartbeat.turn()
     await let_others_run()
     await worker.reporter.turn()
     run = await handles[1].status()
     assert (run.state, run.reason, run.attempt) == ("cancelled", WHY, 0)
     assert await store.list_attempts(run.id) == []
     assert [(await handle.status()).state for handle in handles] == ["running", "cancelled", "running"]
-    assert len(worker.held) == 2
+    assert len(worker.claims) == 2
 
 
 async def test_one_that_is_about_to_take_its_first_step_ends_as_well(
@@ -92,11 +92,11 @@ async def test_one_that_is_about_to_take_its_first_step_ends_as_well(
     worker = make_worker(app, store, clock, app.settings)
     await worker.claimer.turn()
     await first.cancel(WHY)
-    worker.crew.stop(first.id, "cancelled", WHY)
+    worker.runner.stop(first.id, "cancelled", WHY)
     await let_others_run()
     await worker.reporter.turn()
     run = await first.status()
-    assert (run.state, run.attempt, worker.crew.busy, len(worker.held)) == ("cancelled", 0, 0, 0)
+    assert (run.state, run.attempt, worker.runner.busy, len(worker.claims)) == ("cancelled", 0, 0, 0)
     await worker.claimer.turn()
     await let_others_run()
     await worker.reporter.turn()
@@ -134,11 +134,11 @@ class TestAsync:
 
         handle = await work.submit()
         worker = make_worker(app, store, clock, USUAL)
-        for turn in (worker.claimer.turn, worker.heart.turn):
+        for turn in (worker.claimer.turn, worker.heartbeat.turn):
             await turn()
         await handle.cancel(WHY)
         await let_pass(clock, USUAL.claim_renew)
-        await worker.heart.turn()
+        await worker.heartbeat.turn()
         await let_others_run()
         await worker.reporter.turn()
         assert (await handle.status()).state == "cancelled"

@@ -101,11 +101,11 @@ class TestRoom:
             work = Watched(app, clock, 1_000)
             handles = await work.task.submit_many([{}] * 50)
             async with working(app, store, clock, app.settings) as worker:
-                worker.held.run_s = 0.001  # A moment ago, runs were short.
+                worker.claims.run_s = 0.001  # A moment ago, runs were short.
                 await let_others_run()
-                assert len(worker.held) == 50
+                assert len(worker.claims) == 50
                 await let_pass(clock, "5s")
-                assert len(worker.held) == 2
+                assert len(worker.claims) == 2
             runs = [await handle.status() for handle in handles]
         assert sorted(run.state for run in runs) == ["pending"] * 48 + ["running"] * 2
         assert {run.attempt for run in runs} == {0}
@@ -149,7 +149,7 @@ class TestAhead:
             await work.task.options(delay="2s").submit_many([{}] * 50)
             async with working(app, store, clock, app.settings) as worker:
                 await let_pass(clock, "1999ms")
-                assert len(worker.held) == claimed
+                assert len(worker.claims) == claimed
 
     async def test_it_takes_no_place_before_it_is_due(self, store: Any, clock: JumpingClock) -> None:
         with at_home(Mainspring(concurrency=1), store, clock) as app:
@@ -162,7 +162,7 @@ class TestAhead:
             await soon.task.options(delay="400ms").submit()
             async with working(app, store, clock, app.settings) as worker:
                 await let_pass(clock, "100ms")
-                assert len(worker.held) == 1
+                assert len(worker.claims) == 1
                 await urgent.submit()
                 await let_pass(clock, "100ms")
                 assert now == pytest.approx([0.1], abs=0.01)
@@ -191,12 +191,12 @@ class TestAhead:
             await work.task.options(delay="400ms").submit()
             line.hold_request("next_due")
             async with working(app, line, clock, app.settings) as worker:
-                worker.held.run_s = 1e-6
+                worker.claims.run_s = 1e-6
                 await let_others_run()
                 await work.task.submit_many([{}] * 2_500)  # After it was seen that nothing is due.
                 line.let_through()
                 await let_others_run(300)
-                assert 2 <= len(worker.held) <= 2 + MOST_AHEAD + 1
+                assert 2 <= len(worker.claims) <= 2 + MOST_AHEAD + 1
 
     async def test_one_that_is_cancelled_does_not_start(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
         work = Watched(app, clock, 0)

@@ -109,7 +109,7 @@ class TestFencing:
             assert word == "stopped"
             assert stopped_at < renewed_at + TTL_S
             assert stopped_at == pytest.approx(renewed_at + TTL_S * 0.9, abs=0.1), "and not earlier than it must be"
-            assert len(worker.held) == 0
+            assert len(worker.claims) == 0
 
     async def test_a_claim_that_was_never_renewed_counts_from_when_it_was_asked_for(
         self, store: Any, app: Mainspring, clock: JumpingClock
@@ -163,14 +163,14 @@ class TestFencing:
         work = Watched(app, clock, 100)
         handle = await work.task.submit()
         worker = make_worker(app, store, clock, USUAL)
-        await worker.heart.turn()
+        await worker.heartbeat.turn()
         await worker.claimer.turn()
         await let_others_run()
         clock.jump("1h")
         assert await recover(store) == 1
         await store.claim(make_worker(app, store, clock, USUAL, name="other").row, 1, SECOND, "strict")
         await let_pass(clock, USUAL.claim_renew)
-        await worker.heart.turn()
+        await worker.heartbeat.turn()
         await let_others_run()
         assert [word for word, _ in work.story] == ["started", "stopped"]
         assert (await handle.status()).worker == "other"
@@ -192,8 +192,8 @@ class TestFencing:
         await worker.reporter.turn()
         run = await handle.status()
         assert (run.state, run.token) == ("succeeded", 2)
-        assert not worker.held.solitary
-        assert worker.crew.busy == 0
+        assert not worker.claims.solitary
+        assert worker.runner.busy == 0
 
     async def test_a_jump_of_the_wall_clock_alone_fences_nothing(
         self, store: Any, app: Mainspring, clock: JumpingClock
@@ -220,7 +220,7 @@ class TestFencing:
                 line.is_cut, cut_at = True, time.monotonic()
                 await until(lambda: not any(is_alive(pid) for pid in pids))
                 assert time.monotonic() - cut_at < 3.0
-                await until(lambda: not worker.crew.busy)
+                await until(lambda: not worker.runner.busy)
         await store.close()
 
 
@@ -243,7 +243,7 @@ class TestWorkThatCannotBeStopped:
         with at_home(app, line, SystemClock()):
             async with working(app, line, SystemClock(), on_unstoppable=lambda: ends.append(1)) as worker:
                 handle = await work.submit()
-                await until(lambda: worker.crew.busy)
+                await until(lambda: worker.runner.busy)
                 line.is_cut = True
                 await until(lambda: ends)
                 going_on.set()
@@ -256,7 +256,7 @@ class TestWorkThatCannotBeStopped:
         with at_home(chores.app, line, SystemClock()):
             async with working(chores.app, line, SystemClock(), on_unstoppable=lambda: ends.append(1)) as worker:
                 await chores.swallow_cancellation.submit(3, [1, 0.2, 0.2])
-                await until(lambda: worker.crew.busy)
+                await until(lambda: worker.runner.busy)
                 line.is_cut = True
                 await until(lambda: ends)
 
@@ -270,9 +270,9 @@ class TestWorkThatCannotBeStopped:
         with at_home(app, line, SystemClock()):
             async with working(app, line, SystemClock(), on_unstoppable=lambda: ends.append(1)) as worker:
                 await work.submit()
-                await until(lambda: worker.crew.busy)
+                await until(lambda: worker.runner.busy)
                 line.is_cut = True
-                await until(lambda: not worker.crew.busy)
+                await until(lambda: not worker.runner.busy)
                 await until(lambda: not worker._endings)
         assert ends == []
 

@@ -85,9 +85,9 @@ async def test_nothing_new_is_claimed(store: Any, app: Mainspring, clock: Jumpin
 async def test_what_waits_for_room_is_given_back_at_once(store: Any, app: Mainspring, clock: JumpingClock) -> None:
     handles = await sleeper(app, clock).submit_many([{"seconds": 20}] * 10)
     async with working(app, store, clock, app.settings) as worker:
-        worker.held.run_s = 0.001  # So that it claims ahead.
+        worker.claims.run_s = 0.001  # So that it claims ahead.
         await let_others_run()
-        assert len(worker.held) == 10
+        assert len(worker.claims) == 10
         async with draining(worker, clock):
             runs = [await handle.status() for handle in handles]
             assert sorted(run.state for run in runs) == ["pending"] * 8 + ["running"] * 2

@@ -82,7 +82,7 @@ class TestResults:
         getattr(line, lost)("report", 5)
         async with working(app, line, clock, USUAL) as worker:
             await let_pass(clock, "10s")
-            assert len(worker.held) == 0
+            assert len(worker.claims) == 0
             assert worker.reporter.idle
         runs = [await handle.status() for handle in handles]
         assert [(run.state, run.result) for run in runs] == [("succeeded", str(number)) for number in range(10)]
@@ -192,11 +192,11 @@ class TestFloods:
         with at_home(chores.app, live, SystemClock()):
             async with working(chores.app, live, SystemClock(), USUAL) as worker:
                 handle = await chores.app.submit("command", {"argv": ["yes"]}, timeout="600ms", retry=chores.ONCE)
-                await until(lambda: live.calls["record"] and len(worker.crew.lines) > MOST_LINES)
-                before = len(worker.crew.lines)
+                await until(lambda: live.calls["record"] and len(worker.runner.lines) > MOST_LINES)
+                before = len(worker.runner.lines)
                 for _ in range(100):
                     await asyncio.sleep(0.001)
-                assert len(worker.crew.lines) == before < 10 * MOST_LINES
+                assert len(worker.runner.lines) == before < 10 * MOST_LINES
                 live.let_through()
                 run = await ended(handle)
         assert run.reason.startswith("TimeoutError")

@@ -91,10 +91,10 @@ async def test_a_function_that_blocks_the_users_loop_beyond_its_claim_ends_the_p
         ended_by.wait(5)
         lines[0].is_cut = False
 
-    async def build(crew_loop: asyncio.AbstractEventLoop) -> Node:
+    async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
         lines.append(FaultyStore(await app.open()))
         row, executors = describe_worker(app, FAST, "rude"), find_executors(app, 1)
-        worker = Worker(lines[0], row, executors, crew_loop, FAST, SystemClock(), Random(0), ended_by.set)
+        worker = Worker(lines[0], row, executors, task_loop, FAST, SystemClock(), Random(0), ended_by.set)
         return Node(lines[0], None, worker)
 
     async with app:
@@ -171,7 +171,7 @@ async def test_a_stop_that_was_interrupted_can_be_hurried(tmp_path: Path) -> Non
         runtime = build_runtime(app, FAST, schedule=True, work=True)
         node = await runtime.start()
         handle = await work.submit()
-        await until(lambda: node.worker.crew.busy)
+        await until(lambda: node.worker.runner.busy)
         stopping = asyncio.create_task(runtime.stop(30.0))
         await until(lambda: node.worker.claimer.stopping)
         stopping.cancel()
@@ -196,7 +196,7 @@ async def test_a_run_that_ends_while_the_node_stops_is_told_with_all_that_it_wro
         runtime = build_runtime(app, FAST, schedule=True, work=True)
         node = await runtime.start()
         handle = await work.submit()
-        await until(lambda: node.worker.crew.busy)
+        await until(lambda: node.worker.runner.busy)
         stop = asyncio.create_task(runtime.stop())
         await until(lambda: node.worker.claimer.stopping)
         stopping.set()

@@ -43,7 +43,7 @@ async def test_what_is_submitted_to_an_idle_worker_is_begun_before_the_submissio
         for _ in range(3):
             await let_pass(clock, "20ms")  # Until it has looked for more, and found nothing.
             handle = await tick.submit()
-            assert worker.crew.busy == 1
+            assert worker.runner.busy == 1
             await let_pass(clock, "20ms")
             run = await ended(handle)
             assert (run.state, run.attempt, run.losses) == ("succeeded", 1, 0)
@@ -57,7 +57,7 @@ async def test_a_claim_that_was_made_so_is_kept_and_reported_as_any(
         await let_pass(clock, "1ms")
         handle = await tick.submit(600)
         await let_others_run()
-        assert worker.held.claims() == [(handle.id, 1)]
+        assert worker.claims.pairs() == [(handle.id, 1)]
         await let_pass(clock, "5m")
         assert (await store.get_run("default", handle.id)).state == "running", "its claim was renewed"
         await let_pass(clock, "6m")
@@ -73,7 +73,7 @@ async def test_a_worker_that_has_a_place_left_begins_at_once_too(
         first = await tick.submit(60)
         await let_pass(clock, "2s")
         second = await tick.submit()
-        assert worker.crew.busy == 2
+        assert worker.runner.busy == 2
         await let_pass(clock, "1s")
         assert (await ended(second)).state == "succeeded"
         await let_pass(clock, "61s")
@@ -91,7 +91,7 @@ async def test_a_worker_whose_places_are_taken_is_given_nothing(
         await let_pass(clock, "2s")
         third = await tick.submit()
         await let_pass(clock, "1s")
-        assert worker.crew.busy == 2
+        assert worker.runner.busy == 2
         assert (await store.get_run("default", third.id)).state == "pending", "somebody else may have a place"
         await let_pass(clock, "61s")
         assert (await ended(third)).state == "succeeded"
@@ -103,11 +103,11 @@ async def test_what_was_given_to_a_loop_that_does_not_turn_is_kept_all_the_same(
     """Its claim is renewed from another thread, while a function blocks the loop on which it is to run."""
     tick = ticker(app, clock)
     worker = make_worker(app, store, clock, USUAL)
-    worker._crew_loop = stuck = asyncio.new_event_loop()
+    worker._task_loop = stuck = asyncio.new_event_loop()
     handle = await tick.submit()
     (claim,) = await store.claim(worker.row, 1, USUAL.claim_ttl, "strict")
     worker.claimer._take_here([claim], clock.monotonic())
-    await until(lambda: worker.held.claims() == [(handle.id, 1)])
+    await until(lambda: worker.claims.pairs() == [(handle.id, 1)])
     stuck.close()
 
 
@@ -130,8 +130,8 @@ async def test_a_claim_that_comes_too_late_is_given_back(app: Mainspring, store:
     clock.advance("1h")  # The process was stopped right after its commit.
     worker.claimer._take_here([claim], sent_at)
     await let_others_run()
-    assert list(worker.crew.returned) == [(handle.id, 1)]
-    assert not worker.held.claims()
+    assert list(worker.runner.returned) == [(handle.id, 1)]
+    assert not worker.claims.pairs()
 
 
 async def test_who_submits_in_another_thread_is_served_too(tmp_path: Path) -> None:

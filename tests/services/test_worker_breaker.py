@@ -40,7 +40,7 @@ async def test_runs_are_held_for_retry_while_they_cannot_be_executed(
 
     with at_home(app, store, clock):
         worker = make_worker(app, store, clock, QUICK)
-        worker.crew._executor_of = lambda _: executor
+        worker.runner._executor_of = lambda _: executor
         await worker.register()
         await work.submit_many([{}] * 200)
         async with turning(*worker.loops):

@@ -10,9 +10,9 @@ from mainspring.core.model import Claim, NewRun, Report, Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.executor import AttemptContext
 from mainspring.services.worker.claimer import Claimer
-from mainspring.services.worker.claims import Held
+from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.fence import Fence
-from mainspring.services.worker.heartbeat import Heart
+from mainspring.services.worker.heartbeat import Heartbeat
 from mainspring.services.worker.runner import prepare
 from mainspring.settings import Settings
 from mainspring.store import Store
@@ -43,7 +43,7 @@ def store(clock: FixedClock) -> Store:
 
 
 async def test_a_heart_that_need_not_hear_yet_does_not_spin(clock: FixedClock, store: Store) -> None:
-    heart = Heart(store, Worker(id="w"), Held(), lambda *_: None, lambda *_: None, Settings(), clock, Random(0))
+    heart = Heartbeat(store, Worker(id="w"), Claims(), lambda *_: None, lambda *_: None, Settings(), clock, Random(0))
     await heart.turn()
     clock.shown = A_TENTH_LATER
 
@@ -70,7 +70,7 @@ async def test_nothing_begins_under_a_claim_that_ran_out_on_its_way() -> None:
     """Chaos seed 0: the answer to a claim took eight seconds, and its work began two seconds after the claim had ended,
     when another worker might have had it."""
     clock = ManualClock()
-    store, worker, held = open_memory(clock), Worker(id="w", tasks=("t",)), Held()
+    store, worker, held = open_memory(clock), Worker(id="w", tasks=("t",)), Claims()
     await store.submit([NewRun("r", "t", clock.now(), clock.now())])
     begun: list[AttemptContext] = []
     given_back: list[tuple[str, int]] = []
@@ -97,7 +97,7 @@ async def test_nothing_begins_under_a_claim_that_ran_out_on_its_way() -> None:
 async def test_a_claim_that_came_late_is_given_up_while_the_heart_waits_for_an_answer() -> None:
     """Chaos seed 10274: the answer to a claim took five of its six seconds. The heart was between two beats, so work
     went on for a second after the claim had ended."""
-    clock, held = ManualClock(), Held()
+    clock, held = ManualClock(), Claims()
     stopped: list[tuple[str, str]] = []
     fence = Fence(held, lambda run_id, kind, _: stopped.append((run_id, kind)), clock, Random(0))
     turning = asyncio.create_task(fence.run())
@@ -116,7 +116,7 @@ async def test_a_claim_that_came_late_is_given_up_while_the_heart_waits_for_an_a
 
 async def test_what_has_ended_need_not_be_stopped_if_its_claim_is_gone() -> None:
     """A beat between the commit of a report and its answer finds no claim: that was said to have passed to another."""
-    held = Held()
+    held = Claims()
     stopped: list[str] = []
     fence = Fence(held, lambda run_id, *_: stopped.append(run_id), ManualClock(), Random(0))
     for name in ("ended", "at work"):

@@ -15,9 +15,15 @@ from mainspring.core.model import Failure
 from mainspring.core.tasks.isolation import Isolation, Level, format_size
 from mainspring.core.tasks.specs import CommandSpec
 from mainspring.executor import AttemptContext, Outcome, plain
-from mainspring.executors.launching.order import Order
-from mainspring.executors.programs.confinement import Refused, confine, describe_ending, describe_oom, environment
-from mainspring.executors.programs.host import Lookout, identify
+from mainspring.executors.launching.order import Launch
+from mainspring.executors.programs.confinement import (
+    IsolationRefused,
+    confine,
+    describe_ending,
+    describe_oom,
+    environment,
+)
+from mainspring.executors.programs.host import HostProbe, identify
 from mainspring.executors.programs.output import Output
 from mainspring.executors.programs.program import Ending, Launcher, NotStarted, describe_end, run_program
 from mainspring.settings import CommandLevel, Settings
@@ -39,9 +45,9 @@ again in a while (memory, processes, open files) is retried."""
 class CommandExecutor:
     """One family of processes per attempt."""
 
-    def __init__(self, launcher: Launcher, lookout: Lookout, settings: Settings) -> None:
+    def __init__(self, launcher: Launcher, probe: HostProbe, settings: Settings) -> None:
         self._launcher = launcher
-        self._lookout = lookout
+        self._probe = probe
         self._settings = settings
 
     async def run(self, attempt: AttemptContext) -> Outcome:
@@ -57,7 +63,7 @@ class CommandExecutor:
         except NotStarted as error:
             never = error.errno in _NEVER_STARTS
             return _failed("CommandNotStarted", error.strerror or "it could not be started", final=never)
-        except Refused as refusal:
+        except IsolationRefused as refusal:
             return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
         except ValueError as error:  # As msgspec's are: it is no command, or no system could start it.
             return _failed("CommandNotStarted", f"it cannot be a command: {error}", final=True)
@@ -65,12 +71,12 @@ class CommandExecutor:
             return _failed("CommandFailed", f"it wrote more than its limit of {format_size(isolation.output or 0)}")
         return self._judge(spec, ending, isolation, output)
 
-    async def _order(self, spec: CommandSpec, attempt: AttemptContext, isolation: Isolation) -> Order:
+    async def _order(self, spec: CommandSpec, attempt: AttemptContext, isolation: Isolation) -> Launch:
         if spec.shell and not self._settings.allow_shell:
             raise ValueError("this worker runs no shell; its setting allow_shell would permit it")
-        host = await self._lookout.host() if isolation.confined else None
+        host = await self._probe.host() if isolation.confined else None
         env = environment(isolation, host, _facts(attempt) | spec.env)
-        order: Order = {"argv": _argv(spec), "env": env, "cwd": spec.cwd}
+        order: Launch = {"argv": _argv(spec), "env": env, "cwd": spec.cwd}
         if spec.result == "file":
             order["result_limit"] = self._settings.payload_limit
         return confine(isolation, host, order)
@@ -118,9 +124,13 @@ _STRENGTHS: Sequence[Level] = ("none", "process", "limits", "sandbox")
 def _check_level(isolation: Isolation, least: CommandLevel) -> None:
     """Whoever may submit commands must not thereby have the rights of the worker."""
     if _STRENGTHS.index(isolation.level) < _STRENGTHS.index(least):
-        raise Refused(f"commands the isolation {isolation.level}: they have {least} at least, by its setting isolation")
+        raise IsolationRefused(
+            f"commands the isolation {isolation.level}: they have {least} at least, by its setting isolation"
+        )
     if least != "none" and isolation.user is not None and _is_this_user(isolation.user):
-        raise Refused(f"user {isolation.user}: that is its own, and by its setting isolation no command has it")
+        raise IsolationRefused(
+            f"user {isolation.user}: that is its own, and by its setting isolation no command has it"
+        )
 
 
 def _is_this_user(name: str) -> bool:

@@ -109,7 +109,7 @@ class Threads:
 
 
 async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-    """The same as `call` for an async function; its cancellation by the crew is let through."""
+    """The same as `call` for an async function; its cancellation by the runner is let through."""
     attempt.here = True
     try:
         arguments = task.decode_args(attempt.claim.args)
@@ -155,7 +155,7 @@ def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
 
 
 def _context(attempt: AttemptContext) -> RunContext:
-    assert attempt.context is not None, "the crew gives every attempt its context before it runs"
+    assert attempt.context is not None, "the runner gives every attempt its context before it runs"
     return attempt.context
 
 

@@ -36,7 +36,7 @@ _OWN_HEADERS = ("host", "content-length", "transfer-encoding", "connection")
 """What is ours to set: given twice, two servers on the way might read two different requests."""
 
 
-class Call(NamedTuple):
+class HttpCall(NamedTuple):
     """One request, all filled in."""
 
     method: str
@@ -45,7 +45,7 @@ class Call(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+class HttpReply(NamedTuple):
     """What came back, as much as may be kept."""
 
     status: int
@@ -81,7 +81,7 @@ class HttpExecutor:
             return _failed("HttpInvalid", f"it cannot be sent: {error}", final=True)
         return _judge(spec, answer, attempt.now(), self._settings.payload_limit)
 
-    async def _follow(self, call: Call, spec: HttpSpec, attempt: AttemptContext) -> Answer:
+    async def _follow(self, call: HttpCall, spec: HttpSpec, attempt: AttemptContext) -> HttpReply:
         for _ in range(spec.redirects + 1):
             answer = await self._send(call)
             attempt.write("log", f"{call.method} {_place(call.url)}: {answer.status}")
@@ -91,7 +91,7 @@ class HttpExecutor:
             call = _redirect(call, answer.status, place)
         raise ValueError(f"there were more than {spec.redirects} redirects")
 
-    async def _send(self, call: Call) -> Answer:
+    async def _send(self, call: HttpCall) -> HttpReply:
         import httpx
 
         host, port = call.url.host, call.url.port or (443 if call.url.scheme == "https" else 80)
@@ -106,7 +106,7 @@ class HttpExecutor:
             call.method, pinned, headers=headers, content=call.body or None, extensions={"sni_hostname": host}
         ) as response:  # fmt: skip
             body, cut = await _read(response, self._settings.http_limit)
-            return Answer(response.status_code, response.headers, body, cut)
+            return HttpReply(response.status_code, response.headers, body, cut)
 
 
 async def _read(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
@@ -120,7 +120,7 @@ async def _read(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
     return b"".join(parts), False
 
 
-def _prepare(spec: HttpSpec, attempt: AttemptContext) -> Call:
+def _prepare(spec: HttpSpec, attempt: AttemptContext) -> HttpCall:
     import httpx
 
     claim = attempt.claim
@@ -139,7 +139,7 @@ def _prepare(spec: HttpSpec, attempt: AttemptContext) -> Call:
     if spec.sign is not None:
         headers[SIGNATURE] = sign(spec.sign, attempt.now() // SECOND, body)
     method = spec.method or ("POST" if body else "GET")
-    return Call(method, httpx.URL(fill(spec.url, values, lambda value: quote(value, safe=""))), headers, body)
+    return HttpCall(method, httpx.URL(fill(spec.url, values, lambda value: quote(value, safe=""))), headers, body)
 
 
 def sign(key: str, seconds: int, body: bytes) -> str:
@@ -149,7 +149,7 @@ def sign(key: str, seconds: int, body: bytes) -> str:
     return f"t={seconds},v1={digest}"
 
 
-def _redirect(call: Call, status: int, place: str) -> Call:
+def _redirect(call: HttpCall, status: int, place: str) -> HttpCall:
     url = call.url.join(place)
     if url.scheme not in ("http", "https") or (call.url.scheme == "https" and url.scheme == "http"):
         raise ValueError(f"it was redirected to {_place(url)}, which is less secure or no web address")
@@ -157,8 +157,8 @@ def _redirect(call: Call, status: int, place: str) -> Call:
     if (url.scheme, url.host, url.port) != (call.url.scheme, call.url.host, call.url.port):
         headers = {name: value for name, value in headers.items() if name.lower() not in _PRIVATE_HEADERS}
     if status == 303 or (status in (301, 302) and call.method == "POST"):
-        return Call("GET", url, {name: value for name, value in headers.items() if name != "Content-Type"}, b"")
-    return Call(call.method, url, headers, call.body)
+        return HttpCall("GET", url, {name: value for name, value in headers.items() if name != "Content-Type"}, b"")
+    return HttpCall(call.method, url, headers, call.body)
 
 
 def _place(url: httpx.URL) -> str:
@@ -166,7 +166,7 @@ def _place(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.host}{'' if url.port is None else f':{url.port}'}{url.path}"
 
 
-def _judge(spec: HttpSpec, answer: Answer, now: Instant, limit: int) -> Outcome:
+def _judge(spec: HttpSpec, answer: HttpReply, now: Instant, limit: int) -> Outcome:
     status = answer.status
     if status in spec.expect if spec.expect else 200 <= status <= 299:
         return Outcome("succeeded", _result(answer, limit))
@@ -176,7 +176,7 @@ def _judge(spec: HttpSpec, answer: Answer, now: Instant, limit: int) -> Outcome:
     return _failed("HttpStatus", message, final=status not in spec.retried, asked=asked)
 
 
-def _result(answer: Answer, limit: int) -> str:
+def _result(answer: HttpReply, limit: int) -> str:
     body: Any = answer.body[: limit // 8].decode("utf-8", "replace")
     cut = answer.cut or len(answer.body) > limit // 8
     if "json" in answer.headers.get("content-type", "") and not cut:

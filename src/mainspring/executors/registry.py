@@ -11,31 +11,31 @@ from mainspring.executors.command import COMMAND, CommandExecutor
 from mainspring.executors.function import FunctionExecutor, Threads, needs_process
 from mainspring.executors.http import HTTP, HttpExecutor
 from mainspring.executors.pool.pool import ProcessExecutor
-from mainspring.executors.programs.host import Lookout
+from mainspring.executors.programs.host import HostProbe
 from mainspring.executors.programs.program import Launcher
-from mainspring.executors.secrets import Discreet, Vault
+from mainspring.executors.secrets import SecretReader, WithSecrets
 from mainspring.sdk.task import Task
 from mainspring.settings import Settings
 
 
-class Staff:
+class ExecutorRegistry:
     """Called with the name of a task, it gives the executor."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
         self._tasks = tasks
         self._launcher = Launcher()
-        lookout = Lookout(settings.run_as, settings.cgroup, settings.run_users)
-        vault = Vault(settings.secrets)
-        self._process = ProcessExecutor(tasks, self._launcher, lookout, settings)
+        probe = HostProbe(settings.run_as, settings.cgroup, settings.run_users)
+        secrets = SecretReader(settings.secrets)
+        self._process = ProcessExecutor(tasks, self._launcher, probe, settings)
         threads = Threads(settings.concurrency)
-        self._functions = Discreet(FunctionExecutor(tasks, threads, self._process, settings.output_limit), vault)
+        self._functions = WithSecrets(FunctionExecutor(tasks, threads, self._process, settings.output_limit), secrets)
         self._special: dict[str, Executor] = {
-            COMMAND: Discreet(CommandExecutor(self._launcher, lookout, settings), vault),
-            HTTP: Discreet(HttpExecutor(settings), vault),
+            COMMAND: WithSecrets(CommandExecutor(self._launcher, probe, settings), secrets),
+            HTTP: WithSecrets(HttpExecutor(settings), secrets),
         }
         for name, task in tasks.items():
             if task.defaults.batch is not None:
-                self._special[name] = Discreet(BatchExecutor(task, settings.concurrency, threads), vault)
+                self._special[name] = WithSecrets(BatchExecutor(task, settings.concurrency, threads), secrets)
 
     def __call__(self, task: str) -> Executor:
         return self._special.get(task, self._functions)

@@ -24,7 +24,7 @@ class SecretMissing(MainspringError):
     """A run refers to a secret that this worker does not have."""
 
 
-class Vault:
+class SecretReader:
     """Secrets by name, from files in a folder and from the environment. Of that, only variables that begin with
     `MAINSPRING_SECRET_` are secrets for runs: others are the worker's own."""
 
@@ -58,12 +58,12 @@ class Vault:
         return revealed, masker(values)
 
 
-class Discreet:
+class WithSecrets:
     """An executor whose runs may refer to secrets. For those that do not it costs a look at their arguments."""
 
-    def __init__(self, inner: Executor, vault: Vault) -> None:
+    def __init__(self, inner: Executor, secrets: SecretReader) -> None:
         self._run = inner.run
-        self._vault = vault
+        self._vault = secrets
 
     def run(self, attempt: AttemptContext) -> Coroutine[Any, Any, Outcome]:
         """As the executor itself does."""

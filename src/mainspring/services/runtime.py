@@ -47,10 +47,10 @@ class Runtime:
     async def start(self) -> Node:
         """Build the node and let it turn; errors of either are raised here."""
         self._thread.start()
-        crew_loop = asyncio.get_running_loop()
+        task_loop = asyncio.get_running_loop()
 
         async def begin() -> Node:
-            node = await self._build(crew_loop)
+            node = await self._build(task_loop)
             await node.start()
             return node
 

@@ -72,12 +72,12 @@ class ManualScheduler:
         """Fire what is due now, and execute until nothing more is due; how many attempts that took."""
         attempts = 0
         for _ in range(_MOST_ROUNDS):
-            await self._worker.heart.turn()
+            await self._worker.heartbeat.turn()
             await self._reaper.turn()
             await self._planner.turn()
             await self._worker.claimer.turn()
-            begun = self._worker.crew.busy
-            await self._worker.crew.settle()
+            begun = self._worker.runner.busy
+            await self._worker.runner.settle()
             await self._worker.reporter.turn()
             attempts += begun
             if not begun and not self._is_due(self.now):

@@ -86,10 +86,10 @@ async def ready(call: Call) -> Answer:
 def _tasks(call: Call) -> dict[str, str]:
     """Whether a task blocks the event loop of all others, in a process that executes tasks."""
     node = call.desk.node()
-    minder = None if node is None or node.worker is None else node.worker.minder
-    if minder is None:
+    loop_monitor = None if node is None or node.worker is None else node.worker.loop_monitor
+    if loop_monitor is None:
         return {}
-    return {"tasks": f"one blocks the others for {minder.blocked_s:.0f} s" if minder.is_blocked else "ok"}
+    return {"tasks": f"one blocks the others for {loop_monitor.blocked_s:.0f} s" if loop_monitor.is_blocked else "ok"}
 
 
 def _breakers(call: Call) -> dict[str, str]:

@@ -14,10 +14,10 @@ import click
 from mainspring.cli.output.harmless import harmless
 
 KEPT = 10_000
-"""So many lines wait for a slow reader; what comes then is dropped."""
+"""A slow reader delays at most this many lines; further ones are dropped."""
 CLOSING_S = 1.0
 TOGETHER_S = 0.03
-"""Lines that come within this time are written together: a thread that wakes for each would cost more than the runs."""
+"""Lines that arrive within this time are written together: one wake-up per line would cost more than the runs."""
 
 _COLORS = {
     "run.succeeded": "green",
@@ -29,7 +29,7 @@ _COLORS = {
 }
 
 
-class Lines:
+class LinePrinter:
     """A queue to stdout, or to the file that is given for it. `on_closed` is called once nobody reads any more."""
 
     def __init__(self, *, colored: bool, on_closed: Callable[[], None], file: TextIO | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from mainspring.cli.backends.opening import check_made
 from mainspring.cli.output.errors import INTERRUPTED
 from mainspring.cli.output.screen import Screen
-from mainspring.cli.processes.lines import Lines
+from mainspring.cli.processes.lines import LinePrinter
 from mainspring.cli.processes.logs import set_up_logging
 from mainspring.cli.processes.succession import Succession
 from mainspring.core.instants import SECOND
@@ -48,7 +48,7 @@ NOTICE_S = 0.5
 Deliver = Callable[[Sequence[EventBatch]], Awaitable[None]]
 
 
-class Service(NamedTuple):
+class ServeOptions(NamedTuple):
     """What to run, for how long, and what comes before."""
 
     app: Mainspring
@@ -74,7 +74,7 @@ class Service(NamedTuple):
         return not self.schedule and not self.quiet
 
 
-class Stopping:
+class StopRequests:
     """Requests to stop: the first drains, the second stops at once, the third ends the process here and now.
 
     A task may block the loop or ignore its cancellation for ever; so every request is heard outside of the loop, and
@@ -167,14 +167,14 @@ def _end(code: int) -> None:
     os._exit(code)
 
 
-def serve(service: Service) -> int:
+def serve(service: ServeOptions) -> int:
     """Run until a signal comes or the time is up; the exit code."""
     _set_up_logging(service)
     for variable in unknown_variables(os.environ):
         service.screen.warn(f"{variable} belongs to no setting, and is ignored")
     succession = Succession(service.stop_after_s)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        stopping = Stopping(runner.get_loop(), service.app.settings.drain_grace / SECOND)
+        stopping = StopRequests(runner.get_loop(), service.app.settings.drain_grace / SECOND)
         if succession.stop_after_s is not None:
             stopping.request_first_after(succession.stop_after_s)
         if service.app.settings.notice is not None:
@@ -189,7 +189,7 @@ def serve(service: Service) -> int:
     return EXIT_FAILED if stopping.failed else code
 
 
-def _set_up_logging(service: Service) -> None:
+def _set_up_logging(service: ServeOptions) -> None:
     settings = service.app.settings
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     if service.screen.session.debug:
@@ -199,10 +199,10 @@ def _set_up_logging(service: Service) -> None:
         hear_runs(settings)
 
 
-async def _serve(service: Service, stopping: Stopping, succession: Succession) -> int:
+async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succession) -> int:
     app, session = service.app, service.screen.session
     colored = session.colored() and not session.as_json
-    lines = Lines(colored=colored, on_closed=stopping.request_first, file=session.stdout)
+    lines = LinePrinter(colored=colored, on_closed=stopping.request_first, file=session.stdout)
     try:
         runtime = await _begin(service, stopping, succession, lines)
         if runtime is None:
@@ -228,7 +228,9 @@ async def _serve(service: Service, stopping: Stopping, succession: Succession) -
         lines.close()
 
 
-async def _begin(service: Service, stopping: Stopping, succession: Succession, lines: Lines) -> Runtime | None:
+async def _begin(
+    service: ServeOptions, stopping: StopRequests, succession: Succession, lines: LinePrinter
+) -> Runtime | None:
     """The node, at work. While the database is away, try again and again; None if a signal ends that."""
     pause_s, random = FIRST_PAUSE_S, Random()
     while True:
@@ -254,7 +256,7 @@ async def _begin(service: Service, stopping: Stopping, succession: Succession, l
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-async def _start(service: Service, lines: Lines, stopping: Stopping, succession: Succession) -> Runtime:
+async def _start(service: ServeOptions, lines: LinePrinter, stopping: StopRequests, succession: Succession) -> Runtime:
     app = service.app
     if not service.create:
         check_made(app)
@@ -267,7 +269,7 @@ async def _start(service: Service, lines: Lines, stopping: Stopping, succession:
         show=lines.put if service.tells_by_relay else None,
         tell=_teller(service, lines) if service.tells_itself else None,
         on_failed=stopping.fail,
-        on_replaced=lambda legacy: succession.pass_on(legacy, stopping=stopping.is_requested),
+        on_replaced=lambda unfinished: succession.pass_on(unfinished, stopping=stopping.is_requested),
         # A process that only works ends with its worker; one that schedules goes on without it.
         on_drain=None if service.schedule else stopping.request_first,
     )
@@ -275,7 +277,7 @@ async def _start(service: Service, lines: Lines, stopping: Stopping, succession:
     return runtime
 
 
-def _teller(service: Service, lines: Lines) -> Callable[[Event, str], None]:
+def _teller(service: ServeOptions, lines: LinePrinter) -> Callable[[Event, str], None]:
     """What the worker here does, as it does it: as JSON, or as readable lines."""
     if service.screen.session.as_json:
         return lambda event, _: lines.put(service.screen.encode(event_view(None, event)), "")
@@ -292,7 +294,7 @@ async def _briefly(task: asyncio.Future[Any], wait_s: float = FAREWELL_S) -> Non
     await asyncio.wait({task}, timeout=LEFTOVERS_S)
 
 
-async def _run_beside(service: Service, runtime: Runtime, stopping: Stopping) -> None:
+async def _run_beside(service: ServeOptions, runtime: Runtime, stopping: StopRequests) -> None:
     """Run what is beside the node until the process is to stop; if it cannot be started, the process is."""
     if service.beside is None:
         return
@@ -313,13 +315,13 @@ async def _run_beside(service: Service, runtime: Runtime, stopping: Stopping) ->
     await end()
 
 
-async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:
+async def _stop(runtime: Runtime, stopping: StopRequests, screen: Screen) -> int:
     """Let running work finish; at the second request, stop at once."""
     if runtime.node is not None and runtime.node.failure is not None:
         await runtime.stop(0.0)  # No result of what still runs could be reported.
         return 1
     worker = runtime.node.worker if runtime.node is not None else None
-    busy = worker.crew.busy if worker is not None else 0
+    busy = worker.runner.busy if worker is not None else 0
     if busy:
         screen.hint(f"Finishing {busy} running job{'' if busy == 1 else 's'}; Ctrl-C again to stop at once.")
     draining = asyncio.create_task(runtime.stop())
@@ -338,7 +340,7 @@ async def _stop(runtime: Runtime, stopping: Stopping, screen: Screen) -> int:
     return INTERRUPTED
 
 
-def _to_lines(service: Service, lines: Lines) -> Deliver | None:
+def _to_lines(service: ServeOptions, lines: LinePrinter) -> Deliver | None:
     """Events as JSON; None if others show them."""
     if service.quiet or service.tells_by_relay or service.tells_itself:
         return None

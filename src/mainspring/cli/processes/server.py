@@ -17,7 +17,7 @@ from mainspring.cli.backends.stored_runs import Stored
 from mainspring.cli.jobs.sync import Undeclared, describe_saved, sync_jobs, undeclared_option
 from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.output.screen import Screen
-from mainspring.cli.processes.live import Service, serve
+from mainspring.cli.processes.live import ServeOptions, serve
 from mainspring.cli.session import Session
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.errors import MainspringError
@@ -99,7 +99,7 @@ def server(
 
     seconds = None if duration is None else parse_duration(duration, "for") / SECOND
     beside = serve_beside(app, screen, quiet=False, must=True)
-    return serve(Service(app, screen, prepare, True, seconds, True, work=False, beside=beside))
+    return serve(ServeOptions(app, screen, prepare, True, seconds, True, work=False, beside=beside))
 
 
 def check_exposure(app: Mainspring) -> None:

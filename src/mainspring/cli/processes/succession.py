@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from mainspring.process.secrets import environment
-from mainspring.services.worker.worker import Legacy
+from mainspring.services.worker.worker import UnfinishedWork
 from mainspring.store import Store
 
 EXIT_REPLACED = 75
@@ -22,7 +22,7 @@ log = logging.getLogger("mainspring")
 
 
 class _Handover(msgspec.Struct):
-    legacy: Legacy
+    unfinished: UnfinishedWork
     stop_at: float | None
     """On the monotonic clock, which goes on."""
 
@@ -33,7 +33,7 @@ class Succession:
     def __init__(self, stop_after_s: float | None) -> None:
         """Before anything else changes the environment or the working folder. `stop_after_s`: in how many seconds the
         command line wants the process to stop, counted from the first one."""
-        self._legacy, stop_at = _inherit()
+        self._unfinished, stop_at = _inherit()
         if stop_at is None and stop_after_s is not None:
             stop_at = time.monotonic() + stop_after_s
         self._stop_at = stop_at
@@ -47,19 +47,19 @@ class Succession:
 
     async def settle(self, store: Store) -> None:
         """Tell the store what the process before this one could not tell while it lived."""
-        if self._legacy is not None:
-            await self._legacy.settle(store)
-            self._legacy = None
+        if self._unfinished is not None:
+            await self._unfinished.settle(store)
+            self._unfinished = None
 
-    def pass_on(self, legacy: Legacy, *, stopping: bool) -> None:
+    def pass_on(self, unfinished: UnfinishedWork, *, stopping: bool) -> None:
         """Execute this program anew, with the environment and in the folder with which it was started; but end if it is
         stopping anyway. From any thread: the others are gone then, whatever they are doing."""
         try:
             if stopping:
                 raise OSError("it was asked to stop")
-            file = os.memfd_create("mainspring-legacy", 0)
+            file = os.memfd_create("mainspring-unfinished", 0)
             with os.fdopen(os.dup(file), "wb") as handover:
-                handover.write(msgspec.json.encode(_Handover(legacy, self._stop_at)))
+                handover.write(msgspec.json.encode(_Handover(unfinished, self._stop_at)))
             os.lseek(file, 0, os.SEEK_SET)
             os.set_inheritable(file, True)
             os.chdir(self._folder)
@@ -70,7 +70,7 @@ class Succession:
             os._exit(EXIT_REPLACED)
 
 
-def _inherit() -> tuple[Legacy | None, float | None]:
+def _inherit() -> tuple[UnfinishedWork | None, float | None]:
     pid, _, file = os.environ.pop(_VARIABLE, "").partition(":")
     if pid != str(os.getpid()):
         return None, None
@@ -79,4 +79,4 @@ def _inherit() -> tuple[Legacy | None, float | None]:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass  # Processes that belonged to the former program.
-    return found.legacy, found.stop_at
+    return found.unfinished, found.stop_at

@@ -15,7 +15,7 @@ from mainspring.cli.jobs.sync import Undeclared, compare_jobs, describe_saved, s
 from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment, relative
-from mainspring.cli.processes.live import Service, serve
+from mainspring.cli.processes.live import ServeOptions, serve
 from mainspring.cli.processes.reload import reload
 from mainspring.cli.processes.server import (
     api_options,
@@ -188,9 +188,9 @@ def _flags(words: WorkerWords) -> dict[str, object]:
 
 def _service(
     app: Mainspring, screen: Screen, prepare: Callable[[], Awaitable[None]], *, schedule: bool, words: WorkerWords
-) -> Service:
+) -> ServeOptions:
     seconds = None if words["duration"] is None else parse_duration(words["duration"], "for") / SECOND
-    return Service(app, screen, prepare, schedule, seconds, words["quiet"])
+    return ServeOptions(app, screen, prepare, schedule, seconds, words["quiet"])
 
 
 def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:

@@ -14,53 +14,53 @@ from typing import NoReturn
 
 from mainspring.executors.launching.groups import Group
 from mainspring.executors.launching.kernel import die_with_parent, gain_no_privileges
-from mainspring.executors.launching.order import Identity, Order
+from mainspring.executors.launching.order import Identity, Launch
 
 _STREAMS = 3
 """Input, output, errors."""
 _SAFE = 100
 """Above the numbers that open files are given to programs under."""
 _ALTERED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that Python or the nursery ignores, and that a program would go on ignoring."""
+"""Signals that Python or the fork_server ignores, and that a program would go on ignoring."""
 
 
-class NotStarted(OSError):
+class StartFailed(OSError):
     """The program could not be started; `filename` says what was missing or refused."""
 
 
-def begin(order: Order, files: Sequence[int], group: Group | None) -> int:
-    """Start the program; its pid. NotStarted if it cannot be."""
+def begin(order: Launch, files: Sequence[int], group: Group | None) -> int:
+    """Start the program; its pid. StartFailed if it cannot be."""
     if group is None and _is_simple(order, files):
         return _spawn(order, files)
     trouble, told = os.pipe()
-    keeper = os.getpid()
+    shim = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(order, files, group, keeper, told)
+        _become(order, files, group, shim, told)
     os.close(told)
     with os.fdopen(trouble, "rb") as pipe:
         words = pipe.read()
     if words:
         os.waitpid(pid, 0)
         number, what = json.loads(words)
-        raise NotStarted(number, os.strerror(number), what)
+        raise StartFailed(number, os.strerror(number), what)
     return pid
 
 
-def _is_simple(order: Order, files: Sequence[int]) -> bool:
+def _is_simple(order: Launch, files: Sequence[int]) -> bool:
     """Whether nothing has to be done between the fork and the program that `posix_spawn` could not do: to run Python
-    there takes longer. If the keeper of such a program is killed, a sandbox ends by itself, and others are ended by the
-    nursery."""
+    there takes longer. If the shim of such a program is killed, a sandbox ends by itself, and others are ended by the
+    fork_server."""
     if order.get("identity") is not None and not hasattr(os, "setresuid"):
         return False
     return len(files) == _STREAMS and set(order.get("rlimits", ())) <= {"RLIMIT_CORE"}
 
 
-def _spawn(order: Order, files: Sequence[int]) -> int:
+def _spawn(order: Launch, files: Sequence[int]) -> int:
     for name, value in order.get("rlimits", {}).items():
-        _limit(getattr(resource, name), value)  # For this keeper too, which dumps no core either.
+        _limit(getattr(resource, name), value)  # For this shim too, which dumps no core either.
     if order.get("locked"):
-        gain_no_privileges()  # Nor does this keeper, which executes nothing else.
+        gain_no_privileges()  # Nor does this shim, which executes nothing else.
     what = order["argv"][0]
     try:
         with _as_if(order.get("identity")):
@@ -70,11 +70,11 @@ def _spawn(order: Order, files: Sequence[int]) -> int:
             what = order["argv"][0]
             return _spawn_first(_places(what, order["env"]), order["argv"], order["env"], files)
     except OSError as error:
-        raise NotStarted(error.errno, error.strerror, what) from None
+        raise StartFailed(error.errno, error.strerror, what) from None
     except ValueError as error:
-        raise NotStarted(errno.EINVAL, str(error), what) from None
+        raise StartFailed(errno.EINVAL, str(error), what) from None
     finally:
-        os.chdir("/")  # A keeper that stayed would keep others from unmounting the folder.
+        os.chdir("/")  # A shim that stayed would keep others from unmounting the folder.
 
 
 def _places(name: str, env: Mapping[str, str]) -> Sequence[str]:
@@ -123,7 +123,7 @@ def _as_if(identity: Identity | None) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def _become(order: Order, files: Sequence[int], group: Group | None, keeper: int, told: int) -> NoReturn:
+def _become(order: Launch, files: Sequence[int], group: Group | None, shim: int, told: int) -> NoReturn:
     what = order["argv"][0]
     try:
         os.setsid()
@@ -139,7 +139,7 @@ def _become(order: Order, files: Sequence[int], group: Group | None, keeper: int
             _limit(getattr(resource, name), value)
         what = "user"
         _take_identity(order)
-        die_with_parent(keeper)
+        die_with_parent(shim)
         if (cwd := order.get("cwd")) is not None:
             what = cwd
             os.chdir(cwd)
@@ -174,7 +174,7 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, hard))
 
 
-def _take_identity(order: Order) -> None:
+def _take_identity(order: Launch) -> None:
     identity = order.get("identity")
     if identity is not None:
         os.setgroups(identity["groups"])

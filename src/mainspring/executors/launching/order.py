@@ -1,4 +1,4 @@
-"""What the worker tells a keeper, and what it answers: JSON objects."""
+"""What the worker tells a shim, and what it answers: JSON objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Caps(TypedDict, total=False):
     """Microseconds of processor time that all members may use together."""
 
 
-class Order(TypedDict, total=False):
+class Launch(TypedDict, total=False):
     """A program to run. Its open files 0, 1, 2 and so on are those that come with the order."""
 
     argv: list[str]
@@ -55,7 +55,7 @@ class Order(TypedDict, total=False):
     """If above zero: `$MAINSPRING_RESULT` names a file, and so much of what is written there is answered."""
 
 
-class Request(TypedDict, total=False):
+class ShimRequest(TypedDict, total=False):
     """What the worker may ask while the program runs."""
 
     end: float
@@ -64,8 +64,8 @@ class Request(TypedDict, total=False):
     """Send the program, and nobody else, this signal."""
 
 
-class Answer(TypedDict, total=False):
-    """A keeper's word: first `pid` or `error`, at the end `code`."""
+class ShimReply(TypedDict, total=False):
+    """A shim's word: first `pid` or `error`, at the end `code`."""
 
     pid: int
     error: str

@@ -11,18 +11,18 @@ CHANNEL = 3
 """The number of the open file on which a process talks with the worker."""
 
 
-class Home(msgspec.Struct, frozen=True):
+class ModuleLocation(msgspec.Struct, frozen=True):
     """The module that a function is in."""
 
     module: str
     file: str | None
 
 
-class Setup(msgspec.Struct):
+class PoolSetup(msgspec.Struct):
     """The first word to a process: what it should import before it is needed, and when it has served long enough."""
 
     path: list[str]
-    homes: list[Home]
+    homes: list[ModuleLocation]
     runs: int
     memory: int
     env: dict[str, str] = {}
@@ -33,10 +33,10 @@ class Setup(msgspec.Struct):
     """The part of it that is kept from what functions start."""
 
 
-class Order(msgspec.Struct):
+class RunRequest(msgspec.Struct):
     """A run to execute."""
 
-    home: Home
+    home: ModuleLocation
     claim: Claim
     deadline: int | None
     soft_deadline: int | None
@@ -44,7 +44,7 @@ class Order(msgspec.Struct):
     """By the clock of the deadlines."""
 
 
-class Message(msgspec.Struct, omit_defaults=True):
+class PoolMessage(msgspec.Struct, omit_defaults=True):
     """What a process tells: that it is ready, what its run says, and how it ended."""
 
     ready: bool = False

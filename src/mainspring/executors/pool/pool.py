@@ -18,18 +18,18 @@ from mainspring.core.model import Failure
 from mainspring.core.tasks.isolation import Isolation, format_size
 from mainspring.executor import AttemptContext, Outcome, plain
 from mainspring.executors.captured_output import run_level
-from mainspring.executors.launching.order import Order as Launch
-from mainspring.executors.pool.messages import Home, Order, Setup
-from mainspring.executors.pool.pool_process import Died, Seat, open_seat
+from mainspring.executors.launching.order import Launch
+from mainspring.executors.pool.messages import ModuleLocation, PoolSetup, RunRequest
+from mainspring.executors.pool.pool_process import PoolProcess, ProcessDied, start_process
 from mainspring.executors.programs.confinement import (
     INHERITED,
-    Refused,
+    IsolationRefused,
     confine,
     describe_ending,
     describe_oom,
     environment,
 )
-from mainspring.executors.programs.host import Lookout
+from mainspring.executors.programs.host import HostProbe
 from mainspring.executors.programs.output import Output
 from mainspring.executors.programs.program import ROOT, Ending, Launcher, NotStarted
 from mainspring.process.secrets import hand_on
@@ -49,25 +49,25 @@ _EARLY = ("PYTHON", "LD_", "DYLD_", "LC_", "MALLOC_", "GLIBC_")
 _ARGV = [sys.executable, "-m", "mainspring.executors.pool.pool_child"]
 
 
-class Pool:
+class ProcessPool:
     """Processes that have imported the app. Lives on one event loop; a process serves one run at a time."""
 
-    def __init__(self, launcher: Launcher, setup: Setup, most: int, longest: int) -> None:
+    def __init__(self, launcher: Launcher, setup: PoolSetup, most: int, longest: int) -> None:
         self._launcher = launcher
         self._longest = longest
         self._setup = setup
         self._most = most
         self._least = min(most, os.cpu_count() or 1)
-        self._free: list[tuple[float, Seat]] = []
-        self._waiting: deque[asyncio.Future[Seat]] = deque()
+        self._free: list[tuple[float, PoolProcess]] = []
+        self._waiting: deque[asyncio.Future[PoolProcess]] = deque()
         self._starting: set[asyncio.Task[None]] = set()
         self._growing: asyncio.TimerHandle | None = None
         self._taken = 0
         self._moved_at = 0.0
         """When one became free last."""
-        self._seats: set[Seat] = set()
+        self._processes: set[PoolProcess] = set()
         self._closed = False
-        weakref.finalize(self, _close_all, self._seats)
+        weakref.finalize(self, _close_all, self._processes)
 
     def prepare(self) -> None:
         """Start as many as there are cores."""
@@ -78,14 +78,14 @@ class Pool:
     def _count(self) -> int:
         return len(self._free) + self._taken + len(self._starting)
 
-    async def take(self) -> Seat:
-        """A process that is free; the first one asked for may have to be started. NotStarted or Died if it cannot."""
+    async def take(self) -> PoolProcess:
+        """Return a free process; start one if needed. Raises NotStarted or ProcessDied if that fails."""
         if self._free and not self._waiting:
-            _, seat = self._free.pop()
+            _, process = self._free.pop()
             self._taken += 1
-            return seat
+            return process
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[Seat] = loop.create_future()
+        turn: asyncio.Future[PoolProcess] = loop.create_future()
         self._waiting.append(turn)
         if self._count < self._least:
             self._start()
@@ -114,8 +114,8 @@ class Pool:
 
     def _has_idle_core(self) -> bool:
         """Whether fewer of them compute, or are starting, than there are cores."""
-        free = {seat for _, seat in self._free}
-        return len(self._starting) + sum(seat.computes for seat in self._seats - free) < self._least
+        free = {process for _, process in self._free}
+        return len(self._starting) + sum(process.computes for process in self._processes - free) < self._least
 
     def _start(self) -> None:
         task = asyncio.get_running_loop().create_task(self._open())
@@ -125,8 +125,8 @@ class Pool:
         launch: Launch = {"argv": _ARGV, "env": _first_environment(), "cwd": None}
         this = asyncio.current_task()
         try:
-            seat = await open_seat(self._launcher, launch, self._setup, self._longest)
-        except (NotStarted, Died) as error:
+            process = await start_process(self._launcher, launch, self._setup, self._longest)
+        except (NotStarted, ProcessDied) as error:
             while self._waiting:
                 turn = self._waiting.popleft()
                 if not turn.done():
@@ -136,30 +136,30 @@ class Pool:
         finally:
             if this is not None:
                 self._starting.discard(this)
-        self._seats.add(seat)
+        self._processes.add(process)
         self._taken += 1
-        self.give_back(seat)
+        self.give_back(process)
 
-    def give_back(self, seat: Seat) -> None:
+    def give_back(self, process: PoolProcess) -> None:
         """The run in it has ended."""
         self._taken -= 1
         self._moved_at = now = asyncio.get_running_loop().time()
-        if seat.spent or self._closed:
-            self._dismiss(seat)
+        if process.spent or self._closed:
+            self._dismiss(process)
             return
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 self._taken += 1
-                turn.set_result(seat)
+                turn.set_result(process)
                 return
-        self._free.append((now, seat))
+        self._free.append((now, process))
         if len(self._free) > self._least and now - self._free[0][0] > IDLE_S:
             self._dismiss(self._free.pop(0)[1])
 
-    def _dismiss(self, seat: Seat) -> None:
-        self._seats.discard(seat)
-        seat.close()
+    def _dismiss(self, process: PoolProcess) -> None:
+        self._processes.discard(process)
+        process.close()
         if not self._closed and (self._count < self._least or len(self._waiting) > len(self._starting)):
             self._start()
 
@@ -172,33 +172,33 @@ class Pool:
             self._dismiss(self._free.pop()[1])
 
 
-def _close_all(seats: set[Seat]) -> None:
-    for seat in list(seats):
-        seat.close()
+def _close_all(processes: set[PoolProcess]) -> None:
+    for process in list(processes):
+        process.close()
 
 
 class ProcessExecutor:
     """Functions in processes: of the pool, or, where they are confined, each run in a fresh one."""
 
     def __init__(
-        self, tasks: Mapping[str, Task[..., Any]], launcher: Launcher, lookout: Lookout, settings: Settings
+        self, tasks: Mapping[str, Task[..., Any]], launcher: Launcher, probe: HostProbe, settings: Settings
     ) -> None:
         self._tasks = tasks
         self._launcher = launcher
-        self._lookout = lookout
+        self._probe = probe
         self._settings = settings
-        self._homes: dict[str, Home] = {}
-        self._pool: Pool | None = None
+        self._homes: dict[str, ModuleLocation] = {}
+        self._pool: ProcessPool | None = None
         # A result is JSON within JSON, which at most doubles it; a failure and a line of the log are shorter.
         self._longest = 2 * settings.payload_limit + _ROOM
 
-    def pool(self) -> Pool:
+    def pool(self) -> ProcessPool:
         """The pool, made when it is first needed: all tasks are known by then."""
         if self._pool is None:
             homes = list(dict.fromkeys(self._home(name) for name in self._tasks))
             setup = self._setup(homes, self._settings.process_runs)
             setup.env, setup.withheld = dict(os.environ), hand_on()
-            self._pool = Pool(self._launcher, setup, self._settings.concurrency, self._longest)
+            self._pool = ProcessPool(self._launcher, setup, self._settings.concurrency, self._longest)
         return self._pool
 
     def close(self) -> None:
@@ -211,56 +211,56 @@ class ProcessExecutor:
         confined = isolation if isolation is not None and isolation.confined else None
         output = Output(attempt, self._settings.output_limit, confined.output if confined else None)
         home = self._home(attempt.claim.task)
-        order = Order(home, attempt.claim, attempt.deadline, attempt.soft_deadline, attempt.now())
+        order = RunRequest(home, attempt.claim, attempt.deadline, attempt.soft_deadline, attempt.now())
         try:
             if confined is not None:
                 return await self._run_confined(order, attempt, output, confined)
             pool = self.pool()
-            seat = await pool.take()
+            process = await pool.take()
             try:
-                return await seat.run(order, attempt, output)
+                return await process.run(order, attempt, output)
             finally:
-                pool.give_back(seat)
-        except Died as death:
+                pool.give_back(process)
+        except ProcessDied as death:
             if output.overflowed and confined is not None:
                 return _failed("ProcessDied", f"it wrote more than its limit of {format_size(confined.output or 0)}")
             how = describe_ending(death.ending, confined, " before the function returned")
             return _failed("ProcessDied", f"the process {how}")
         except NotStarted as error:
             return _failed("ProcessNotStarted", f"the process could not be started: {error.strerror}{_advice(error)}")
-        except Refused as refusal:
+        except IsolationRefused as refusal:
             return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
 
     async def _run_confined(
-        self, order: Order, attempt: AttemptContext, output: Output, isolation: Isolation
+        self, order: RunRequest, attempt: AttemptContext, output: Output, isolation: Isolation
     ) -> Outcome:
-        host = await self._lookout.host()
+        host = await self._probe.host()
         setup = self._setup([order.home], runs=1)
         shown = _python_folders(setup.path, order.home)
         if isolation.level == "sandbox":
             isolation = _with_python(isolation, shown)
         env = environment(isolation, host, {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"})
         launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None, "shown": shown})
-        seat = await open_seat(self._launcher, launch, setup, self._longest, output)
+        process = await start_process(self._launcher, launch, setup, self._longest, output)
         try:
-            outcome = _checked(await seat.run(order, attempt, output), self._settings.payload_limit)
-            return _with_limit(outcome, seat.ending, isolation)
+            outcome = _checked(await process.run(order, attempt, output), self._settings.payload_limit)
+            return _with_limit(outcome, process.ending, isolation)
         finally:
-            seat.close()
+            process.close()
 
-    def _setup(self, homes: list[Home], runs: int) -> Setup:
+    def _setup(self, homes: list[ModuleLocation], runs: int) -> PoolSetup:
         path = [os.path.abspath(each) for each in sys.path]
         level = run_level(self._settings)
-        return Setup(path, homes, runs, self._settings.process_memory, log_level=level)
+        return PoolSetup(path, homes, runs, self._settings.process_memory, log_level=level)
 
-    def _home(self, task: str) -> Home:
+    def _home(self, task: str) -> ModuleLocation:
         home = self._homes.get(task)
         if home is None:
             module = sys.modules[self._tasks[task].function.__module__]
             file = getattr(module, "__file__", None)
             # With `python -m package.module` the module is called `__main__`, and only its spec has its name.
             name = module.__spec__.name if module.__spec__ else module.__name__
-            home = self._homes[task] = Home(name, file and os.path.abspath(file))
+            home = self._homes[task] = ModuleLocation(name, file and os.path.abspath(file))
         return home
 
 
@@ -270,7 +270,7 @@ def _first_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(_EARLY)}
 
 
-def _python_folders(path: list[str], home: Home) -> list[str]:
+def _python_folders(path: list[str], home: ModuleLocation) -> list[str]:
     """What Python needs to see to start and to find the function."""
     needed = [sys.prefix, sys.base_prefix, *path, *([os.path.dirname(home.file)] if home.file else [])]
     return [each for each in dict.fromkeys(needed) if os.path.exists(each) and not each.startswith("/usr/")]

@@ -30,13 +30,13 @@ from mainspring.executors.captured_output import hear_logging
 from mainspring.executors.failures import failed
 from mainspring.executors.function import call
 from mainspring.executors.launching.kernel import adopt_orphans, hide_memory
-from mainspring.executors.pool.messages import CHANNEL, Home, Message, Order, Setup
+from mainspring.executors.pool.messages import CHANNEL, ModuleLocation, PoolMessage, PoolSetup, RunRequest
 from mainspring.process.secrets import take_over
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.task import PlainTask, Task
 
 _encode = msgspec.json.Encoder().encode
-_read_order = msgspec.json.Decoder(Order).decode
+_read_order = msgspec.json.Decoder(RunRequest).decode
 _handler_of = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
 """Without the detour by way of enumerations, which would cost a run as much as its arguments do."""
 _RSS_UNIT = 1024 if sys.platform == "linux" else 1
@@ -46,7 +46,7 @@ class Stopped(BaseException):
     """Raised in the function when it is asked to end: it may clean up, for as long as its grace lasts."""
 
 
-class Service:
+class PoolChild:
     """The life of the process."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -54,7 +54,7 @@ class Service:
         self._heard = b""
         self._talking = threading.Lock()
         self._context: RunContext | None = None
-        self._modules: dict[Home, ModuleType | BaseException] = {}
+        self._modules: dict[ModuleLocation, ModuleType | BaseException] = {}
         self._tasks: dict[str, Task[..., Any]] = {}
         self._stopped = False
 
@@ -66,7 +66,7 @@ class Service:
         signal.signal(signal.SIGTERM, on_term)
         # The function may put others in their place.
         streams = [os.dup(number) for number in (1, 2)]
-        setup = msgspec.json.decode(self._hear(), type=Setup)
+        setup = msgspec.json.decode(self._hear(), type=PoolSetup)
         os.environ.update(setup.env)
         take_over(setup.withheld)
         sys.path[:] = setup.path
@@ -75,7 +75,7 @@ class Service:
         if not logging.getLogger().handlers:  # Else the app has its own, and what those write is output of the run.
             hear_logging(setup.log_level)
         surroundings, threads = _Surroundings(), threading.active_count()
-        self._tell(Message(ready=True))
+        self._tell(PoolMessage(ready=True))
         served = 0
         while not self._stopped and (line := self._hear()):
             outcome = self._run(_read_order(line))
@@ -86,7 +86,7 @@ class Service:
             surroundings.restore()
             if _handler_of(signal.SIGTERM) != on_term:
                 signal.signal(signal.SIGTERM, on_term)
-            self._tell(Message(outcome=outcome, quiet=_is_empty(streams), spent=spent))
+            self._tell(PoolMessage(outcome=outcome, quiet=_is_empty(streams), spent=spent))
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         self._stopped = True
@@ -104,17 +104,17 @@ class Service:
         line, _, self._heard = self._heard.partition(b"\n")
         return line
 
-    def _tell(self, message: Message) -> None:
+    def _tell(self, message: PoolMessage) -> None:
         # Locked, because it must arrive whole: the function's own threads may talk at the same time.
         with self._talking:
             self._channel.sendall(_encode(message) + b"\n")
 
-    def _run(self, order: Order) -> Outcome:
+    def _run(self, order: RunRequest) -> Outcome:
         self._context = context = RunContext(
             order.claim,
             order.deadline,
-            lambda _, text: self._tell(Message(log=plain(text))),
-            lambda fraction, note: self._tell(Message(progress=fraction, note=plain(note))),
+            lambda _, text: self._tell(PoolMessage(log=plain(text))),
+            lambda fraction, note: self._tell(PoolMessage(progress=fraction, note=plain(note))),
             order.soft_deadline,
             _clock(order.now),
         )
@@ -132,7 +132,7 @@ class Service:
                 with suppress(OSError, ValueError):
                     stream.flush()
 
-    def _find(self, order: Order) -> Task[..., Any]:
+    def _find(self, order: RunRequest) -> Task[..., Any]:
         name = order.claim.task
         task = self._tasks.get(name)
         if task is None:
@@ -142,7 +142,7 @@ class Service:
             task = self._tasks[name] = find_task(module, name)
         return task
 
-    def _load(self, home: Home) -> ModuleType | BaseException:
+    def _load(self, home: ModuleLocation) -> ModuleType | BaseException:
         if home not in self._modules:
             try:
                 self._modules[home] = load(home)
@@ -203,7 +203,7 @@ def _has_children() -> bool:
     return True
 
 
-def load(home: Home) -> ModuleType:
+def load(home: ModuleLocation) -> ModuleType:
     """The module of the function. What was `__main__` there must not run its main part here, so it goes by another
     name."""
     if home.module != "__main__" and importlib.util.find_spec(home.module):
@@ -234,7 +234,7 @@ def main() -> None:
     channel = socket.socket(fileno=CHANNEL)
     channel.set_inheritable(False)
     with suppress(BrokenPipeError, ConnectionResetError):
-        Service(channel).serve()
+        PoolChild(channel).serve()
     # At once: threads that a function left behind would keep this process for ever.
     os._exit(0)
 

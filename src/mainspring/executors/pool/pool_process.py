@@ -11,19 +11,19 @@ from functools import partial
 import msgspec
 
 from mainspring.executor import AttemptContext, Outcome
-from mainspring.executors.launching.order import Order as Launch
-from mainspring.executors.pool.messages import Message, Order, Setup
+from mainspring.executors.launching.order import Launch
+from mainspring.executors.pool.messages import PoolMessage, PoolSetup, RunRequest
 from mainspring.executors.programs.output import Output
-from mainspring.executors.programs.pipe_reader import Ear
+from mainspring.executors.programs.pipe_reader import PipeReader
 from mainspring.executors.programs.program import Ending, Launcher, NotStarted, Program
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Message).decode
+_decode = msgspec.json.Decoder(PoolMessage).decode
 PROGRESS_S = 0.02
 """How often it is told how far a run is."""
 
 
-class Died(Exception):
+class ProcessDied(Exception):
     """The process ended before it told how the run did."""
 
     def __init__(self, ending: Ending) -> None:
@@ -31,8 +31,8 @@ class Died(Exception):
         self.ending = ending
 
 
-class Seat:
-    """Talks with its process by callbacks of the loop, which cost less than coroutines. Made by `open_seat`."""
+class PoolProcess:
+    """Talks with its process by callbacks of the loop, which cost less than coroutines. Made by `start_process`."""
 
     def __init__(
         self, program: Program, channel: socket.socket, streams: dict[str, int], longest: int, trusted: bool
@@ -48,13 +48,15 @@ class Seat:
         self._told_progress_at = 0.0
         self._attempt: AttemptContext | None = None
         self._output: Output | None = None
-        self._told: asyncio.Future[Message | None] = self._loop.create_future()
+        self._told: asyncio.Future[PoolMessage | None] = self._loop.create_future()
         self.spent = False
         """Whether it must not be used again."""
         self.ending: Ending | None = None
         """How the process ended, once it is known."""
-        self._streams = [Ear(file, partial(self._keep, stream), self._behind) for stream, file in streams.items()]
-        self._answers = Ear(os.dup(channel.fileno()), self._hear, self._behind)
+        self._streams = [
+            PipeReader(file, partial(self._keep, stream), self._behind) for stream, file in streams.items()
+        ]
+        self._answers = PipeReader(os.dup(channel.fileno()), self._hear, self._behind)
         self._answers.ended.add_done_callback(lambda _: self._answer(None))
 
     @property
@@ -64,21 +66,21 @@ class Seat:
             return file.read().rpartition(b")")[2].split()[0] == b"R"
         return False
 
-    async def get_ready(self, setup: Setup, output: Output | None) -> None:
-        """Let it import what it will need; Died if it does not live to tell. What it writes meanwhile belongs to the
-        run for which it is started, if there is one."""
+    async def get_ready(self, setup: PoolSetup, output: Output | None) -> None:
+        """Let the process import what it will need; raises ProcessDied if it ends first. Output written meanwhile
+        belongs to the run for which the process is started, if there is one."""
         self._output = output
         try:
             await self._ask(_encode(setup))
-        except Died:
-            for ear in self._streams:
-                ear.hear_out()
+        except ProcessDied:
+            for reader in self._streams:
+                reader.drain()
             if output is not None:
                 output.finish()
             raise
 
-    async def run(self, order: Order, attempt: AttemptContext, output: Output) -> Outcome:
-        """Execute one run; Died if the process does. Cancelled, it ends the process, asking first."""
+    async def run(self, order: RunRequest, attempt: AttemptContext, output: Output) -> Outcome:
+        """Execute one run; ProcessDied if the process does. Cancelled, it ends the process, asking first."""
         self._attempt, self._output = attempt, output
         quiet = False
         try:
@@ -96,8 +98,8 @@ class Seat:
         finally:
             # What the process wrote is in the pipes by the time that it tells its end. It also tells if they are empty,
             # for each look costs more than all else here where other threads wait for their turn.
-            for ear in () if quiet else self._streams:
-                ear.hear_out()
+            for reader in () if quiet else self._streams:
+                reader.drain()
             output.finish()
             self._attempt = self._output = None
         assert message.outcome is not None, "that is what it was asked for"
@@ -108,17 +110,17 @@ class Seat:
     async def _end(self) -> Ending | None:
         """End the process now: what the run may have left behind must not outlive its end."""
         self._program.kill()
-        with suppress(NotStarted):  # Its keeper has been killed, and all of them with it.
+        with suppress(NotStarted):  # Its shim has been killed, and all of them with it.
             return await self._program.wait()
         return None
 
-    async def _ask(self, words: bytes) -> Message:
+    async def _ask(self, words: bytes) -> PoolMessage:
         self._told = self._loop.create_future()
         await self._say(words + b"\n")
         message = await self._told
         if message is not None:
             return message
-        raise Died(await self._program.wait())
+        raise ProcessDied(await self._program.wait())
 
     async def _say(self, words: bytes) -> None:
         sent = 0
@@ -154,7 +156,7 @@ class Seat:
             self._attempt.write("log", f"{why}: it is killed")
         self._program.kill()
 
-    def _pass_on(self, message: Message, attempt: AttemptContext) -> None:
+    def _pass_on(self, message: PoolMessage, attempt: AttemptContext) -> None:
         if message.log is not None:
             if self._trusted:
                 attempt.write("log", message.log)
@@ -176,7 +178,7 @@ class Seat:
     def _behind(self) -> bool:
         return self._attempt is not None and self._attempt.behind()
 
-    def _answer(self, message: Message | None) -> None:
+    def _answer(self, message: PoolMessage | None) -> None:
         if not self._told.done():
             self._told.set_result(message)
 
@@ -189,17 +191,19 @@ class Seat:
     def close(self) -> None:
         """End the process, and all that it started."""
         self.spent = True
-        for ear in (self._answers, *self._streams):
-            ear.close()
+        for reader in (self._answers, *self._streams):
+            reader.close()
         self._program.close()
         self._channel.close()
 
 
-async def open_seat(
-    launcher: Launcher, launch: Launch, setup: Setup, longest: int, output: Output | None = None
-) -> Seat:
-    """Start a process for functions and wait until it is ready. NotStarted or Died if it cannot be. Its messages have
-    at most `longest` bytes. One that is started for a run alone, which has an `output`, is not trusted."""
+async def start_process(
+    launcher: Launcher, launch: Launch, setup: PoolSetup, longest: int, output: Output | None = None
+) -> PoolProcess:
+    """Start a pool process and wait until it is ready. Raises NotStarted or ProcessDied if that fails.
+
+    Its messages have at most `longest` bytes. A process started for a single run, which has an `output`, is untrusted.
+    """
     ours, theirs = socket.socketpair()
     pipes = [(*os.pipe(), stream) for stream in ("stdout", "stderr")]
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -218,10 +222,10 @@ async def open_seat(
             os.close(write_end)
     ours.setblocking(False)
     streams = {stream: read_end for read_end, _, stream in pipes}
-    seat = Seat(program, ours, streams, longest, trusted=output is None)
+    process = PoolProcess(program, ours, streams, longest, trusted=output is None)
     try:
-        await seat.get_ready(setup, output)
+        await process.get_ready(setup, output)
     except BaseException:
-        seat.close()
+        process.close()
         raise
-    return seat
+    return process

@@ -1,4 +1,4 @@
-"""From an isolation to what a keeper has to do for it, on this host; refused if the host cannot."""
+"""From an isolation to what a shim has to do for it, on this host; refused if the host cannot."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from mainspring.core.instants import SECOND, format_duration
 from mainspring.core.tasks.isolation import Isolation, format_size
 from mainspring.executors.launching.groups import CPU, UNIFIED
-from mainspring.executors.launching.keeper import FOLDER
-from mainspring.executors.launching.order import Caps, Identity, Order
+from mainspring.executors.launching.order import Caps, Identity, Launch
 from mainspring.executors.launching.seclusion import TEMPORARY
+from mainspring.executors.launching.shim import FOLDER
 from mainspring.executors.programs.host import Host, identify
 from mainspring.executors.programs.program import Ending, describe_end
 
@@ -34,17 +34,17 @@ _DISK = 256 * 2**20
 _CONTROLLERS = {"memory": "memory", "processes": "pids", "cpu": CPU}
 
 
-class Refused(Exception):
+class IsolationRefused(Exception):
     """The host cannot do what the isolation asks for."""
 
 
-def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Order:
+def confine(isolation: Isolation | None, host: Host | None, order: Launch) -> Launch:
     """The order, carried out under this isolation. `host` may be missing where there is nothing to confine."""
     if isolation is None or not isolation.confined:
         return order
     assert host is not None, "only what is not confined needs no host"
     user = _identity(isolation, host)
-    confined: Order = {**order, "identity": user, "locked": True, "tmp": True, "rlimits": _rlimits(isolation, host)}
+    confined: Launch = {**order, "identity": user, "locked": True, "tmp": True, "rlimits": _rlimits(isolation, host)}
     own = isolation.user is None and host.users is not None
     if own and host.users is not None:
         confined["users"] = list(host.users)
@@ -57,7 +57,7 @@ def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Ord
         if host.processes:
             caps["processes"] = isolation.processes
         elif not own and (user is None or user["uid"] == os.geteuid()):
-            raise Refused(f"a limit of processes: {host.troubles['limit of processes']}")
+            raise IsolationRefused(f"a limit of processes: {host.troubles['limit of processes']}")
         else:
             confined["rlimits"]["RLIMIT_NPROC"] = isolation.processes
     if caps:
@@ -65,24 +65,24 @@ def confine(isolation: Isolation | None, host: Host | None, order: Order) -> Ord
     return _sandboxed(isolation, host, confined) if isolation.level == "sandbox" else _apart(isolation, host, confined)
 
 
-def _apart(isolation: Isolation, host: Host, confined: Order) -> Order:
+def _apart(isolation: Isolation, host: Host, confined: Launch) -> Launch:
     """The order with temporary folders of its own, as far as the host can."""
     if host.private:
         return {**confined, "tmp": False, "private": isolation.disk or _DISK, "shown": _needed(confined)}
     if os.geteuid() != 0 and host.bubblewrap is not None:
         return _withdrawn(isolation, host.bubblewrap, confined)
     if isolation.disk is not None:
-        raise Refused(f"a limit of disk: {host.troubles['private /tmp for runs with limits']}")
+        raise IsolationRefused(f"a limit of disk: {host.troubles['private /tmp for runs with limits']}")
     return confined
 
 
-def _needed(order: Order) -> list[str]:
+def _needed(order: Launch) -> list[str]:
     """Folders that a program has to see, though they may be within temporary folders."""
     cwd = order.get("cwd")
     return [*order.get("shown", ()), *([cwd] if cwd is not None else ())]
 
 
-def _withdrawn(isolation: Isolation, bubblewrap: str, order: Order) -> Order:
+def _withdrawn(isolation: Isolation, bubblewrap: str, order: Launch) -> Launch:
     """The order with temporary folders of its own, and no other processes in sight, where the worker is not root: else
     runs, and the worker, could read each other's memory. The rest of the host is as it is."""
     size = str(isolation.disk or _DISK)
@@ -109,16 +109,16 @@ def _identity(isolation: Isolation, host: Host) -> Identity | None:
     try:
         wanted = identify(isolation.user)
     except KeyError:
-        raise Refused(f"user {isolation.user}: there is none of that name") from None
+        raise IsolationRefused(f"user {isolation.user}: there is none of that name") from None
     if os.geteuid() not in (0, wanted["uid"]):
-        raise Refused(f"user {isolation.user}: only a worker that is root can become another user")
+        raise IsolationRefused(f"user {isolation.user}: only a worker that is root can become another user")
     return wanted if os.geteuid() == 0 else None
 
 
 def _rlimits(isolation: Isolation, host: Host) -> dict[str, int]:
     limits = {"RLIMIT_CORE": 0}
     if isolation.cpu is not None:
-        # Where the time of the whole run is counted, this only holds if the keeper should be too slow to see it.
+        # Where the time of the whole run is counted, this only holds if the shim should be too slow to see it.
         limits["RLIMIT_CPU"] = -(-isolation.cpu // SECOND) + host.cpu
     if isolation.files is not None:
         limits["RLIMIT_NOFILE"] = isolation.files
@@ -129,12 +129,12 @@ def _rlimits(isolation: Isolation, host: Host) -> dict[str, int]:
     return limits
 
 
-def _sandboxed(isolation: Isolation, host: Host, order: Order) -> Order:
+def _sandboxed(isolation: Isolation, host: Host, order: Launch) -> Launch:
     if host.bubblewrap is None:
-        raise Refused(f"a sandbox: {host.troubles['sandbox']}")
+        raise IsolationRefused(f"a sandbox: {host.troubles['sandbox']}")
     for path in (*isolation.read, *isolation.write):
         if not os.path.exists(path):
-            raise Refused(f"the path {path}: it does not exist")
+            raise IsolationRefused(f"the path {path}: it does not exist")
     size = str(isolation.disk or _DISK)
     argv = [host.bubblewrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     argv += [
@@ -152,7 +152,7 @@ def _sandboxed(isolation: Isolation, host: Host, order: Order) -> Order:
     return _wrapped(order, argv, "--remount-ro", "/")
 
 
-def _wrapped(order: Order, argv: list[str], *last: str) -> Order:
+def _wrapped(order: Launch, argv: list[str], *last: str) -> Launch:
     """The order to bubblewrap to run the program; `last` is what it does after everything else is in place."""
     if order.get("result_limit"):
         argv += ["--bind", FOLDER, FOLDER]

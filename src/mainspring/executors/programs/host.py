@@ -151,7 +151,7 @@ def _hand_down(folder: str) -> None:
 
 
 def _clear_away(folders: Iterable[str]) -> None:
-    """Remove groups that nobody is in and that are old: left by keepers that were killed with all who could have
+    """Remove groups that nobody is in and that are old: left by shims that were killed with all who could have
     removed them. The kernel removes none that has members."""
     for folder in folders:
         with suppress(OSError):
@@ -199,7 +199,7 @@ def _try_sandbox(bubblewrap: str, identity: Identity | None) -> str:
     return "" if done.returncode == 0 else f"bubblewrap does not work: {words}"
 
 
-class Lookout:
+class HostProbe:
     """Looks around once, when it is first asked, without holding up the loop."""
 
     def __init__(self, user: str | None, cgroup: str | None, users: tuple[int, int] = (0, 0)) -> None:

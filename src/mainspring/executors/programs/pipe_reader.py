@@ -11,7 +11,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5
 _CHUNK = 64 * 1024
 
 
-class Ear:
+class PipeReader:
     """Gives what comes through a pipe to `hear`, from its opening to its end. While `behind` says so it does not read:
     the pipe fills up, and whoever writes waits."""
 
@@ -27,7 +27,7 @@ class Ear:
         os.set_blocking(read_end, False)
         self._loop.add_reader(read_end, self._read)
 
-    def hear_out(self) -> None:
+    def drain(self) -> None:
         """Hear at once all that is there."""
         while not self._closed and self._take():
             pass

@@ -20,9 +20,9 @@ from typing import TypeVar
 import msgspec
 
 from mainspring.executor import AttemptContext
-from mainspring.executors.launching.order import LENGTH, Order
+from mainspring.executors.launching.order import LENGTH, Launch
 from mainspring.executors.programs.output import Output
-from mainspring.executors.programs.pipe_reader import Ear
+from mainspring.executors.programs.pipe_reader import PipeReader
 
 LAST_OUTPUT_S = 1.0
 """How long to read on after the whole family has ended: another process may have been handed its output."""
@@ -30,11 +30,11 @@ _CHUNK = 64 * 1024
 _FAREWELL_S = 2.0
 _MOMENT_S = 0.2
 _MOST_LOST = 4
-"""Keepers that may be killed over one order before it fails: two may be waiting, and two be waiting after them."""
-_LOST = "its keeper was killed, and it with that"
+"""Shims that may be killed over one order before it fails: two may be waiting, and two be waiting after them."""
+_LOST = "its shim was killed, and it with that"
 ROOT = str(Path(__file__).resolve().parents[3])
 _READ = "import os; exec(os.read(0, 65536))"
-_NURSERY = "import sys; sys.path.append({root!r}); from mainspring.executors.launching.nursery import main; "
+_NURSERY = "import sys; sys.path.append({root!r}); from mainspring.executors.launching.fork_server import main; "
 _NURSERY += "main({line}, {worker})"
 """Given as input, not as an argument: who kills a worker with all processes that have `mainspring` among their words
 would kill those who clean up after it, too."""
@@ -71,36 +71,36 @@ class NotStarted(OSError):
     """The program could not be started; says what was missing or refused."""
 
 
-class KeeperLost(NotStarted):
-    """The program's keeper has been killed, and the program with it."""
+class ShimLost(NotStarted):
+    """The program's shim has been killed, and the program with it."""
 
 
-class OrderUnread(KeeperLost):
-    """Its keeper was killed before it had read what to start: nothing has begun."""
+class OrderUnread(ShimLost):
+    """Its shim was killed before it had read what to start: nothing has begun."""
 
 
 class Launcher:
-    """Starts programs by way of a nursery: see `launching`. Lives on one event loop."""
+    """Starts programs by way of a fork_server: see `launching`. Lives on one event loop."""
 
     def __init__(self) -> None:
         self._line: socket.socket | None = None
-        self._nursery: subprocess.Popen[bytes] | None = None
+        self._fork_server: subprocess.Popen[bytes] | None = None
         self._dismiss: weakref.finalize[..., Launcher] | None = None
         self._closed = False
 
-    async def start(self, order: Order, files: Sequence[int]) -> Program:
+    async def start(self, order: Launch, files: Sequence[int]) -> Program:
         """Start a program with these open files; NotStarted if it cannot be."""
         for _ in range(_MOST_LOST):
             try:
                 return await self._start(order, files)
-            except KeeperLost as error:
-                if await asyncio.to_thread(_has_ended, self._nursery):
-                    self._let_go()  # Somebody has killed the nursery, and what it was asked last was never done.
+            except ShimLost as error:
+                if await asyncio.to_thread(_has_ended, self._fork_server):
+                    self._let_go()  # Somebody has killed the fork_server, and what it was asked last was never done.
                 elif not isinstance(error, OrderUnread):
                     raise
         return await self._start(order, files)
 
-    async def _start(self, order: Order, files: Sequence[int]) -> Program:
+    async def _start(self, order: Launch, files: Sequence[int]) -> Program:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -115,12 +115,12 @@ class Launcher:
 
     def _send(self, files: Sequence[int]) -> None:
         if self._line is not None:
-            with suppress(OSError):  # The nursery is gone: start another.
+            with suppress(OSError):  # The fork_server is gone: start another.
                 socket.send_fds(self._line, [b"k"], files)
                 return
             self._let_go()
         if self._closed:
-            raise KeeperLost(errno.ESHUTDOWN, "this worker has stopped")
+            raise ShimLost(errno.ESHUTDOWN, "this worker has stopped")
         self._line = self._open()
         socket.send_fds(self._line, [b"k"], files)
 
@@ -130,8 +130,8 @@ class Launcher:
             code = _NURSERY.format(root=ROOT, line=theirs.fileno(), worker=os.getpid()).encode()
             argv = [sys.executable, "-I", "-S", "-c", _READ, f"keeps the programs of {os.getpid()}"]
             # Without the worker's environment, for that may hold secrets, and programs can read it in /proc.
-            self._nursery = _popen(argv, theirs.fileno(), code)
-        self._dismiss = weakref.finalize(self, _dismiss, ours, self._nursery)
+            self._fork_server = _popen(argv, theirs.fileno(), code)
+        self._dismiss = weakref.finalize(self, _dismiss, ours, self._fork_server)
         return ours
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class Launcher:
     def _let_go(self) -> None:
         if self._dismiss is not None:
             self._dismiss()
-        self._line = self._nursery = self._dismiss = None
+        self._line = self._fork_server = self._dismiss = None
 
 
 def _popen(argv: Sequence[str], line: int, given: bytes) -> subprocess.Popen[bytes]:
@@ -157,21 +157,21 @@ def _popen(argv: Sequence[str], line: int, given: bytes) -> subprocess.Popen[byt
         os.close(read_end)
 
 
-def _has_ended(nursery: subprocess.Popen[bytes] | None) -> bool:
+def _has_ended(fork_server: subprocess.Popen[bytes] | None) -> bool:
     """Whether it has. Its line is closed a moment before that can be seen."""
     try:
-        return nursery is None or nursery.wait(_MOMENT_S) is not None
+        return fork_server is None or fork_server.wait(_MOMENT_S) is not None
     except subprocess.TimeoutExpired:
         return False
 
 
-def _dismiss(line: socket.socket, nursery: subprocess.Popen[bytes]) -> None:
+def _dismiss(line: socket.socket, fork_server: subprocess.Popen[bytes]) -> None:
     line.close()
     try:
-        nursery.wait(_FAREWELL_S)
+        fork_server.wait(_FAREWELL_S)
     except subprocess.TimeoutExpired:
-        nursery.kill()
-        nursery.wait()
+        fork_server.kill()
+        fork_server.wait()
 
 
 class Program:
@@ -182,14 +182,14 @@ class Program:
         self._heard = b""
         self.pid = 0
 
-    async def begin(self, order: Order) -> None:
+    async def begin(self, order: Launch) -> None:
         """Hand over the order and hear whether it could be carried out."""
         text = msgspec.json.encode(order)
         try:
             await asyncio.get_running_loop().sock_sendall(self._control, LENGTH.pack(len(text)) + text)
             answer = await self._hear(_Start)
         except ConnectionError as error:  # Not an end of file: the system tells that something was left unread.
-            raise OrderUnread(errno.EPIPE, "its keeper was killed before it began") from error
+            raise OrderUnread(errno.EPIPE, "its shim was killed before it began") from error
         if answer.error:
             raise NotStarted(answer.errno, answer.error)
         self.pid = answer.pid
@@ -199,7 +199,7 @@ class Program:
         try:
             return await self._hear(Ending)
         except ConnectionError as error:
-            raise KeeperLost(errno.EPIPE, _LOST) from error
+            raise ShimLost(errno.EPIPE, _LOST) from error
 
     async def end(self, grace_s: float) -> None:
         """Ask the family to end, and kill it after the grace."""
@@ -221,7 +221,7 @@ class Program:
         loop = asyncio.get_running_loop()
         while b"\n" not in self._heard:
             if not (words := await loop.sock_recv(self._control, _CHUNK)):
-                raise KeeperLost(errno.EPIPE, _LOST)
+                raise ShimLost(errno.EPIPE, _LOST)
             self._heard += words
         line, _, self._heard = self._heard.partition(b"\n")
         return msgspec.json.decode(line, type=kind)
@@ -233,7 +233,7 @@ class Program:
 
 async def run_program(
     launcher: Launcher,
-    order: Order,
+    order: Launch,
     attempt: AttemptContext,
     output: Output,
     given: bytes = b"",
@@ -264,7 +264,10 @@ async def run_program(
             os.close(file)
     if warning is not None:
         attempt.on_overdue = partial(program.warn, warning)
-    ears = [Ear(read_end, _hearer(stream, output, program), attempt.behind) for stream, (read_end, _) in pipes.items()]
+    ears = [
+        PipeReader(read_end, _hearer(stream, output, program), attempt.behind)
+        for stream, (read_end, _) in pipes.items()
+    ]
     try:
         ending = await _accompany(program, attempt, ears)
         if status is not None:
@@ -274,8 +277,8 @@ async def run_program(
         if status is not None:
             status.close()
         program.close()
-        for ear in ears:
-            ear.close()
+        for reader in ears:
+            reader.close()
         output.finish()
 
 
@@ -286,7 +289,7 @@ class _Status:
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
 
-    def asked_for(self, order: Order, number: int) -> Order:
+    def asked_for(self, order: Launch, number: int) -> Launch:
         """The order to bubblewrap, to write its status to the open file of this number."""
         bubblewrap, *rest = order["argv"]
         return {**order, "argv": [bubblewrap, "--json-status-fd", str(number), *rest]}
@@ -334,8 +337,8 @@ def _source(given: bytes) -> int:
         return os.dup(file.fileno())
 
 
-async def _accompany(program: Program, attempt: AttemptContext, ears: Sequence[Ear]) -> Ending:
-    listening = [ear.ended for ear in ears]
+async def _accompany(program: Program, attempt: AttemptContext, ears: Sequence[PipeReader]) -> Ending:
+    listening = [reader.ended for reader in ears]
     try:
         ending = await program.wait()
     except asyncio.CancelledError:

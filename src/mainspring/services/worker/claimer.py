@@ -1,5 +1,5 @@
-"""Takes work: claims as many due runs as the crew can start soon, and hands them over in one go. When there are no
-more, it claims what is due in a moment, which the crew starts at its instant."""
+"""Takes work: claims as many due runs as the runner can start soon, and hands them over in one go. When there are no
+more, it claims what is due in a moment, which the runner starts at its instant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.core.runs.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
 from mainspring.core.states import SUCCEEDED
 from mainspring.executor import AttemptContext
 from mainspring.services.loop import Loop, log
-from mainspring.services.worker.claims import Held
+from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.runner import prepare, with_deadline
 from mainspring.services.worker.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings
@@ -47,9 +47,9 @@ EARLY_BATCH = 300
 
 
 class Claimer(Loop):
-    """`hand_over` passes attempts to the crew's loop, and whether they may be early; `start`, from any thread, those of
-    a standing claim; `give_back` claims that came too late to the reporter; `on_full` is called while all places are
-    taken."""
+    """`hand_over` passes attempts to the task loop and says whether they may be early. `start`, callable from any
+    thread, starts the attempts of a standing claim. `give_back` passes claims that arrived too late to the reporter.
+    `on_full` is called while all places are taken."""
 
     name = "claimer"
     stands = True
@@ -59,7 +59,7 @@ class Claimer(Loop):
         self,
         store: Store,
         worker: Worker,
-        held: Held,
+        claims: Claims,
         hand_over: Callable[[list[AttemptContext], bool], None],
         start: Callable[[list[AttemptContext], float], None],
         give_back: Callable[[list[tuple[str, int]]], None],
@@ -71,7 +71,7 @@ class Claimer(Loop):
         super().__init__(clock, random)
         self._store = store
         self._worker = worker
-        self._held = held
+        self._claims = claims
         self._hand_over = hand_over
         self._start = start
         self._give_back = give_back
@@ -106,7 +106,7 @@ class Claimer(Loop):
         self.breaker: WorkerBreaker | None = None
 
     async def _turn_safely(self) -> float:
-        wait_s = 0.0 if self.breaker is None else self.breaker.wait_s(len(self._held))
+        wait_s = 0.0 if self.breaker is None else self.breaker.wait_s(len(self._claims))
         if wait_s == 0:
             return await super()._turn_safely()
         self._sated = False
@@ -124,12 +124,12 @@ class Claimer(Loop):
     async def _turn(self) -> float:
         rests, self._rests = self._rests and not self._hinted, False
         was_short, self._was_short = self._was_short and not self._hinted, False
-        held = len(self._held) - self._early_now()
-        wanted = room(self._worker.concurrency, held, self._held.run_s)
-        self._is_new = self._is_new and self._held.run_s is None
+        held = len(self._claims) - self._early_now()
+        wanted = room(self._worker.concurrency, held, self._claims.run_s)
+        self._is_new = self._is_new and self._claims.run_s is None
         if held >= self._worker.concurrency:
             self._on_full()
-        if wanted <= 0 or self._held.solitary:
+        if wanted <= 0 or self._claims.solitary:
             self._sated = False
             self._stand()
             return FULL_WAIT_S
@@ -160,7 +160,7 @@ class Claimer(Loop):
 
     async def _rest(self) -> float | None:
         """There was nothing, and nobody has told of anything since. How long to wait; None if there is something."""
-        outlook = await self._store.look(self._asking(), idle=not len(self._held))
+        outlook = await self._store.look(self._asking(), idle=not len(self._claims))
         self._goes_first = outlook.goes_first
         if outlook.alive:
             self.on_alive()
@@ -174,10 +174,10 @@ class Claimer(Loop):
         return self._until(outlook.due_at)
 
     def _stand(self) -> None:
-        """While there are places and nothing waits: what comes next goes straight to the crew."""
-        free = self._worker.concurrency - len(self._held)
-        may = self._sated and free > 0 and not self._held.solitary and not self.stopping
-        wanted = room(self._worker.concurrency, len(self._held), self._held.run_s) if may else 0
+        """While there are places and nothing waits: what comes next goes straight to the runner."""
+        free = self._worker.concurrency - len(self._claims)
+        may = self._sated and free > 0 and not self._claims.solitary and not self.stopping
+        wanted = room(self._worker.concurrency, len(self._claims), self._claims.run_s) if may else 0
         self._store.stand(Standing(self._asking(), wanted, self._ttl, self._ordering, self._take_here))
 
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
@@ -195,7 +195,7 @@ class Claimer(Loop):
             return
         attempts = self._prepare(claims, until)
         self._hand_over(attempts, early)
-        self._held.add(attempts, until)
+        self._claims.add(attempts, until)
         if early:
             self._early += [claim.due_at for claim in claims]
 
@@ -307,13 +307,13 @@ class Claimer(Loop):
         if self._is_new:
             runs = await self._store.list_runs(RunFilter(self._worker.namespace, states=(SUCCEEDED,), limit=LATELY))
             lengths = [run.finished_at - run.started_at for run in runs if run.started_at and run.finished_at]
-            self._held.run_s = typical(None, sum(lengths) / SECOND, len(lengths))
+            self._claims.run_s = typical(None, sum(lengths) / SECOND, len(lengths))
 
     async def _claim_early(self) -> int:
         """A part at a time, so that whatever comes due meanwhile is among the next."""
-        places, run_s, early = self._worker.concurrency, self._held.run_s, self._early_now()
+        places, run_s, early = self._worker.concurrency, self._claims.run_s, self._early_now()
         # Some of it may be due by then: no more of that than otherwise.
-        wanted = min(room(places, early, run_s, MOST_EARLY), room(places, len(self._held) - early, run_s))
-        if wanted <= 0 or self._held.solitary:
+        wanted = min(room(places, early, run_s, MOST_EARLY), room(places, len(self._claims) - early, run_s))
+        if wanted <= 0 or self._claims.solitary:
             return 0
         return await self._claim(min(wanted, EARLY_BATCH), CLAIM_AHEAD)

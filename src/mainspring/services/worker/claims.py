@@ -12,7 +12,7 @@ from mainspring.core.runs.pacing import typical
 from mainspring.executor import AttemptContext
 
 
-class Held:
+class Claims:
     """Claims from the moment they were given until the store has acknowledged their end. Lives on the worker's own
     loop, but for `promise`."""
 
@@ -85,7 +85,7 @@ class Held:
         lengths = [it.finished_at - it.started_at for it in reports if it.started_at and it.finished_at]
         self.run_s = typical(self.run_s, sum(lengths) / SECOND, len(lengths))
 
-    def claims(self) -> list[tuple[str, int]]:
+    def pairs(self) -> list[tuple[str, int]]:
         """All of them."""
         return [(run_id, attempt.claim.token) for run_id, (attempt, _) in self._look().items()]
 

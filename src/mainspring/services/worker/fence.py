@@ -9,7 +9,7 @@ from random import Random
 from mainspring.clock import Clock
 from mainspring.executor import StopKind
 from mainspring.services.loop import Loop, log
-from mainspring.services.worker.claims import Held
+from mainspring.services.worker.claims import Claims
 
 LONGEST_S = 5.0
 SHORTEST_S = 0.001
@@ -23,17 +23,17 @@ class Fence(Loop):
 
     name = "fence"
 
-    def __init__(self, held: Held, stop: Stop, clock: Clock, random: Random) -> None:
+    def __init__(self, claims: Claims, stop: Stop, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
-        self._held = held
+        self._claims = claims
         self._stop_run = stop
         self._looks_at = math.inf
-        held.on_doubt = self._expect
+        claims.on_doubt = self._expect
 
     async def turn(self) -> float:
         now = self.clock.monotonic()
-        self.lower(self._held.untrusted(now), "its claim could not be renewed in time")
-        doubt = self._held.earliest_doubt()
+        self.lower(self._claims.untrusted(now), "its claim could not be renewed in time")
+        doubt = self._claims.earliest_doubt()
         wait = LONGEST_S if doubt is None else min(max(doubt - now, SHORTEST_S), LONGEST_S)
         self._looks_at = now + wait
         return wait
@@ -44,11 +44,11 @@ class Fence(Loop):
 
     def lower(self, claims: Iterable[tuple[str, int]], why: str) -> None:
         """Stop what runs under these claims. Those that were reported meanwhile are no longer held, and not meant."""
-        still_held = set(self._held.claims())
+        still_held = set(self._claims.pairs())
         lost = [claim for claim in claims if claim in still_held]
         for run_id, token in lost:
-            if self._held.has_ended((run_id, token)):
+            if self._claims.has_ended((run_id, token)):
                 continue  # It was reported, and the answer is on its way.
             log.warning("run %s is stopped here: %s", run_id, why)
             self._stop_run(run_id, "fenced", why)
-        self._held.remove(lost)
+        self._claims.remove(lost)

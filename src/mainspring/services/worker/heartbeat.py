@@ -11,7 +11,7 @@ from mainspring.core.instants import SECOND
 from mainspring.core.load.leadership import trusted_until
 from mainspring.core.model import Worker
 from mainspring.services.loop import Loop, within
-from mainspring.services.worker.claims import Held
+from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.fence import Stop
 from mainspring.settings import Settings
 from mainspring.store import WorkStore
@@ -23,17 +23,17 @@ LOOK_S = 1.0
 SHORTEST_S = 0.01
 
 
-class Heart(Loop):
+class Heartbeat(Loop):
     """Beats: renews all claims in one go, and hears of cancels and of a request to drain. `lose` stops the work of
     claims that have passed to others."""
 
-    name = "heart"
+    name = "heartbeat"
 
     def __init__(
         self,
         store: WorkStore,
         worker: Worker,
-        held: Held,
+        claims: Claims,
         stop: Stop,
         lose: Callable[[Iterable[tuple[str, int]], str], None],
         settings: Settings,
@@ -43,7 +43,7 @@ class Heart(Loop):
         super().__init__(clock, random)
         self._store = store
         self._worker = worker
-        self._held = held
+        self._claims = claims
         self._stop_run = stop
         self._lose = lose
         self._ttl = settings.claim_ttl
@@ -67,14 +67,14 @@ class Heart(Loop):
 
     def count(self) -> None:
         """The worker has given a sign of life otherwise, while it held nothing."""
-        if not len(self._held):
+        if not len(self._claims):
             self._beat_at = self.clock.monotonic()
 
     async def _beat(self, sent_at: float) -> None:
-        claims = self._held.claims()
+        claims = self._claims.pairs()
         renewal = await within(self.clock, self._patience(), self._store.renew(self._worker, claims, self._ttl))
         self._beat_at = self._heard_at = sent_at
-        self._held.trust(renewal.held, trusted_until(sent_at, self._ttl))
+        self._claims.trust(renewal.held, trusted_until(sent_at, self._ttl))
         self._lose(set(claims) - renewal.held, "its claim has passed to another")
         for run_id, reason in renewal.cancels.items():
             self._stop_run(run_id, "cancelled", reason)
@@ -83,7 +83,7 @@ class Heart(Loop):
 
     async def _hear_cancels(self, sent_at: float) -> None:
         """Woken early, because something changed: perhaps somebody wants a run to end."""
-        run_ids = [run_id for run_id, _ in self._held.claims()]
+        run_ids = [run_id for run_id, _ in self._claims.pairs()]
         cancels = await within(self.clock, self._patience(), self._store.cancels(run_ids)) if run_ids else {}
         self._heard_at = sent_at
         for run_id, reason in cancels.items():
@@ -91,7 +91,7 @@ class Heart(Loop):
 
     def _patience(self) -> float:
         """How long this loop may wait for anything: until the first claim has to be given up."""
-        doubt = self._held.earliest_doubt()
+        doubt = self._claims.earliest_doubt()
         safe_s = self._every_s if doubt is None else max(doubt - self.clock.monotonic(), SHORTEST_S)
         return min(safe_s, self._timeout_s)
 

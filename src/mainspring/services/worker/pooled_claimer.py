@@ -43,7 +43,7 @@ class PooledClaimer(Claimer):
         self._asked_at = self._store.now()
         claimed, asked = 0, []
         for index in range(len(self._pools)):
-            wanted = 0 if self._held.solitary else room_of(self._pools, self._count_held(), index)
+            wanted = 0 if self._claims.solitary else room_of(self._pools, self._count_held(), index)
             if wanted > 0:
                 claimed += await self._claim_for(index, wanted)
                 asked.append(index)
@@ -54,7 +54,7 @@ class PooledClaimer(Claimer):
         return await self._wait_for(asked) if asked else FULL_WAIT_S
 
     def _count_held(self) -> list[int]:
-        held = Counter(self._pool_of[priority] for priority in self._held.priorities())
+        held = Counter(self._pool_of[priority] for priority in self._claims.priorities())
         return [held[index] for index in range(len(self._pools))]
 
     def _row(self, pools: Sequence[int]) -> Worker:

@@ -14,8 +14,8 @@ from mainspring.core.model import Report, Worker
 from mainspring.core.runs.fitting import find_fit, judge_unfit
 from mainspring.services.chores.alerter import expect_alerts
 from mainspring.services.loop import Loop, log
-from mainspring.services.worker.claims import Held
-from mainspring.services.worker.runner import Crew, conclude
+from mainspring.services.worker.claims import Claims
+from mainspring.services.worker.runner import Runner, conclude
 from mainspring.services.worker.story import Story
 from mainspring.settings import Settings
 from mainspring.store import Store
@@ -35,8 +35,8 @@ class Reporter(Loop):
     def __init__(
         self,
         store: Store,
-        crew: Crew,
-        held: Held,
+        runner: Runner,
+        claims: Claims,
         on_room: Callable[[], None],
         settings: Settings,
         clock: Clock,
@@ -44,8 +44,8 @@ class Reporter(Loop):
     ) -> None:
         super().__init__(clock, random)
         self._store = store
-        self._crew = crew
-        self._held = held
+        self._runner = runner
+        self._claims = claims
         self._on_room = on_room
         self._flush_s = settings.flush / SECOND
         self._flush_limit = settings.flush_limit
@@ -61,29 +61,29 @@ class Reporter(Loop):
         """Called when somebody is to be told of failures, for the first time here."""
 
     async def turn(self) -> float:
-        crew = self._crew
-        if 0 < len(crew.done) < min(len(self._held), self._flush_limit):
+        runner = self._runner
+        if 0 < len(runner.done) < min(len(self._claims), self._flush_limit):
             await self.clock.sleep(self._flush_s)
-        if crew.names_alert and not self._expecting:
+        if runner.names_alert and not self._expecting:
             # Before the first failure of them is reported, so that whoever leads will look for it.
             await expect_alerts(self._store)
             self._expecting = True
             self.on_alerts()
-        if crew.unfit:
+        if runner.unfit:
             await self._judge_unfit()
-        with _taken(crew.done, self._flush_limit) as reports:
+        with _taken(runner.done, self._flush_limit) as reports:
             await self._pass_on()  # First, so that whoever sees the end of a run sees all that it wrote.
             if reports:
                 await self._report(reports)
         await self._hand_back()
         await self._amend()
-        if crew.done or crew.lines or crew.returned or crew.unfit or crew.amended:
+        if runner.done or runner.lines or runner.returned or runner.unfit or runner.amended:
             return 0.0
-        return TALK_S if len(self._held) else IDLE_S
+        return TALK_S if len(self._claims) else IDLE_S
 
     async def _report(self, reports: Sequence[Report]) -> None:
         """What was not acknowledged is told again: the store knows a repeated report."""
-        self._held.note(reports)
+        self._claims.note(reports)
         self._on_room()  # How long runs are says how many may be claimed, also before the store has heard of these.
         verdicts = await self._store.report(reports)
         for report, verdict in zip(reports, verdicts, strict=True):
@@ -91,64 +91,64 @@ class Reporter(Loop):
                 self.stale += 1
                 log.warning("run %s: the result came after its claim had passed to another; refused", report.run_id)
         if self.story is not None:
-            self.story.ended(reports, verdicts, self._held.attempt_of)
-        self._held.remove([(report.run_id, report.token) for report in reports])
+            self.story.ended(reports, verdicts, self._claims.attempt_of)
+        self._claims.remove([(report.run_id, report.token) for report in reports])
         self._on_room()
 
     async def _pass_on(self) -> None:
         """All that has been said until now, in pieces, so that a talkative run does not keep others from the store."""
-        lines, marks, limit = self._crew.lines, self._crew.marks, self._flush_limit
+        lines, marks, limit = self._runner.lines, self._runner.marks, self._flush_limit
         for _ in range(0, max(len(lines), len(marks)), limit):
             with _taken(lines, limit) as some_lines, _taken(marks, limit) as some_marks:
                 await self._store.record(some_lines, some_marks)
 
     async def _hand_back(self) -> None:
-        returned = self._crew.returned
+        returned = self._runner.returned
         if returned:
             with _taken(returned, len(returned)) as claims:
                 count = await self._store.hand_back(claims)
             if self.story is not None:
-                attempts = [self._held.attempt_of(run_id) for run_id, _ in claims]
+                attempts = [self._claims.attempt_of(run_id) for run_id, _ in claims]
                 self.story.handed_back([attempt for attempt in attempts if attempt is not None])
-            self._held.remove(claims)
-            self._held.run_s = None  # What went back could not start: runs are longer than they were.
+            self._claims.remove(claims)
+            self._claims.run_s = None  # What went back could not start: runs are longer than they were.
             self._on_room()
             log.info("%d runs handed back", count)
 
     async def _judge_unfit(self) -> None:
         """Runs whose arguments the code here does not know are no failures while others may know them."""
-        crew, known = self._crew, dict[str, list[Worker]]()
-        while crew.unfit:
-            attempt, outcome = crew.unfit[0]
+        runner, known = self._runner, dict[str, list[Worker]]()
+        while runner.unfit:
+            attempt, outcome = runner.unfit[0]
             claim = attempt.claim
             if claim.task not in known:
                 known[claim.task] = await self._store.announced(claim.namespace, claim.task)
-            now, own = self._store.now(), crew.notices[claim.task]
+            now, own = self._store.now(), runner.notices[claim.task]
             fit = find_fit(known[claim.task], own, claim.args, now - self._dead_after)
             problem = outcome.failure.message if outcome.failure is not None else ""
             verdict = judge_unfit(claim, problem, now, self._patience, others_fit=fit)
-            crew.unfit.popleft()
+            runner.unfit.popleft()
             if verdict.step_aside:
                 self.on_aside(claim.task)
             if verdict.amendment is not None:
-                crew.amended.append(verdict.amendment)
+                runner.amended.append(verdict.amendment)
             else:
-                crew.done.append(conclude(attempt, outcome, now))
+                runner.done.append(conclude(attempt, outcome, now))
 
     async def _amend(self) -> None:
-        amended = self._crew.amended
+        amended = self._runner.amended
         if amended:
             with _taken(amended, self._flush_limit) as amendments:
                 await self._store.amend(amendments)
-            self._held.remove([(each.run_id, each.token) for each in amendments])
+            self._claims.remove([(each.run_id, each.token) for each in amendments])
             self._on_room()
 
     @property
     def idle(self) -> bool:
         """Whether everything has been told."""
-        crew = self._crew
-        given = crew.done or crew.returned or crew.amended or crew.unfit
-        return not (given or crew.lines or crew.marks or not self._resting.is_set())
+        runner = self._runner
+        given = runner.done or runner.returned or runner.amended or runner.unfit
+        return not (given or runner.lines or runner.marks or not self._resting.is_set())
 
 
 @contextmanager

@@ -40,26 +40,26 @@ _options = msgspec.json.Decoder(RunOptions).decode
 _encode_failure = msgspec.json.Encoder().encode
 
 
-class _Said:
+class _AttemptLog:
     """Takes what one attempt says, from any thread."""
 
-    __slots__ = ("_claim", "_crew")
+    __slots__ = ("_claim", "_runner")
 
-    def __init__(self, claim: Claim, crew: Crew) -> None:
+    def __init__(self, claim: Claim, runner: Runner) -> None:
         self._claim = claim
-        self._crew = crew
+        self._runner = runner
 
     def line(self, stream: str, text: str, at: Instant | None = None, /) -> None:
-        now = self._crew.now() if at is None else at
-        self._crew.lines.append(
-            LogLine(self._claim.run_id, self._claim.attempt + 1, now, stream, self._crew.mask(text))
+        now = self._runner.now() if at is None else at
+        self._runner.lines.append(
+            LogLine(self._claim.run_id, self._claim.attempt + 1, now, stream, self._runner.mask(text))
         )
 
     def mark(self, fraction: float, note: str) -> None:
-        self._crew.marks.append(Progress(self._claim.run_id, self._claim.token, fraction, self._crew.mask(note)))
+        self._runner.marks.append(Progress(self._claim.run_id, self._claim.token, fraction, self._runner.mask(note)))
 
 
-class Crew:
+class Runner:
     """Lives on one event loop, the user's. The deques are emptied by others, which is safe across threads."""
 
     def __init__(
@@ -180,7 +180,7 @@ class Crew:
     def _equip(self, attempt: AttemptContext) -> None:
         attempt.now = self.now
         attempt.started_at = self.now()
-        said = _Said(attempt.claim, self)
+        said = _AttemptLog(attempt.claim, self)
         attempt.write = said.line
         attempt.behind = self._is_behind
         self.names_alert = self.names_alert or attempt.options.alert is not None

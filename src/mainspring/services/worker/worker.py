@@ -22,13 +22,13 @@ from mainspring.executor import AttemptContext, Executor, StopKind
 from mainspring.process.metrics import figures_of
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.worker.claimer import Claimer
-from mainspring.services.worker.claims import Held
+from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.fence import Fence
-from mainspring.services.worker.heartbeat import Heart
-from mainspring.services.worker.minder import Minder
+from mainspring.services.worker.heartbeat import Heartbeat
+from mainspring.services.worker.loop_monitor import LoopMonitor
 from mainspring.services.worker.pooled_claimer import PooledClaimer
 from mainspring.services.worker.reporter import Reporter
-from mainspring.services.worker.runner import Crew, conclude, stopped
+from mainspring.services.worker.runner import Runner, conclude, stopped
 from mainspring.services.worker.story import Story, Tell
 from mainspring.services.worker.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings, breaker_policy
@@ -47,7 +47,7 @@ def end_process() -> None:
     os._exit(EXIT_UNSTOPPABLE)
 
 
-class Legacy(msgspec.Struct):
+class UnfinishedWork(msgspec.Struct):
     """What a worker that has to end leaves to its successor: to be told to the store once it has ended, and not before,
     so that no retry begins beside what it could not stop."""
 
@@ -65,7 +65,7 @@ class Legacy(msgspec.Struct):
 
 
 class Worker:
-    """Assembles the loops. `crew_loop` is the loop on which tasks run; it may be the same as the worker's own. After a
+    """Assembles the loops. `task_loop` is the loop on which tasks run; it may be the same as the worker's own. After a
     drain `on_stopped` is called there."""
 
     def __init__(
@@ -73,13 +73,13 @@ class Worker:
         store: Store,
         row: WorkerRow,
         executor_of: Callable[[str], Executor],
-        crew_loop: asyncio.AbstractEventLoop,
+        task_loop: asyncio.AbstractEventLoop,
         settings: Settings,
         clock: Clock,
         random: Random,
         on_unstoppable: Callable[[], None] = end_process,
         on_stopped: Callable[[], None] | None = None,
-        on_replaced: Callable[[Legacy], None] | None = None,
+        on_replaced: Callable[[UnfinishedWork], None] | None = None,
         mask: Callable[[str], str] | None = None,
     ) -> None:
         """`on_replaced` has to end this process because of work that goes on past its deadline, after all other work is
@@ -92,48 +92,48 @@ class Worker:
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._crew_loop = crew_loop
+        self._task_loop = task_loop
         self._own_loop = asyncio.get_running_loop()
         self._on_unstoppable = on_unstoppable
         self._on_stopped = on_stopped
         self._told, self._patience_s = False, PARTING_S
         self._endings: set[asyncio.Task[None]] = set()
-        self.held = Held()
-        self.crew = Crew(
+        self.claims = Claims()
+        self.runner = Runner(
             *(executor_of, row.concurrency, clock, store.now, store.surely_now, self._tell_done),
             on_deaf=self._on_deaf,
             deaf_after_s=settings.deaf_after / SECOND,
             mask=mask,
         )
         self.claimer = (PooledClaimer if settings.pools else Claimer)(
-            *(store, row, self.held, self._hand_over, self._start_here, self._give_back, self._on_full),
+            *(store, row, self.claims, self._hand_over, self._start_here, self._give_back, self._on_full),
             *(settings, clock, random),
         )
-        self.crew.notices = {notice.name: notice for notice in row.notices}
+        self.runner.notices = {notice.name: notice for notice in row.notices}
         self.claimer.amend = self._amend
-        self.reporter = Reporter(store, self.crew, self.held, self.claimer.make_room, settings, clock, random)
+        self.reporter = Reporter(store, self.runner, self.claims, self.claimer.make_room, settings, clock, random)
         self.reporter.on_aside = self.claimer.step_aside
         self.breaker = self._make_breaker()
-        self.fence = Fence(self.held, self._stop_run, clock, random)
-        self.heart = Heart(store, row, self.held, self._stop_run, self.fence.lower, settings, clock, random)
-        self.minder: Minder | None = None
-        if crew_loop is not self._own_loop:
-            self.minder = Minder(self.crew, crew_loop, self._on_deaf, settings, clock, random)
-        self._listen_to_heart()
+        self.fence = Fence(self.claims, self._stop_run, clock, random)
+        self.heartbeat = Heartbeat(store, row, self.claims, self._stop_run, self.fence.lower, settings, clock, random)
+        self.loop_monitor: LoopMonitor | None = None
+        if task_loop is not self._own_loop:
+            self.loop_monitor = LoopMonitor(self.runner, task_loop, self._on_deaf, settings, clock, random)
+        self._listen_to_heartbeat()
 
-    def _listen_to_heart(self) -> None:
-        self.claimer.on_alive = self.heart.count
+    def _listen_to_heartbeat(self) -> None:
+        self.claimer.on_alive = self.heartbeat.count
         self._asked_to_drain = self._has_left = False
         self._leaving: asyncio.Task[None] | None = None
         self.on_drain: Callable[[], None] = self._leave
         """Called on the worker's loop, once, when the store says that it is asked to drain. Unless replaced, the worker
         drains and whatever else runs in this process goes on."""
-        self.heart.on_drain = self.claimer.on_drain = self._hear_drain
+        self.heartbeat.on_drain = self.claimer.on_drain = self._hear_drain
 
     def tell(self, tell: Tell) -> None:
         """Call `tell` with what this worker does from now on."""
         story = Story(self.row.id, tell, self._store.now)
-        self.crew.on_begun, self.reporter.story = story.began, story
+        self.runner.on_begun, self.reporter.story = story.began, story
 
     @property
     def needs_hints(self) -> bool:
@@ -144,33 +144,33 @@ class Worker:
     @property
     def loops(self) -> Iterable[Loop]:
         """What has to run."""
-        loops = (self.claimer, self.reporter, self.heart, self.fence)
-        return loops if self.minder is None else (*loops, self.minder)
+        loops = (self.claimer, self.reporter, self.heartbeat, self.fence)
+        return loops if self.loop_monitor is None else (*loops, self.loop_monitor)
 
     def wake(self, *, work: bool = True) -> None:
         """Something changed: there may be work, unless that is told otherwise, or a cancel."""
         if work:
             self.claimer.hint()
-        if len(self.held):
-            self.heart.wake()
+        if len(self.claims):
+            self.heartbeat.wake()
 
-    def _on_crew(self, call: Callable[..., object], *args: object) -> None:
-        if self._crew_loop is self._own_loop:
+    def _on_task_loop(self, call: Callable[..., object], *args: object) -> None:
+        if self._task_loop is self._own_loop:
             call(*args)
         else:
-            self._crew_loop.call_soon_threadsafe(call, *args)
+            self._task_loop.call_soon_threadsafe(call, *args)
 
     def _hand_over(self, attempts: list[AttemptContext], early: bool) -> None:
         for attempt in attempts:
             run_id = attempt.claim.run_id
-            if (token := self.held.token_of(run_id)) is not None:
+            if (token := self.claims.token_of(run_id)) is not None:
                 # It ran out while this process was held up, before the heart could notice.
                 self._stop_run(run_id, "fenced", "its claim ran out and was given anew")
-                self.held.remove([(run_id, token)])
+                self.claims.remove([(run_id, token)])
         if self.claimer.stopping:
             self._give_back(_claims_of(attempts))
         else:
-            self._on_crew(self.crew.begin_when_due if early else self.crew.begin, attempts)
+            self._on_task_loop(self.runner.begin_when_due if early else self.runner.begin, attempts)
             self.reporter.wake()  # It looks for output more often while something runs.
 
     def _start_here(self, attempts: list[AttemptContext], until: float) -> None:
@@ -179,55 +179,55 @@ class Worker:
         if self.claimer.stopping or self._clock.monotonic() >= until:
             self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
             return
-        self.held.promise(attempts, until)
-        if asyncio.get_running_loop() is self._crew_loop:
+        self.claims.promise(attempts, until)
+        if asyncio.get_running_loop() is self._task_loop:
             self._begin_here(attempts, until)
         else:
-            self._crew_loop.call_soon_threadsafe(self._begin_here, attempts, until)
+            self._task_loop.call_soon_threadsafe(self._begin_here, attempts, until)
 
     def _begin_here(self, attempts: list[AttemptContext], until: float) -> None:
-        """On the crew's loop, which begins with them before the other thread gets the interpreter."""
+        """On the runner's loop, which begins with them before the other thread gets the interpreter."""
         self._own_loop.call_soon_threadsafe(self._hear_begun)
         if self._clock.monotonic() < until:
-            self.crew.begin(attempts)
+            self.runner.begin(attempts)
         else:
             self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
 
     def _hear_begun(self) -> None:
         """On the worker's own loop: something was started from elsewhere."""
         self.reporter.wake()
-        if len(self.held) >= self.row.concurrency:
+        if len(self.claims) >= self.row.concurrency:
             self.claimer.wake()  # It stands no longer.
 
     def _give_back(self, claims: list[tuple[str, int]]) -> None:
-        self.crew.returned.extend(claims)
+        self.runner.returned.extend(claims)
         self.reporter.wake()
 
     def _amend(self, attempts: list[AttemptContext], amendments: list[Amendment], until: float) -> None:
         """From any thread: held, and so renewed, until the store has taken them back."""
-        self.held.promise(attempts, until)
-        self.crew.amended.extend(amendments)
+        self.claims.promise(attempts, until)
+        self.runner.amended.extend(amendments)
         with suppress(RuntimeError):  # The worker's loop has ended; what it was given runs out.
             self._own_loop.call_soon_threadsafe(self.reporter.wake)
 
     def _make_breaker(self) -> WorkerBreaker:
-        """Which keeps the claimer from claiming what the crew cannot execute."""
+        """Which keeps the claimer from claiming what the runner cannot execute."""
         breaker = WorkerBreaker(breaker_policy(self._settings), self._clock.monotonic, figures_of(self._store))
         breaker.on_open = self._on_breaker_open
-        self.claimer.breaker, self.crew.on_executed = breaker, breaker.executed
+        self.claimer.breaker, self.runner.on_executed = breaker, breaker.executed
         return breaker
 
     def _on_breaker_open(self) -> None:
-        """On the crew's loop: what stands ready to be given runs no longer does."""
+        """On the runner's loop: what stands ready to be given runs no longer does."""
         self._own_loop.call_soon_threadsafe(self.claimer.wake)
 
     def _on_full(self) -> None:
-        if len(self.held) > self.row.concurrency:
-            self._on_crew(self.crew.return_stuck)
+        if len(self.claims) > self.row.concurrency:
+            self._on_task_loop(self.runner.return_stuck)
 
     def _tell_done(self) -> None:
-        """Called on the crew's loop; many ends before the reporter looks are told once."""
-        if self._crew_loop is self._own_loop:
+        """Called on the runner's loop; many ends before the reporter looks are told once."""
+        if self._task_loop is self._own_loop:
             self.reporter.wake()
         elif not self._told:
             self._told = True
@@ -239,26 +239,26 @@ class Worker:
         self.reporter.wake()
 
     def _stop_run(self, run_id: str, kind: StopKind, reason: str) -> None:
-        attempt = self.crew.under_way(run_id) if kind == "fenced" else None
+        attempt = self.runner.under_way(run_id) if kind == "fenced" else None
         if attempt is not None:
             ending = self._own_loop.create_task(self._see_to_end(attempt))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
-        self._on_crew(self.crew.stop, run_id, kind, reason)
+        self._on_task_loop(self.runner.stop, run_id, kind, reason)
 
     async def _see_to_end(self, attempt: AttemptContext) -> None:
         """Work that lost its claim may go on only until somebody else may have it. A function in a thread cannot be
         stopped, nor one that blocks the loop or swallows its cancellation."""
         if not attempt.unstoppable:
             await self._clock.sleep(self._settings.claim_ttl / SECOND * MARGIN)
-            if self.crew.under_way(attempt.claim.run_id) is not attempt:
+            if self.runner.under_way(attempt.claim.run_id) is not attempt:
                 return
         log.critical("run %s has lost its claim and cannot be stopped: ending the process", attempt.claim.run_id)
         self._on_unstoppable()
 
     def _on_deaf(self, attempt: AttemptContext) -> None:
         """Work of this process goes on past its deadline. On the loop of the tasks, or on the worker's own."""
-        if self._crew_loop is self._own_loop:
+        if self._task_loop is self._own_loop:
             self._replace(attempt)
         else:
             self._own_loop.call_soon_threadsafe(self._replace, attempt)
@@ -268,7 +268,7 @@ class Worker:
         if attempt.claim.run_id in self._deaf or ends:
             return  # It is known; or the process ends anyway.
         self._deaf[attempt.claim.run_id] = attempt
-        stack = "".join(self.minder.stack()) if self.minder is not None and not attempt.unstoppable else ""
+        stack = "".join(self.loop_monitor.stack()) if self.loop_monitor is not None and not attempt.unstoppable else ""
         log.critical(
             "run %s of task %s does not end though its time is up. Nothing can stop it but the end of this process: "
             "the worker lets other runs finish, and replaces itself%s",
@@ -284,28 +284,28 @@ class Worker:
         """Finish what can be, and end. Claims stay renewed until then."""
         self.claimer.stop()
         await self._part(self.register("draining"))
-        self._on_crew(self.crew.return_waiting)
+        self._on_task_loop(self.runner.return_waiting)
         await self._until_free(self._settings.drain_grace / SECOND, but_for=self._deaf)
-        for run_id, _ in self.held.claims():
+        for run_id, _ in self.claims.pairs():
             if run_id not in self._deaf:
-                self._on_crew(self.crew.stop, run_id, "handed_back", "")
+                self._on_task_loop(self.runner.stop, run_id, "handed_back", "")
         await self._until_free(ENDING_S, but_for=self._deaf)
-        self._on_replaced(self._legacy())
+        self._on_replaced(self._unfinished())
 
-    def _legacy(self) -> Legacy:
+    def _unfinished(self) -> UnfinishedWork:
         reports, returned = [], []
-        for run_id, token in self.held.claims():
+        for run_id, token in self.claims.pairs():
             attempt = self._deaf.get(run_id)
             if attempt is None or attempt.claim.token != token:
                 returned.append((run_id, token))
                 continue
             attempt.stop_kind = attempt.stop_kind or "timed_out"
             reports.append(conclude(attempt, stopped(attempt), self._store.now()))
-        return Legacy(self.row, reports, returned)
+        return UnfinishedWork(self.row, reports, returned)
 
     async def register(self, state: Literal["active", "draining", "stopped"] = "active") -> None:
         """Let the store know of this worker."""
-        self.row = msgspec.structs.replace(self.row, state=state, running=len(self.held))
+        self.row = msgspec.structs.replace(self.row, state=state, running=len(self.claims))
         await self._store.register(self.row)
 
     async def drain(self, grace_s: float | None = None) -> None:
@@ -318,7 +318,7 @@ class Worker:
         if self._has_left:
             return
         await self._finish(self._settings.drain_grace / SECOND if grace_s is None else grace_s)
-        if late := self.held.claims():
+        if late := self.claims.pairs():
             log.warning("%d runs do not end and are handed back as they are", len(late))
             await self._part(self._store.hand_back(late))
         await self._say_stopped()
@@ -327,16 +327,16 @@ class Worker:
         """Take no more; end what is held, or ask it to end."""
         self.claimer.stop()
         await self._part(self.register("draining"))
-        self._on_crew(self.crew.return_waiting)
+        self._on_task_loop(self.runner.return_waiting)
         await self._until_free(grace_s)
-        for run_id, _ in self.held.claims():
-            self._on_crew(self.crew.stop, run_id, "handed_back", "")
+        for run_id, _ in self.claims.pairs():
+            self._on_task_loop(self.runner.stop, run_id, "handed_back", "")
         await self._until_free(ENDING_S)
 
     async def _say_stopped(self) -> None:
         await self._part(self.register("stopped"))
         if self._on_stopped is not None:
-            self._on_crew(self._on_stopped)
+            self._on_task_loop(self._on_stopped)
         self._has_left = True
 
     def _hear_drain(self) -> None:
@@ -354,9 +354,9 @@ class Worker:
         if self._replacing is not None:
             return  # The end of the process is the only way to end what it still runs.
         await self._finish(self._settings.drain_grace / SECOND)
-        if late := self.held.claims():
+        if late := self.claims.pairs():
             log.warning("%d runs do not end: worker %s drains until they do", len(late), self.row.id)
-        while len(self.held) or not self.reporter.idle:
+        while len(self.claims) or not self.reporter.idle:
             await self._clock.sleep(DRAIN_LOOK_S)
         await self._say_stopped()
         for loop in self.loops:
@@ -368,12 +368,12 @@ class Worker:
         on because one of them blocks their loop."""
         deadline = self._clock.monotonic() + seconds
         while self._clock.monotonic() < deadline and not self._is_blocked():
-            if self.reporter.idle and all(run_id in but_for for run_id, _ in self.held.claims()):
+            if self.reporter.idle and all(run_id in but_for for run_id, _ in self.claims.pairs()):
                 return
             await self._clock.sleep(DRAIN_LOOK_S)
 
     def _is_blocked(self) -> bool:
-        return self.minder is not None and self.minder.blocked_s > self._settings.deaf_after / SECOND
+        return self.loop_monitor is not None and self.loop_monitor.blocked_s > self._settings.deaf_after / SECOND
 
     async def _part(self, word: Awaitable[object]) -> None:
         """Say a last word to the store, if it can be reached."""

@@ -30,7 +30,7 @@ class WorkerBreaker:
         self.on_open: Callable[[], None] = lambda: None
 
     def executed(self, well: bool) -> bool:
-        """How an attempt went; whether its run should wait rather than use up an attempt. On the crew's loop."""
+        """How an attempt went; whether its run should wait rather than use up an attempt. On the runner's loop."""
         if well and self._breaker.state == "closed":
             self._good += 1
             return False

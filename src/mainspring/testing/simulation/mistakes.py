@@ -135,9 +135,9 @@ def lose_one(right: Right) -> Right:
 def ignore_deadline(right: Right) -> Right:
     """Work goes on past its deadline."""
 
-    def stop(crew: Any, attempt: AttemptContext, kind: StopKind, reason: str) -> None:
+    def stop(runner: Any, attempt: AttemptContext, kind: StopKind, reason: str) -> None:
         if kind != "timed_out":
-            right(crew, attempt, kind, reason)
+            right(runner, attempt, kind, reason)
 
     return stop
 

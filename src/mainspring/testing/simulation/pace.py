@@ -14,8 +14,7 @@ from mainspring.services import node
 from mainspring.services.chores import reaper, relay
 from mainspring.services.scheduler import dispatcher, elector, planner
 from mainspring.services.worker import broker_source as delivered
-from mainspring.services.worker import claimer, reporter
-from mainspring.services.worker import heartbeat as heart
+from mainspring.services.worker import claimer, heartbeat, reporter
 
 _PAUSES_S: Final = (
     (claimer, "LONGEST_WAIT_S", 3.0),
@@ -29,7 +28,7 @@ _PAUSES_S: Final = (
     (relay, "BUSY_S", 0.5),
     (relay, "IDLE_S", 3.0),
     (reporter, "TALK_S", 1.5),
-    (heart, "HEAR_S", 0.3),
+    (heartbeat, "HEAR_S", 0.3),
     (elector, "SHORTEST_S", 0.5),
     (node, "PLANNER_GAP_S", 0.1),
 )

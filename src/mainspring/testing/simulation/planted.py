@@ -182,7 +182,7 @@ PLANTED: Final = MappingProxyType(
             [InQuery("endings", "back_to_pending", "attempt = attempt + ?3", "attempt = attempt + 2 * ?3")], 10, "calm"
         ),
         "deadlines are forgotten": Planted(
-            [InCode(f"{_SERVICES}.worker.runner:Crew._stop", mistakes.ignore_deadline)], 12, "calm"
+            [InCode(f"{_SERVICES}.worker.runner:Runner._stop", mistakes.ignore_deadline)], 12, "calm"
         ),
         "an hour that comes twice fires twice": Planted(
             [InCode("mainspring.core.schedules.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)],

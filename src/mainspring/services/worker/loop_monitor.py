@@ -14,7 +14,7 @@ from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.executor import AttemptContext
 from mainspring.services.loop import Loop, log
-from mainspring.services.worker.runner import Crew
+from mainspring.services.worker.runner import Runner
 from mainspring.settings import Settings
 
 LOOKS = 4
@@ -24,23 +24,23 @@ AGAIN = 10.0
 _OURS = "/mainspring/services/"
 
 
-class Minder(Loop):
+class LoopMonitor(Loop):
     """Turns on the worker's own loop, which no task can block, and asks the loop of the tasks for a sign of life."""
 
-    name = "minder"
+    name = "loop_monitor"
 
     def __init__(
         self,
-        crew: Crew,
-        crew_loop: asyncio.AbstractEventLoop,
+        runner: Runner,
+        task_loop: asyncio.AbstractEventLoop,
         on_deaf: Callable[[AttemptContext], None],
         settings: Settings,
         clock: Clock,
         random: Random,
     ) -> None:
         super().__init__(clock, random)
-        self._crew = crew
-        self._crew_loop = crew_loop
+        self._runner = runner
+        self._task_loop = task_loop
         self._on_deaf = on_deaf
         self._blocked_after_s = settings.blocked_after / SECOND
         self._deaf_after_s = settings.deaf_after / SECOND
@@ -62,12 +62,12 @@ class Minder(Loop):
     async def turn(self) -> float:
         if self._asked_at is None:
             self._asked_at = self.clock.monotonic()
-            self._crew_loop.call_soon_threadsafe(self._answer)
+            self._task_loop.call_soon_threadsafe(self._answer)
         elif self.blocked_s >= self._report_after_s:
             self._report()
             self._report_after_s *= AGAIN
         if self.is_blocked:
-            for attempt in self._crew.overrunning(self._deaf_after_s):
+            for attempt in self._runner.overrunning(self._deaf_after_s):
                 self._on_deaf(attempt)
         return self._blocked_after_s / LOOKS
 
@@ -79,7 +79,7 @@ class Minder(Loop):
         self._asked_at, self._report_after_s = None, self._blocked_after_s
 
     def _report(self) -> None:
-        attempt = self._crew.attempt_of(asyncio.current_task(self._crew_loop))
+        attempt = self._runner.attempt_of(asyncio.current_task(self._task_loop))
         stack = "".join(self.stack())
         who = "a task" if attempt is None else f"task {attempt.claim.task} (run {attempt.claim.run_id})"
         log.warning(

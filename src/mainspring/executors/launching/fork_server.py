@@ -1,7 +1,7 @@
-"""Where keepers come from: a process so small that forking it costs little, and without threads, so that it is safe.
+"""Where shims come from: a process so small that forking it costs little, and without threads, so that it is safe.
 
-Two keepers are always there already and wait for an order, which they take from the line themselves: a program does not
-have to wait for a fork of its keeper, nor for what a keeper does before it can keep anything.
+Two shims are always there already and wait for an order, which they take from the line themselves: a program does not
+have to wait for a fork of its shim, nor for what a shim does before it can keep anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import NoReturn
 
 from mainspring.executors.launching import family
 from mainspring.executors.launching.groups import remove_groups
-from mainspring.executors.launching.keeper import Keeper, remove_folder
 from mainspring.executors.launching.kernel import (
     adopt_orphans,
     die_with_parent,
@@ -28,6 +27,7 @@ from mainspring.executors.launching.kernel import (
     outlive_parent,
     watch_process,
 )
+from mainspring.executors.launching.shim import Shim, remove_folder
 
 _MOST_FILES = 16
 _SPARES = 2
@@ -40,8 +40,8 @@ _BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def main(line: int, worker: int) -> None:
-    """Have keepers ready for each message on the line, with the files that come with it, until the worker is gone."""
-    hide_memory()  # Orders hold secrets, and programs that are not confined have the user of their keepers.
+    """Have shims ready for each message on the line, with the files that come with it, until the worker is gone."""
+    hide_memory()  # Orders hold secrets, and programs that are not confined have the user of their shims.
     while (free := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
         pass  # The worker had it closed; a file that comes with a message is not to get its number.
     os.close(free)
@@ -62,32 +62,32 @@ def main(line: int, worker: int) -> None:
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    tempfile.gettempdir()  # It is found by trying, once for all keepers.
+    tempfile.gettempdir()  # It is found by trying, once for all shims.
     gc.freeze()
-    Nursery(parent, watched, woken).work()
+    ForkServer(parent, watched, woken).work()
 
 
-class Nursery:
-    """`line` brings messages, `watched` becomes readable if the worker dies, `woken` if a keeper ends."""
+class ForkServer:
+    """`line` brings messages, `watched` becomes readable if the worker dies, `woken` if a shim ends."""
 
     def __init__(self, line: socket.socket, watched: int | None, woken: int) -> None:
         self._line = line
         self._watched = watched
         self._woken = woken
         self._told, self._tell = os.pipe()
-        """A keeper tells its pid when it has taken a message, and then what it is going to make for its program."""
+        """A shim tells its pid when it has taken a message, and then what it is going to make for its program."""
         os.set_blocking(self._told, False)
         self._words = b""
-        self._keepers: set[int] = set()
+        self._shims: set[int] = set()
         self._spares: set[int] = set()
         self._made: dict[int, list[str]] = {}
         self._failed = False
-        """Whether a keeper could not even get ready: the next could not either."""
+        """Whether a shim could not even get ready: the next could not either."""
 
     def work(self) -> None:
         """Until the worker is gone, or has hung up."""
         poll = select.poll()
-        poll.register(self._line.fileno(), 0)  # Messages are for the keepers; that it is closed is told all the same.
+        poll.register(self._line.fileno(), 0)  # Messages are for the shims; that it is closed is told all the same.
         for file in (self._woken, self._told, self._watched):
             if file is not None:
                 poll.register(file, select.POLLIN)
@@ -101,14 +101,14 @@ class Nursery:
                 return
 
     def _fill(self) -> bool:
-        """Have enough keepers waiting; False if there is not even one, since then nobody could be served."""
+        """Have enough shims waiting; False if there is not even one, since then nobody could be served."""
         with suppress(OSError):
             while len(self._spares) < _SPARES:
                 this = os.getpid()
                 pid = os.fork()
                 if pid == 0:
                     self._wait_and_keep(this)
-                self._keepers.add(pid)
+                self._shims.add(pid)
                 self._spares.add(pid)
         return bool(self._spares)
 
@@ -121,13 +121,13 @@ class Nursery:
                 if made:
                     self._made[pid] = made
 
-    def _wait_and_keep(self, nursery: int) -> NoReturn:
-        """The whole life of a keeper. Without a nursery nobody would take care of one that waits."""
+    def _wait_and_keep(self, fork_server: int) -> NoReturn:
+        """The whole life of a shim. Without a fork_server nobody would take care of one that waits."""
         code = 1
         try:
             os.setsid()
-            die_with_parent(nursery)
-            keeper = Keeper(self._watched, self._say)
+            die_with_parent(fork_server)
+            shim = Shim(self._watched, self._say)
             message, files, _, _ = socket.recv_fds(self._line, 1, _MOST_FILES)
             if message:
                 outlive_parent()
@@ -136,7 +136,7 @@ class Nursery:
                     os.set_inheritable(file, False)
                 self._line.close()
                 control, *rest = files
-                keeper.keep(socket.socket(fileno=control), rest)
+                shim.keep(socket.socket(fileno=control), rest)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -147,12 +147,12 @@ class Nursery:
         os.write(self._tell, json.dumps([os.getpid(), made]).encode() + b"\n")
 
     def _look_after(self) -> None:
-        """A keeper that was killed leaves its program to this process, which ends it, and what it made, which goes."""
+        """A shim that was killed leaves its program to this process, which ends it, and what it made, which goes."""
         ended: dict[int, int] = {}
 
         def note(pid: int, status: int) -> None:
             ended[pid] = status
-            self._keepers.discard(pid)
+            self._shims.discard(pid)
 
         family.reap(note)
         if any(ended.values()):
@@ -163,10 +163,10 @@ class Nursery:
             self._spares.discard(pid)
             made = self._made.pop(pid, [])
             if made and status != 0:
-                self._keepers.add(_remove(made))
+                self._shims.add(_remove(made))
 
     def _with_families(self) -> set[int]:
-        return self._keepers.union(*(family.descendants(pid) for pid in self._keepers))
+        return self._shims.union(*(family.descendants(pid) for pid in self._shims))
 
 
 def _remove(left: Sequence[str]) -> int:

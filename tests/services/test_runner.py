@@ -12,8 +12,8 @@ from stage import JumpingClock, let_others_run, let_pass, until
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Claim, Failure, RunOptions
 from mainspring.executor import AttemptContext, Outcome
-from mainspring.services.worker import runner as crew_module
-from mainspring.services.worker.runner import Crew
+from mainspring.services.worker import runner as runner_module
+from mainspring.services.worker.runner import Runner
 
 DONE = Outcome("succeeded", "null")
 Act = Callable[[AttemptContext], Awaitable[Outcome]]
@@ -27,14 +27,14 @@ def attempt_of(run_id: str, options: RunOptions = PLAIN, token: int = 1) -> Atte
 
 
 class Stage:
-    """A crew whose attempts do what the test says."""
+    """A runner whose attempts do what the test says."""
 
     def __init__(self, clock: JumpingClock, act: Act, concurrency: int = 2) -> None:
         self.started: list[str] = []
         self.running = self.most = 0
         self._act = act
         self.told = 0
-        self.crew = Crew(lambda _: self, concurrency, clock, clock.now, clock.now, self._tell)
+        self.runner = Runner(lambda _: self, concurrency, clock, clock.now, clock.now, self._tell)
 
     def _tell(self) -> None:
         self.told += 1
@@ -52,7 +52,7 @@ class Stage:
     @property
     def reports(self) -> dict[str, str]:
         """What was reported, by run."""
-        return {report.run_id: report.outcome for report in self.crew.done}
+        return {report.run_id: report.outcome for report in self.runner.done}
 
 
 async def test_never_more_than_so_many_run_at_once(clock: JumpingClock) -> None:
@@ -62,11 +62,11 @@ async def test_never_more_than_so_many_run_at_once(clock: JumpingClock) -> None:
 
     stage = Stage(clock, act, concurrency=7)
     for start in range(0, 100, 10):
-        stage.crew.begin([attempt_of(str(number)) for number in range(start, start + 10)])
+        stage.runner.begin([attempt_of(str(number)) for number in range(start, start + 10)])
     await let_pass(clock, "60s")
     assert stage.most == 7
-    assert len(stage.crew.done) == stage.told == 100
-    assert stage.crew.busy == 0
+    assert len(stage.runner.done) == stage.told == 100
+    assert stage.runner.busy == 0
 
 
 async def test_attempts_start_in_the_order_in_which_they_came(clock: JumpingClock) -> None:
@@ -75,8 +75,8 @@ async def test_attempts_start_in_the_order_in_which_they_came(clock: JumpingCloc
         return DONE
 
     stage = Stage(clock, act)
-    stage.crew.begin([attempt_of(name) for name in "abc"])
-    stage.crew.begin([attempt_of(name) for name in "de"])
+    stage.runner.begin([attempt_of(name) for name in "abc"])
+    stage.runner.begin([attempt_of(name) for name in "de"])
     await let_pass(clock, "10s")
     assert "".join(stage.started) == "abcde"
 
@@ -87,9 +87,9 @@ async def test_settling_waits_for_all_of_them(clock: JumpingClock) -> None:
         return DONE
 
     stage = Stage(clock, act)
-    stage.crew.begin([attempt_of(str(number)) for number in range(20)])
-    await stage.crew.settle()
-    assert len(stage.crew.done) == 20
+    stage.runner.begin([attempt_of(str(number)) for number in range(20)])
+    await stage.runner.settle()
+    assert len(stage.runner.done) == 20
 
 
 async def test_an_executor_that_fails_ends_the_run_and_frees_its_place(clock: JumpingClock) -> None:
@@ -97,8 +97,8 @@ async def test_an_executor_that_fails_ends_the_run_and_frees_its_place(clock: Ju
         raise OSError("\ud800")
 
     stage = Stage(clock, act, concurrency=1)
-    stage.crew.begin([attempt_of("a"), attempt_of("b")])
-    await stage.crew.settle()
+    stage.runner.begin([attempt_of("a"), attempt_of("b")])
+    await stage.runner.settle()
     assert stage.reports == {"a": "failed", "b": "failed"}
 
 
@@ -111,8 +111,8 @@ async def test_a_run_past_its_deadline_is_stopped_even_if_it_ends_well(clock: Ju
         return DONE
 
     stage = Stage(clock, act)
-    stage.crew.begin([attempt_of("a", RunOptions(timeout=SECOND // 50))])
-    await until(lambda: stage.crew.done)
+    stage.runner.begin([attempt_of("a", RunOptions(timeout=SECOND // 50))])
+    await until(lambda: stage.runner.done)
     assert stage.reports == {"a": "timed_out"}
 
 
@@ -122,11 +122,11 @@ async def test_the_deadline_of_a_run_that_has_ended_stops_nobody(clock: JumpingC
         return DONE
 
     stage = Stage(clock, act)
-    stage.crew.begin([attempt_of("a", RunOptions(timeout=SECOND // 50))])
-    await until(lambda: stage.crew.done)
-    stage.crew.begin([attempt_of("a", token=2)])
-    await until(lambda: len(stage.crew.done) == 2)
-    assert [report.outcome for report in stage.crew.done] == ["succeeded", "succeeded"]
+    stage.runner.begin([attempt_of("a", RunOptions(timeout=SECOND // 50))])
+    await until(lambda: stage.runner.done)
+    stage.runner.begin([attempt_of("a", token=2)])
+    await until(lambda: len(stage.runner.done) == 2)
+    assert [report.outcome for report in stage.runner.done] == ["succeeded", "succeeded"]
 
 
 class TestManyAtOnce:
@@ -142,8 +142,8 @@ class TestManyAtOnce:
             return DONE
 
         stage = Stage(clock, act)
-        stage.crew.begin([attempt_of(name) for name in self.NAMES])
-        await stage.crew.settle()
+        stage.runner.begin([attempt_of(name) for name in self.NAMES])
+        await stage.runner.settle()
         assert stage.started == [*self.NAMES] == [*stage.reports]
         assert len(tasks) == 3
 
@@ -154,10 +154,10 @@ class TestManyAtOnce:
             return DONE
 
         stage = Stage(clock, act)
-        stage.crew.begin([attempt_of(name) for name in self.NAMES])
-        await until(lambda: len(stage.crew.done) == len(self.NAMES) - 1)
-        assert stage.crew.under_way("007") is not None
-        stage.crew.stop("007", "cancelled", "why")
+        stage.runner.begin([attempt_of(name) for name in self.NAMES])
+        await until(lambda: len(stage.runner.done) == len(self.NAMES) - 1)
+        assert stage.runner.under_way("007") is not None
+        stage.runner.stop("007", "cancelled", "why")
         await let_others_run()
         assert stage.reports["007"] == "cancelled"
 
@@ -171,8 +171,8 @@ class TestManyAtOnce:
             return DONE
 
         stage = Stage(clock, act)
-        stage.crew.begin([attempt_of(name) for name in self.NAMES])
-        await stage.crew.settle()
+        stage.runner.begin([attempt_of(name) for name in self.NAMES])
+        await stage.runner.settle()
         assert {name for name in self.NAMES if stage.reports[name] == "skipped"} == {"005"}
 
     async def test_none_sees_the_context_variables_of_another(self, clock: JumpingClock) -> None:
@@ -186,9 +186,9 @@ class TestManyAtOnce:
             return DONE
 
         stage = Stage(clock, act)
-        stage.crew.begin([attempt_of(name) for name in self.NAMES])
-        await stage.crew.settle()
-        assert (len(stage.crew.done), seen) == (len(self.NAMES), {""})
+        stage.runner.begin([attempt_of(name) for name in self.NAMES])
+        await stage.runner.settle()
+        assert (len(stage.runner.done), seen) == (len(self.NAMES), {""})
 
     async def test_none_is_hit_by_the_cancellation_of_another(self, clock: JumpingClock) -> None:
         async def act(attempt: AttemptContext) -> Outcome:
@@ -201,15 +201,15 @@ class TestManyAtOnce:
             return DONE
 
         stage = Stage(clock, act)
-        stage.crew.begin([attempt_of(name) for name in self.NAMES])
-        await stage.crew.settle()
+        stage.runner.begin([attempt_of(name) for name in self.NAMES])
+        await stage.runner.settle()
         assert set(stage.reports.values()) == {"succeeded"}
 
 
 class TestSwallowedCancellation:
     @pytest.fixture(autouse=True)
     def _impatience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(crew_module, "INSIST_S", 0.01)
+        monkeypatch.setattr(runner_module, "INSIST_S", 0.01)
 
     @staticmethod
     def deaf_for(times: int) -> Act:
@@ -227,10 +227,10 @@ class TestSwallowedCancellation:
 
     async def test_it_is_cancelled_again(self, clock: JumpingClock) -> None:
         stage = Stage(clock, self.deaf_for(3))
-        stage.crew.begin([attempt_of("a")])
+        stage.runner.begin([attempt_of("a")])
         await let_others_run()
-        stage.crew.stop("a", "cancelled", "why")
-        await until(lambda: stage.crew.done)
+        stage.runner.stop("a", "cancelled", "why")
+        await until(lambda: stage.runner.done)
         assert stage.reports == {"a": "cancelled"}
         assert stage.running == 0
 
@@ -238,10 +238,10 @@ class TestSwallowedCancellation:
         self, clock: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         stage = Stage(clock, self.deaf_for(10), concurrency=1)
-        stage.crew.begin([attempt_of("a"), attempt_of("b")])
+        stage.runner.begin([attempt_of("a"), attempt_of("b")])
         await let_others_run()
-        stage.crew.stop("a", "cancelled", "why")
-        await until(lambda: stage.crew.done)
+        stage.runner.stop("a", "cancelled", "why")
+        await until(lambda: stage.runner.done)
         assert stage.reports == {"a": "cancelled"}
         assert "run a ignores its cancellation" in caplog.text
         await until(lambda: stage.started == ["a", "b"])
@@ -258,11 +258,11 @@ class TestSwallowedCancellation:
             return DONE
 
         stage = Stage(clock, act)
-        stage.crew.begin([attempt_of("a")])
+        stage.runner.begin([attempt_of("a")])
         await let_others_run()
-        stage.crew.stop("a", "cancelled", "why")
+        stage.runner.stop("a", "cancelled", "why")
         await until(lambda: stage.running == 0)
-        assert [report.outcome for report in stage.crew.done] == ["cancelled"]
+        assert [report.outcome for report in stage.runner.done] == ["cancelled"]
 
 
 class TestStopping:
@@ -273,48 +273,48 @@ class TestStopping:
 
     async def test_the_first_reason_counts(self, clock: JumpingClock) -> None:
         stage = Stage(clock, self.forever)
-        stage.crew.begin([attempt_of("a")])
+        stage.runner.begin([attempt_of("a")])
         await let_others_run()
-        stage.crew.stop("a", "cancelled", "first")
-        stage.crew.stop("a", "handed_back")
+        stage.runner.stop("a", "cancelled", "first")
+        stage.runner.stop("a", "handed_back")
         await let_others_run()
-        assert [report.reason for report in stage.crew.done] == ["first"]
+        assert [report.reason for report in stage.runner.done] == ["first"]
 
     async def test_but_the_loss_of_a_claim_counts_more(self, clock: JumpingClock) -> None:
         stage = Stage(clock, self.forever)
-        stage.crew.begin([attempt_of("a")])
+        stage.runner.begin([attempt_of("a")])
         await let_others_run()
-        stage.crew.stop("a", "cancelled", "first")
-        stage.crew.stop("a", "fenced")
+        stage.runner.stop("a", "cancelled", "first")
+        stage.runner.stop("a", "fenced")
         await let_others_run()
-        assert not stage.crew.done
-        assert not stage.crew.returned
+        assert not stage.runner.done
+        assert not stage.runner.returned
 
     @pytest.mark.parametrize(("kind", "returned"), [("handed_back", ["a"]), ("cancelled", ["a"]), ("fenced", [])])
     async def test_one_that_waits_for_room_never_starts(
         self, clock: JumpingClock, kind: str, returned: list[str]
     ) -> None:
         stage = Stage(clock, self.forever, concurrency=1)
-        stage.crew.begin([attempt_of("z"), attempt_of("a")])
+        stage.runner.begin([attempt_of("z"), attempt_of("a")])
         await let_others_run()
-        stage.crew.stop("a", kind)
-        stage.crew.stop("z", "fenced")
+        stage.runner.stop("a", kind)
+        stage.runner.stop("z", "fenced")
         await let_others_run()
         assert stage.started == ["z"]
-        assert [run_id for run_id, _ in stage.crew.returned] == returned
-        assert not stage.crew.done
+        assert [run_id for run_id, _ in stage.runner.returned] == returned
+        assert not stage.runner.done
 
     @pytest.mark.parametrize(("kind", "returned"), [("handed_back", ["a"]), ("cancelled", ["a"]), ("fenced", [])])
     async def test_one_that_has_not_taken_its_first_step_never_does(
         self, clock: JumpingClock, kind: str, returned: list[str]
     ) -> None:
         stage = Stage(clock, self.forever, concurrency=1)
-        stage.crew.begin([attempt_of("a"), attempt_of("b")])
-        stage.crew.stop("a", kind)
+        stage.runner.begin([attempt_of("a"), attempt_of("b")])
+        stage.runner.stop("a", kind)
         await let_others_run()
         assert stage.started == ["b"]
-        assert [run_id for run_id, _ in stage.crew.returned] == returned
-        assert stage.crew.busy == 1
+        assert [run_id for run_id, _ in stage.runner.returned] == returned
+        assert stage.runner.busy == 1
 
     async def test_what_was_stopped_to_be_handed_back_but_succeeded_has_succeeded(self, clock: JumpingClock) -> None:
         async def act(attempt: AttemptContext) -> Outcome:
@@ -325,28 +325,28 @@ class TestStopping:
             return DONE
 
         stage = Stage(clock, act)
-        stage.crew.begin([attempt_of("a")])
+        stage.runner.begin([attempt_of("a")])
         await let_others_run()
-        stage.crew.stop("a", "handed_back")
+        stage.runner.stop("a", "handed_back")
         await let_others_run()
         assert stage.reports == {"a": "succeeded"}
-        assert not stage.crew.returned
+        assert not stage.runner.returned
 
     async def test_a_run_that_is_unknown_here_is_no_error(self, clock: JumpingClock) -> None:
-        Stage(clock, self.forever).crew.stop("a", "cancelled")
+        Stage(clock, self.forever).runner.stop("a", "cancelled")
 
     def test_where_the_users_loop_ends_the_runs_are_handed_back_and_none_begins(self, clock: JumpingClock) -> None:
         """Nobody asked to cancel them, and they have not failed."""
 
         async def main() -> Stage:
             stage = Stage(clock, self.forever)
-            stage.crew.begin([attempt_of(name) for name in "abc"])
+            stage.runner.begin([attempt_of(name) for name in "abc"])
             await let_others_run()
             return stage
 
         stage = asyncio.run(main())
-        assert sorted(run_id for run_id, _ in stage.crew.returned) == ["a", "b"]
-        assert not stage.crew.done
+        assert sorted(run_id for run_id, _ in stage.runner.returned) == ["a", "b"]
+        assert not stage.runner.done
         assert stage.started == ["a", "b"]
 
 
@@ -355,7 +355,7 @@ async def test_a_failure_of_an_executor_carries_its_message(clock: JumpingClock)
         return Outcome("failed", failure=Failure("Odd", ""), final=True)
 
     stage = Stage(clock, act)
-    stage.crew.begin([attempt_of("a")])
-    await stage.crew.settle()
-    (report,) = stage.crew.done
+    stage.runner.begin([attempt_of("a")])
+    await stage.runner.settle()
+    (report,) = stage.runner.done
     assert (report.state, report.reason) == ("failed", "Odd; not retried, for the same would happen again")

@@ -18,7 +18,7 @@ from mainspring.executors.launching import family
 from mainspring.executors.launching.begin import begin, rehearse
 from mainspring.executors.launching.groups import GROUP_PREFIX, Group, folders_of
 from mainspring.executors.launching.kernel import adopt_orphans
-from mainspring.executors.launching.order import LENGTH, Answer, Order, Request
+from mainspring.executors.launching.order import LENGTH, Launch, ShimReply, ShimRequest
 from mainspring.executors.launching.seclusion import UserTaken, sweep, withdraw
 
 _RESULT = "result"
@@ -34,9 +34,9 @@ class WorkerGone(Exception):
     """Nobody is left to answer to."""
 
 
-class Keeper:
+class Shim:
     """`watched` becomes readable if the worker dies, `tell` says what will be made for the program: its folder and its
-    groups. Somebody else has to remove that if this process is killed. A keeper is ready before there is a program."""
+    groups. Somebody else has to remove that if this process is killed. A shim is ready before there is a program."""
 
     def __init__(self, watched: int | None, tell: Callable[[Sequence[str]], None]) -> None:
         self._watched = watched
@@ -49,7 +49,7 @@ class Keeper:
         self._poll.register(self._woken, select.POLLIN)
         if watched is not None:
             self._poll.register(watched, select.POLLIN)
-        self._order: Order = {}
+        self._order: Launch = {}
         self._pid = 0
         self._code: int | None = None
         self._kill_at: float | None = None
@@ -106,7 +106,7 @@ class Keeper:
 
     def _seclude(self) -> None:
         """Keep the program apart from other runs. Where its temporary folders are its own, whatever is made there, also
-        by this keeper, ceases to exist with the last of their processes."""
+        by this shim, ceases to exist with the last of their processes."""
         order = self._order
         if users := order.get("users"):
             self._user = UserTaken(*users)
@@ -186,7 +186,7 @@ class Keeper:
             raise WorkerGone
         *lines, self._heard = (self._heard + words).split(b"\n")
         for line in lines:
-            request: Request = json.loads(line)
+            request: ShimRequest = json.loads(line)
             if "warn" in request:
                 family.send(self._program(), request["warn"])
             else:
@@ -211,8 +211,8 @@ class Keeper:
             family.send(self._group.members(), signal.SIGKILL)
         return family.kill_all(self._note) if family.kill_children(self._note, self._rest) else 0
 
-    def _last_word(self, survivors: int) -> Answer:
-        answer: Answer = {"code": -signal.SIGKILL if self._code is None else self._code}
+    def _last_word(self, survivors: int) -> ShimReply:
+        answer: ShimReply = {"code": -signal.SIGKILL if self._code is None else self._code}
         if survivors:
             answer["survivors"] = survivors
         if self._order.get("sandboxed"):
@@ -227,7 +227,7 @@ class Keeper:
                 answer["result"] = _read_result(os.path.join(self._folder or "", _RESULT), limit)
         return answer
 
-    def _tell(self, answer: Answer) -> None:
+    def _tell(self, answer: ShimReply) -> None:
         with suppress(OSError):
             self._control.sendall(json.dumps(answer).encode() + b"\n")
 
@@ -274,9 +274,9 @@ FOLDER = "\0folder"
 """Stands in a command for the private folder."""
 
 
-def _receive(control: socket.socket) -> Order:
+def _receive(control: socket.socket) -> Launch:
     (length,) = LENGTH.unpack(_receive_exactly(control, LENGTH.size))
-    order: Order = json.loads(_receive_exactly(control, length))
+    order: Launch = json.loads(_receive_exactly(control, length))
     return order
 
 
