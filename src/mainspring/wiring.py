@@ -374,11 +374,15 @@ def build_runtime(
     on_failed: Callable[[str], None] | None = None,
     on_replaced: Callable[[UnfinishedWork], None] | None = None,
     on_drain: Callable[[], None] | None = None,
+    on_unstoppable: Callable[[], None] | None = None,
+    on_stalled: Callable[[str], None] | None = None,
 ) -> Runtime:
     """A runtime that schedules, works, or both, on the app's store. `show` is given lines of what happens in the whole
     fleet, by the relay; `tell` what the worker here does. `on_failed` is told, from any thread, why it cannot go on,
     `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends. `on_drain` is told
-    that somebody asks the worker to drain; unless given, the worker does, and the rest goes on."""
+    that somebody asks the worker to drain; unless given, the worker does, and the rest goes on. `on_unstoppable` is
+    called when work that lost its claim cannot be stopped, `on_stalled` when the node's loop stands still; unless
+    given, the process ends."""
     from mainspring.services.runtime import Runtime
     from mainspring.services.supervisor import end_process
 
@@ -393,7 +397,7 @@ def build_runtime(
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row, broker = describe_worker(app, settings, name), open_broker(settings)
         board = open_board(settings) if schedule else None
-        given = (row, task_loop, settings, random, on_replaced, tell, on_drain)
+        given = (row, task_loop, settings, random, on_replaced, tell, on_drain, on_unstoppable)
         if broker is None:
             worker = build_worker(app, store, *given) if work else None
             return Node(
@@ -414,7 +418,7 @@ def build_runtime(
             settings=settings,
         )
 
-    return Runtime(build, stall_after=settings.stall_after, on_failed=on_failed)
+    return Runtime(build, stall_after=settings.stall_after, on_failed=on_failed, on_stalled=on_stalled or end_process)
 
 
 def build_scheduler(
@@ -436,14 +440,16 @@ def build_worker(
     on_replaced: Callable[[UnfinishedWork], None] | None = None,
     tell: Callable[[Event, str], None] | None = None,
     on_drain: Callable[[], None] | None = None,
+    on_unstoppable: Callable[[], None] | None = None,
 ) -> Worker:
     """The loops that work, with this process's executors."""
-    from mainspring.services.worker.worker import Worker
+    from mainspring.services.worker.worker import Worker, end_process
 
     executor_of = find_executors(app, settings.concurrency, settings)
     task_loop.call_soon_threadsafe(executor_of.prepare)
     worker = Worker(
         *(store, row, executor_of, task_loop, settings, app.clock, random),
+        on_unstoppable=on_unstoppable or end_process,
         on_stopped=executor_of.close,
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),

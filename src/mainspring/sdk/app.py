@@ -44,6 +44,7 @@ from mainspring.process.secrets import environment
 from mainspring.sdk.handle import RunHandle, Waiting
 from mainspring.sdk.known_tasks import KnownTasks
 from mainspring.sdk.lock import Lock, Locks
+from mainspring.sdk.running import Running, run_app
 from mainspring.sdk.setting_words import SettingWords
 from mainspring.sdk.sync import Blocking
 from mainspring.sdk.task import (
@@ -287,6 +288,22 @@ class Mainspring:
         The app's lease keeps it. It is renewed while the body runs, and expires `ttl` seconds after its holder died.
         """
         return self._locks.make(name, ttl, wait)
+
+    def running(self, *, schedule: bool = True, work: bool = True, sync: bool = True, capture: bool = False) -> Running:
+        """Run this app inside the program: `async with app.running():`. See `sdk.running.Running`.
+
+        - `schedule`: fire jobs; `work`: execute runs.
+        - `sync`: store the declared jobs first, where it schedules.
+        - `capture`: keep what tasks print and log in the logs of their runs. It replaces `sys.stdout`, `sys.stderr` and
+          adds a log handler until the block ends.
+        """
+        return Running(self, schedule=schedule, work=work, sync=sync, capture=capture)
+
+    def run(
+        self, duration: Length | None = None, *, schedule: bool = True, work: bool = True, capture: bool = False
+    ) -> None:
+        """Run this app until Ctrl-C, or for a `duration`; then let running work finish. For scripts."""
+        run_app(self.running(schedule=schedule, work=work, capture=capture), duration)
 
     @property
     def opened(self) -> Store | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mainspring.core.runs.fitting import find_twins
 from mainspring.errors import Conflict
-from mainspring.sdk.app import Mainspring
+
+if TYPE_CHECKING:
+    from mainspring.sdk.app import Mainspring
 
 
 async def check_twins(app: Mainspring) -> list[str]:

@@ -29,10 +29,13 @@ class Runtime:
         *,
         stall_after: Duration = STALL_AFTER,
         on_failed: Callable[[str], None] = end_process,
+        on_stalled: Callable[[str], None] = end_process,
     ) -> None:
-        """`on_failed` is called, from any thread, when something beside the node has failed for good."""
+        """`on_failed` is called, from any thread, when something beside the node has failed for good; `on_stalled` when
+        the node's own loop has stood still for `stall_after`."""
         self._build = build
         self.on_failed = on_failed
+        self._on_stalled = on_stalled
         self.watchdog = Watchdog(stall_after / SECOND)
         """Watches the node's loop; others of this process may be added."""
         self._loop = new_loop()
@@ -59,8 +62,8 @@ class Runtime:
         except BaseException:
             await self._end()
             raise
-        # Claims are renewed and fenced on this loop: without it their work must not go on, so the process ends at once.
-        self.watchdog.watch(NODE, self._loop, self._thread, end_process)
+        # Claims are renewed and fenced on this loop: without it their work must not go on.
+        self.watchdog.watch(NODE, self._loop, self._thread, self._on_stalled)
         self.node.watchdog = self.watchdog.troubles
         return self.node
 
