@@ -34,6 +34,7 @@ from bench.redlock import measure_redlock
 from bench.running import Failed, scratch_folder
 from bench.script import Answer
 from mainspring import Mainspring
+from mainspring.adapter import AdapterContext
 from mainspring.broker import Notice
 from mainspring.brokers.redis import RedisBroker
 from mainspring.core.instants import SECOND
@@ -95,13 +96,14 @@ def _carry(arena: Arena) -> list[Row]:
     """What the broker itself does: put in line, and take and acknowledge, in batches."""
 
     async def carry() -> tuple[float, float]:
-        broker, worker = RedisBroker(arena.servers.redis + "?timeout=10s", "strict"), Worker(id="bench")
+        broker, worker = RedisBroker(arena.servers.redis + "?timeout=10s", AdapterContext()), Worker(id="bench")
         notices = [Notice(f"{n:026d}", 0, "default", "default", "default", 5, n) for n in range(CARRIED)]
         began = time.perf_counter()
         await broker.publish(notices)
         put = time.perf_counter()
-        while deliveries := await broker.receive(worker, TAKEN_AT_ONCE):
-            await broker.ack(deliveries)
+        subscription = await broker.subscribe(worker, lambda: None)
+        while deliveries := await subscription.receive(TAKEN_AT_ONCE):
+            await subscription.ack(deliveries)
         taken = time.perf_counter()
         await broker.close()
         return CARRIED / (put - began), CARRIED / (taken - put)
@@ -198,7 +200,7 @@ def _locks(arena: Arena) -> list[Row]:
 
 @asynccontextmanager
 async def _lockers(url: str, folder: Path) -> AsyncIterator[dict[str, Hold]]:
-    client, lease = Redis.from_url(url), RedisLease(url)
+    client, lease = Redis.from_url(url), RedisLease(url, AdapterContext())
     app = Mainspring(f"sqlite:///{folder}/locks.db", lease=url)
 
     @asynccontextmanager

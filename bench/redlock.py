@@ -19,7 +19,7 @@ from bench.figures import Row, show
 from bench.peers.installing import REQUIREMENTS, install
 from bench.running import Failed, answer_of, end, scratch_folder
 from bench.script import Answer, wait
-from mainspring.clock import SystemClock
+from mainspring.adapter import AdapterContext
 from mainspring.core.instants import SECOND
 from mainspring.leases.redlock import RedlockLease
 
@@ -84,7 +84,7 @@ def _answers(port: int) -> bool:
 
 
 async def _ours(ports: list[int], seconds: float, holders: int) -> Answer:
-    lease = RedlockLease("redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports), SystemClock())
+    lease = RedlockLease("redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports), AdapterContext())
     await _count(lease, "warm", 0.3)
     alone = await _count(lease, "alone", seconds)
     together = sum(await asyncio.gather(*(_count(lease, "wanted", seconds) for _ in range(holders))))

@@ -1,22 +1,32 @@
-"""The broker port: carries word of due runs to workers, sooner than these would find them in the store.
+"""The broker port: carries notices of due runs to workers, so that they need not poll the store.
 
-A broker is transport, never the truth. A message names a run and the token that it had; whoever gets it claims the run
-from the store, which gives it once, to the first who asks while it is pending, due and of that token. So a message that
-is late, doubled or forged finds nothing, and one that is lost costs time only: the dispatcher says again what is due,
-and workers look at the store themselves, now and then, and always while the broker does not answer.
+A broker is transport, never the truth. A message names a run and the token that the run had when it was published. A
+worker that receives it claims the run from the store, which grants the claim once: to the first worker that asks while
+the run is pending, due and of that token. A message that is late, duplicated or forged therefore claims nothing. A lost
+message costs time only: the dispatcher publishes again what is due, and workers look at the store once a second, and
+all the time while the broker does not answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Worker
+from mainspring.core.runs.priority import PRIORITIES
+
+
+class Place(NamedTuple):
+    """Where runs wait: workers serve places."""
+
+    namespace: str
+    queue: str
+    region: str
 
 
 class Notice(NamedTuple):
-    """A run that is due, where it waits, and what its place in the line depends on."""
+    """A run that is due: where it waits, and what decides its order there."""
 
     run_id: str
     token: int
@@ -25,38 +35,88 @@ class Notice(NamedTuple):
     region: str
     priority: int
     due_at: Instant
+    order_key: str = ""
+    """Runs of one order key keep their order where the broker can: the run's key, else the id of its job. Empty: the
+    run has neither, and no order to keep; its id serves where a broker needs a key."""
+
+    @property
+    def place(self) -> Place:
+        """Where the run waits."""
+        return Place(self.namespace, self.queue, self.region)
 
 
 class Delivery(NamedTuple):
-    """A message that was received: to be acknowledged or released by whoever got it."""
+    """A message that a subscription received and must acknowledge or release."""
 
     run_id: str
     token: int
     receipt: object
     """The broker's own."""
+    redelivered: bool = False
+    """Whether the broker knows that it delivered this message before."""
+
+
+class Capabilities(NamedTuple):
+    """What a broker can do. The conformance suite asks accordingly."""
+
+    releases: bool = True
+    """A delivery can be put back at once."""
+    priorities: bool = True
+    """Within a place, the best priority is delivered first."""
+    key_order: bool = False
+    """Notices of one order key, published one after the other, are delivered in that order."""
+    extends: bool = False
+    """Deliveries that are held for long must be extended, or another worker receives them."""
+    deduplicates: bool = True
+    """A notice that waits already, or is on its way to a worker, is not added again. Without it the dispatcher waits
+    longer before it publishes again what no worker has claimed."""
+
+
+class Subscription(Protocol):
+    """A worker's consumer, from `subscribe` to `close`: group membership, prefetching, rebalances. All methods may be
+    repeated, and raise BrokerUnavailable if the broker cannot do it."""
+
+    async def receive(self, limit: int, priorities: Sequence[int] = PRIORITIES) -> list[Delivery]:
+        """The best of what has arrived, at most `limit`, of these priorities only; an empty list if nothing has.
+
+        It never waits for messages to come: where fetching takes a long poll, a task of the adapter fetches, and this
+        takes what that has. An answer that takes longer than 0.2 s counts as a failure. No other subscription receives
+        these deliveries unless they are released or stay unacknowledged for a while."""
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """The claims of these, or their refusals, are committed: forget the messages."""
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Put these back in their order. Where `capabilities.releases` is False, forget them: the dispatcher publishes
+        them again."""
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> None:
+        """These are still held. Called only where `capabilities.extends` is True."""
+
+    async def close(self) -> None:
+        """Leave, and give back what is held."""
 
 
 class Broker(Protocol):
-    """Four verbs. What cannot be done raises BrokerUnavailable; all may be repeated."""
+    """All methods may be repeated, and raise BrokerUnavailable if the broker cannot do it."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this broker can do. It never changes."""
 
     async def publish(self, notices: Sequence[Notice]) -> None:
-        """Put runs in the lines of their namespaces, queues and regions. What is in line already, or under way to a
-        worker, stays as it is."""
+        """Put runs where workers of their places receive them."""
 
-    async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
-        """The best of what waits in the worker's lines, of its priorities, at most so many; none if nothing does.
-        Nobody else gets them unless they are released, or are not acknowledged for a while. A limit of 0 asks whether
-        the broker works."""
+    async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Subscription:
+        """Begin to receive what is published in the worker's namespace for its queues and regions. This may take a
+        while, where a group must be joined. `on_arrival` is called on the caller's loop soon after something has
+        arrived. It is a hint: nothing depends on it."""
 
-    async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """The store has given these to a worker, or has refused to: forget them."""
+    async def depth(self) -> Mapping[Place, int]:
+        """How many messages wait in each place, for metrics and scaling. A place without any may be missing."""
 
-    async def release(self, deliveries: Sequence[Delivery]) -> None:
-        """Back to where they were in their lines."""
-
-    def on_arrival(self, worker: Worker, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener`, on the loop that this is called on, soon after something was put in a line of the worker;
-        the answer stops it. A hint: nothing may depend on it."""
+    async def ping(self) -> None:
+        """Return if the broker answers and takes messages."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""

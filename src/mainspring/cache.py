@@ -1,11 +1,12 @@
-"""The board port: where statuses are kept, so that whoever asks for them need not ask the store.
+"""The status cache port: a copy of the statuses of runs and workers, so that readers need not ask the store.
 
-A board is a copy, never the truth. Whoever leads posts what events tell, in order, and then moves the mark: all events
-before it are on the board. What is not there is asked of the store, and posted by whoever asked, with the mark that was
-there before. So an older word never takes the place of a newer, whoever is slow: positions decide.
+The cache is never the truth. The leader puts into it what events say, in order, and then moves the mark: all events
+before the mark are in the cache. A reader that misses a status asks the store and puts the answer into the cache, at
+the mark that it saw before. Positions decide between two versions of a status, so an older one never replaces a newer
+one, however slow its writer is.
 
-A board that was emptied, or whose mark was not moved for a while, begins a new epoch: what was said in an earlier one
-does not count any more, since events in between may be missing.
+A cache that was emptied, or whose mark was not moved for a while, begins a new epoch. Entries of an earlier epoch no
+longer count, since events in between may be missing.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from mainspring.core.runs.status import Posting, Status
 
 
 class Mark(NamedTuple):
-    """All events before a position are on the board, since this epoch began."""
+    """All events before a position are in the cache, since this epoch began."""
 
     epoch: str
     position: int
     late: bool = False
-    """Whether there are many more, so that the store knows better."""
+    """Whether the cache is far behind, so that readers ask the store."""
 
 
-class Board(Protocol):
-    """What cannot be done raises BrokerUnavailable; all may be repeated."""
+class StatusCache(Protocol):
+    """All methods may be repeated, and raise CacheUnavailable if the cache cannot do it."""
 
-    async def look(self, subject: str) -> tuple[Mark | None, Status | None]:
-        """The mark, and what is known of a subject in its epoch; the mark is None where nobody has moved it lately."""
+    async def read(self, subject: str) -> tuple[Mark | None, Status | None]:
+        """The mark, and the status of a subject in its epoch. The mark is None if it was not moved lately."""
 
-    async def post(self, epoch: str, postings: Sequence[Posting]) -> None:
-        """Note each unless a newer one of its epoch is there."""
+    async def write(self, epoch: str, postings: Sequence[Posting]) -> None:
+        """Store each posting unless the cache has a newer one of its epoch."""
 
     async def advance(self, before: Mark | None, after: Mark) -> Mark | None:
-        """Move the mark, if it is where it was thought to be (None: if there is none). The mark that is there then."""
+        """Move the mark if it is `before` (None: if there is none). The answer is the mark that is there now."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""

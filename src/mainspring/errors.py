@@ -24,8 +24,11 @@
     ├── ServerError                 a server could not be asked, or did not do it
     │   ├── ServerUnavailable       try again: it cannot be reached, or is too busy
     │   └── ServerMismatch          what answers is not Mainspring, or not of this version
-    ├── LeaseUnavailable            who keeps leases could not be asked: try again
-    ├── BrokerUnavailable           the broker could not be asked: the store is
+    ├── BackendUnavailable          a backend beside the store could not be asked
+    │   ├── LeaseUnavailable        the lease: try again
+    │   ├── BrokerUnavailable       the broker: the store is asked instead
+    │   ├── CacheUnavailable        the status cache: the store is asked instead
+    │   └── LimiterUnavailable      the rate limiter: the store's is asked instead
     ├── LockRefused                 another holds the lock, and the wait is over
     ├── LockLost                    the lock was not kept until the end of its body
     ├── TermPassed                  a leader wrote under a term that has ended
@@ -162,12 +165,24 @@ class ServerMismatch(ServerError):
     """What answers is not Mainspring, or is of a version that does not understand this one."""
 
 
-class LeaseUnavailable(MainspringError):
-    """Whoever keeps the leases cannot be reached, or refuses: the same call may succeed later."""
+class BackendUnavailable(MainspringError):
+    """A backend beside the store (broker, lease, cache, limiter) cannot be reached, or refuses."""
 
 
-class BrokerUnavailable(MainspringError):
+class LeaseUnavailable(BackendUnavailable):
+    """The backend of the leases cannot be reached, or refuses: the same call may succeed later."""
+
+
+class BrokerUnavailable(BackendUnavailable):
     """The broker cannot be reached, or refuses: the store is asked instead."""
+
+
+class CacheUnavailable(BackendUnavailable):
+    """The status cache cannot be reached, or refuses: the store is asked instead."""
+
+
+class LimiterUnavailable(BackendUnavailable):
+    """The rate limiter cannot be reached, or refuses: the store's limiter is asked instead."""
 
 
 class LockRefused(MainspringError):

@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from mainspring.adapter import AdapterContext
 from mainspring.broker import Broker
-from mainspring.cache import Board
+from mainspring.cache import StatusCache
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import PROVIDED_TASKS, Event
@@ -114,21 +114,21 @@ def open_broker(settings: Settings) -> Broker | None:
             _need_redis("broker", settings.broker)
             from mainspring.brokers.redis import RedisBroker
 
-            return RedisBroker(settings.broker or "", settings.ordering)
+            return RedisBroker(settings.broker or "", AdapterContext(settings))
     remedy = "write redis://host:6379, or leave it out: then workers ask the store"
     raise InvalidInput("broker", show_url(settings.broker or ""), "names no kind of broker that there is", remedy)
 
 
-def open_board(settings: Settings) -> Board | None:
-    """Where the settings say that statuses are kept; None if nowhere. Nothing is connected to yet."""
+def open_cache(settings: Settings) -> StatusCache | None:
+    """The status cache that the settings name; None without one. Nothing is connected to yet."""
     match settings.cache and settings.cache.partition("://")[0]:
         case None:
             return None
         case scheme if scheme in REDIS_SCHEMES:
             _need_redis("cache", settings.cache)
-            from mainspring.caches.redis import RedisBoard
+            from mainspring.caches.redis import RedisStatusCache
 
-            return RedisBoard(settings.cache or "")
+            return RedisStatusCache(settings.cache or "", AdapterContext(settings))
     remedy = "write redis://host:6379, or leave it out: then the store is asked"
     raise InvalidInput("cache", show_url(settings.cache or ""), "names no kind of cache that there is", remedy)
 
@@ -220,7 +220,7 @@ def open_memory(clock: Clock) -> Store:
 
 def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lease:
     """The lease that a URL names; the store's own without one. Nothing is connected to yet."""
-    count = partial(figures_of(store).count, "leases")
+    context = AdapterContext(clock=clock or SystemClock(), count=figures_of(store).count)
     match url and url.partition("://")[0]:
         case None:
             from mainspring.leases.database import DatabaseLease
@@ -230,12 +230,12 @@ def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lea
             _need_redis("lease", url)
             from mainspring.leases.redlock import RedlockLease
 
-            return RedlockLease(url or "", clock or SystemClock(), count)
+            return RedlockLease(url or "", context)
         case scheme if scheme in REDIS_SCHEMES:
             _need_redis("lease", url)
             from mainspring.leases.redis import RedisLease
 
-            return RedisLease(url or "", count)
+            return RedisLease(url or "", context)
     remedy = "write redis://host:6379, or leave it out: then the store elects"
     raise InvalidInput("lease", show_url(url or ""), "names no kind of lease that there is", remedy)
 
@@ -396,13 +396,13 @@ def build_runtime(
         sinks, alerts = open_sinks(settings.sink, show, store), names_alerts(app)
         scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
         row, broker = describe_worker(app, settings, name), open_broker(settings)
-        board = open_board(settings) if schedule else None
+        cache = open_cache(settings) if schedule else None
         given = (row, task_loop, settings, random, on_replaced, tell, on_drain, on_unstoppable)
         if broker is None:
             worker = build_worker(app, store, *given) if work else None
             return Node(
                 *(store, scheduler, worker),
-                board=board,
+                cache=cache,
                 stall_after=settings.stall_after,
                 on_failed=on_failed,
                 settings=settings,
@@ -412,7 +412,7 @@ def build_runtime(
         source = Delivered(store, broker, app.clock, name)
         worker = build_worker(app, cast(Store, source), *given) if work else None
         return Node(
-            *(store, scheduler, worker, broker, source.delivers, board),
+            *(store, scheduler, worker, broker, source, cache),
             stall_after=settings.stall_after,
             on_failed=on_failed,
             settings=settings,

@@ -1,4 +1,4 @@
-"""Every broker under the suite of its port: the store itself on both databases, and Redis."""
+"""Every broker under the suite of its port, beside both stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from mainspring.brokers.direct import DirectBroker
+from mainspring.adapter import AdapterContext
 from mainspring.brokers.redis import RedisBroker
 from mainspring.conformance import BrokerConformance
 from mainspring.conformance.broker import Elapse
@@ -38,7 +38,7 @@ async def sqlite(clock: ManualClock, tmp_path: Path) -> AsyncIterator[SqliteStor
 async def redis(server: RedisServer) -> AsyncIterator[RedisBroker]:
     with Redis(port=server.port) as client:
         client.flushall()
-    broker = RedisBroker(f"{server.url}?timeout=20s", "strict")
+    broker = RedisBroker(f"{server.url}?timeout=20s", AdapterContext())
     yield broker
     await broker.close()
 
@@ -52,26 +52,6 @@ def elapse(request: pytest.FixtureRequest, clock: ManualClock) -> Elapse:
                 client.eval(LATER, 0, duration // MILLISECOND)
 
     return pass_on
-
-
-class TestDirectOnSqlite(BrokerConformance):
-    @pytest.fixture
-    def store(self, sqlite: SqliteStore) -> SqliteStore:
-        return sqlite
-
-    @pytest.fixture
-    def broker(self, store: SqliteStore) -> DirectBroker:
-        return DirectBroker(store, "strict")
-
-
-class TestDirectOnPostgres(BrokerConformance):
-    @pytest.fixture
-    def store(self, postgres: PostgresStore) -> PostgresStore:
-        return postgres
-
-    @pytest.fixture
-    def broker(self, store: PostgresStore) -> DirectBroker:
-        return DirectBroker(store, "strict")
 
 
 class TestRedisOnSqlite(BrokerConformance):

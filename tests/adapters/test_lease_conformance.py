@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from mainspring.clock import SystemClock
+from mainspring.adapter import AdapterContext
 from mainspring.conformance.lease import Elapse, LeaseConformance
 from mainspring.core.instants import MILLISECOND, Duration
 from mainspring.leases.database import DatabaseLease
@@ -81,7 +81,7 @@ class TestPostgres(LeaseConformance):
 class TestRedis(LeaseConformance):
     @pytest.fixture
     async def lease(self, three: list[RedisServer]) -> AsyncIterator[RedisLease]:
-        lease = RedisLease(three[0].url + "?timeout=20s")
+        lease = RedisLease(three[0].url + "?timeout=20s", AdapterContext())
         yield lease
         await lease.close()
 
@@ -94,7 +94,7 @@ class TestRedlock(LeaseConformance):
     @pytest.fixture
     async def lease(self, three: list[RedisServer]) -> AsyncIterator[RedlockLease]:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in three)
-        lease = RedlockLease(f"redlock://{hosts}?timeout=20s", SystemClock())
+        lease = RedlockLease(f"redlock://{hosts}?timeout=20s", AdapterContext())
         yield lease
         await lease.close()
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from memory_broker import MemoryBroker
 from stage import JumpingClock, let_pass
 
+from mainspring.adapter import AdapterContext
 from mainspring.broker import Notice
-from mainspring.brokers.direct import DirectBroker
 from mainspring.conformance.store.samples import a_run
 from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable
@@ -17,11 +18,11 @@ from mainspring.store import Audit
 from mainspring.stores.sqlite.store import SqliteStore
 
 
-class Line(DirectBroker):
+class Line(MemoryBroker):
     """A broker that answers when it is let, and remembers what it was told in one go."""
 
-    def __init__(self, store: SqliteStore) -> None:
-        super().__init__(store, "strict")
+    def __init__(self) -> None:
+        super().__init__("memory://", AdapterContext())
         self.told: list[list[str]] = []
         self.answers = asyncio.Event()
         self.away = False
@@ -36,7 +37,7 @@ class Line(DirectBroker):
 async def test_what_is_submitted_while_the_broker_is_told_is_told_together_next(
     store: SqliteStore, clock: JumpingClock
 ) -> None:
-    line = Line(store)
+    line = Line()
     source, runs = announced(store, line, clock), [a_run(clock) for _ in range(4)]
     for run in runs:
         assert await source.submit([run]) == [run.id]
@@ -50,7 +51,7 @@ async def test_what_is_submitted_while_the_broker_is_told_is_told_together_next(
 async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
     store: SqliteStore, clock: JumpingClock
 ) -> None:
-    line = Line(store)
+    line = Line()
     line.answers.set()
     line.away = True
     source, first, second = announced(store, line, clock), a_run(clock), a_run(clock)
@@ -88,7 +89,7 @@ async def test_those_who_listen_to_the_store_hear_of_what_the_broker_was_told_la
     clock: JumpingClock,
 ) -> None:
     store = Heralded(clock)
-    line = Line(store)
+    line = Line()
     line.answers.set()
     source, runs = announced(store, line, clock), [a_run(clock) for _ in range(3)]
     for run in runs:
@@ -108,7 +109,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_the_broker_cou
     clock: JumpingClock,
 ) -> None:
     store = Heralded(clock)
-    line = Line(store)
+    line = Line()
     line.answers.set()
     line.away = True
     source = announced(store, line, clock)
@@ -120,7 +121,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_the_broker_cou
 
 async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet(clock: JumpingClock) -> None:
     store = Heralded(clock)
-    line = Line(store)
+    line = Line()
     source = announced(store, line, clock)
     assert await source.submit([a_run(clock, due_at=clock.now() + 1)])
     assert (line.told, store.said) == ([], 1)
@@ -129,7 +130,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet
 
 async def test_who_closes_has_told_the_broker_and_those_who_listen(clock: JumpingClock) -> None:
     store = Heralded(clock)
-    line = Line(store)
+    line = Line()
     source, run = announced(store, line, clock), a_run(clock)
     assert await source.submit([run])
     closing = asyncio.ensure_future(source.close())

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, cast
 
 import pytest
 from stage import FaultyStore, JumpingClock, let_pass, turning
 
-from mainspring.broker import Delivery, Notice
-from mainspring.brokers.direct import DirectBroker
+from mainspring.broker import Capabilities, Delivery, Notice, Place
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, submit
 from mainspring.core.instants import SECOND
-from mainspring.core.model import Worker
+from mainspring.core.model import Claim, Worker
+from mainspring.core.runs.priority import PRIORITIES
 from mainspring.errors import BrokerUnavailable, StoreUnavailable
 from mainspring.process.metrics import figures_of, measured
 from mainspring.services.breaker import SLOW_S, Switch
-from mainspring.services.scheduler.dispatcher import AGAIN_S, Dispatcher
-from mainspring.services.worker.broker_source import LOOK_S, Delivered
+from mainspring.services.scheduler.dispatcher import AGAIN_S, AGAIN_TWICE_S, Dispatcher
+from mainspring.services.worker.broker_source import EXTEND_S, LOOK_S, Delivered
 from mainspring.store import Store
 from mainspring.stores.sqlite.store import SqliteStore
 
 
-class Line(DirectBroker):
-    """A broker that may be away, slow or forgetful, and remembers what it was told."""
+class Line:
+    """A broker, and its only subscription, that may be away, slow or forgetful, and remembers what it was told."""
 
-    def __init__(self, store: Store, clock: JumpingClock) -> None:
-        super().__init__(store, "strict")
+    capabilities = Capabilities()
+
+    def __init__(self, clock: JumpingClock) -> None:
         self._clock = clock
         self.away = False
         self.slow = False
@@ -37,13 +39,25 @@ class Line(DirectBroker):
         self.queued: dict[str, Notice] = {}
         self.acked: list[str] = []
         self.released: list[str] = []
+        self.extended: list[str] = []
 
     async def publish(self, notices: Sequence[Notice]) -> None:
         self._answer()
         self.published += [notice.run_id for notice in notices]
         self.queued |= {notice.run_id: notice for notice in notices}
 
-    async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
+    async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Line:
+        self._answer()
+        return self
+
+    async def depth(self) -> dict[Place, int]:
+        return {}
+
+    async def ping(self) -> None:
+        self.asked += 1
+        self._answer()
+
+    async def receive(self, limit: int, priorities: Sequence[int] = PRIORITIES) -> list[Delivery]:
         self.asked += 1
         self._answer()
         self.lasts -= 1
@@ -61,6 +75,13 @@ class Line(DirectBroker):
         self._answer()
         self.released += [each.run_id for each in deliveries]
 
+    async def extend(self, deliveries: Sequence[Delivery]) -> None:
+        self._answer()
+        self.extended += [each.run_id for each in deliveries]
+
+    async def close(self) -> None:
+        self._answer()
+
     def _answer(self) -> None:
         if self.slow:
             self._clock.advance(int((SLOW_S + 0.1) * SECOND))
@@ -68,14 +89,21 @@ class Line(DirectBroker):
             raise BrokerUnavailable("away")
 
 
-@pytest.fixture
-def line(store: SqliteStore, clock: JumpingClock) -> Line:
-    return Line(store, clock)
+async def subscribed(store: Store, line: Line, clock: JumpingClock) -> Store:
+    source = Delivered(store, line, clock, "w")
+    source.start(a_worker("w"), lambda: None)
+    await let_pass(clock, "1ms")
+    return cast(Store, source)
 
 
 @pytest.fixture
-def source(store: SqliteStore, line: Line, clock: JumpingClock) -> Store:
-    return cast(Store, Delivered(measured(store), line, clock, "w"))
+def line(clock: JumpingClock) -> Line:
+    return Line(clock)
+
+
+@pytest.fixture
+async def source(store: SqliteStore, line: Line, clock: JumpingClock) -> Store:
+    return await subscribed(measured(store), line, clock)
 
 
 async def claim(source: Store, limit: int = 10) -> list[str]:
@@ -208,7 +236,7 @@ async def test_what_could_not_be_claimed_because_the_store_is_away_goes_back(
     store: SqliteStore, line: Line, clock: JumpingClock
 ) -> None:
     faulty: Any = FaultyStore(store)
-    source = cast(Store, Delivered(faulty, line, clock, "w"))
+    source = await subscribed(faulty, line, clock)
     run = a_run(clock)
     await submit(store, run)
     await line.publish((await store.due_runs(10))[0])
@@ -244,6 +272,17 @@ class TestDispatcher:
         assert line.published.count(claimed.id) == 1
         assert line.published.count(waiting.id) >= 2
 
+    async def test_a_broker_that_would_have_it_twice_is_told_again_much_later(
+        self, store: SqliteStore, line: Line, clock: JumpingClock
+    ) -> None:
+        line.capabilities = Capabilities(deduplicates=False)
+        await submit(store, a_run(clock))
+        async with turning(Dispatcher(store, line, lambda: True, clock, Random(0))):
+            await let_pass(clock, f"{AGAIN_TWICE_S - 1:g}s")
+            assert len(line.published) == 1
+            await let_pass(clock, "2s")
+            assert len(line.published) == 2
+
     async def test_only_whoever_leads_tells(self, store: SqliteStore, line: Line, clock: JumpingClock) -> None:
         await submit(store, a_run(clock))
         leads = False
@@ -273,8 +312,8 @@ async def test_a_broker_that_is_waited_for_long_in_vain_is_given_up_at_once(
 
 async def test_messages_that_find_nothing_to_claim_are_counted(store: SqliteStore, clock: JumpingClock) -> None:
     counted = measured(cast(Store, store))
-    line = Line(cast(Store, store), clock)
-    source = Delivered(counted, line, clock, "node")
+    line = Line(clock)
+    source = await subscribed(counted, line, clock)
     runs = [a_run(clock) for _ in range(3)]
     await submit(store, *runs)
     notices, _ = await store.due_runs(10)
@@ -283,3 +322,45 @@ async def test_messages_that_find_nothing_to_claim_are_counted(store: SqliteStor
     await line.publish(notices)  # As a broker does that was not told in time.
     assert await source.claim(a_worker("another"), 10, TTL, "strict") == []
     assert figures_of(counted).counts["duplicates", "delivery"] == 3
+
+
+async def test_until_it_has_subscribed_a_worker_claims_from_the_store_at_once(
+    store: SqliteStore, line: Line, clock: JumpingClock
+) -> None:
+    line.away, arrivals = True, list[int]()
+    source = Delivered(store, line, clock, "w")
+    source.start(a_worker("w"), lambda: arrivals.append(1))
+    await let_pass(clock, "1s")
+    run = a_run(clock)
+    await submit(store, run)
+    assert not source.delivers()
+    assert await claim(cast(Store, source)) == [run.id]
+    line.away = False
+    await let_pass(clock, "1s")
+    assert source.delivers()
+    assert arrivals == [1]
+
+
+async def test_deliveries_that_wait_for_the_store_are_extended_where_the_broker_wants_that(
+    store: SqliteStore, line: Line, clock: JumpingClock
+) -> None:
+    line.capabilities = Capabilities(extends=True)
+    slow: Any = FaultyStore(store)
+    source = await subscribed(slow, line, clock)
+    run = a_run(clock)
+    await submit(store, run)
+    await line.publish((await store.due_runs(10))[0])
+    answers = asyncio.Event()
+
+    async def claim_these(*args: Any) -> list[Claim]:
+        await answers.wait()
+        return await store.claim_these(*args)
+
+    slow.claim_these = claim_these
+    claiming = asyncio.ensure_future(claim(source))
+    await let_pass(clock, f"{2 * EXTEND_S + 1:g}s")
+    assert line.extended == [run.id, run.id]
+    answers.set()
+    assert await claiming == [run.id]
+    await let_pass(clock, f"{2 * EXTEND_S:g}s")
+    assert len(line.extended) == 2

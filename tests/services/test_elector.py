@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 from stage import FaultyStore, JumpingClock, let_others_run, let_pass, turning
 
-from mainspring.core.instants import SECOND
+from mainspring.core.instants import SECOND, Duration
 from mainspring.core.load.leadership import LEASE
-from mainspring.core.model import Term
+from mainspring.core.model import Hold, Term
 from mainspring.errors import StoreUnavailable, TermPassed
+from mainspring.lease import LeaseTimes
 from mainspring.leases.database import DatabaseLease
-from mainspring.services.scheduler.elector import Elector
+from mainspring.services.scheduler.elector import Elector, times_of
 from mainspring.settings import Settings
 
 SETTINGS = Settings()
@@ -315,3 +317,107 @@ async def test_a_turn_that_fails_says_so(store: Any, clock: JumpingClock) -> Non
     line.lose_request("acquire")
     with pytest.raises(StoreUnavailable):
         await Node(line, clock, "one").turn()
+
+
+class Pushing(DatabaseLease):
+    """A lease that can say that a hold is in doubt, and that the lease is free."""
+
+    times = LeaseTimes(15 * SECOND, 10 * SECOND, 2 * SECOND)
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        self.losses: dict[int, Callable[[str], None]] = {}
+        self.frees: list[Callable[[], None]] = []
+        self.asked = 0
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        self.asked += 1
+        return await super().acquire(name, owner, ttl)
+
+    def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
+        self.losses[hold.token] = callback
+        return lambda: self.losses.pop(hold.token)
+
+    def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
+        self.frees.append(callback)
+        return lambda: self.frees.remove(callback)
+
+
+def pushed(store: Any, clock: JumpingClock, owner: str) -> Node:
+    node = Node(store, clock, owner)
+    Elector.__init__(node, store, Pushing(store), owner, SETTINGS, clock, Random(owner))
+    node.on_elected.append(lambda: node.story.append("elected"))
+    node.on_resigned.append(lambda: node.story.append("resigned"))
+    return node
+
+
+def lease_of(node: Node) -> Pushing:
+    assert isinstance(node._lease, Pushing)
+    return node._lease
+
+
+async def test_a_push_of_doubt_ends_leadership_at_once_and_a_hold_that_is_still_good_leads_again(
+    store: Any, clock: JumpingClock
+) -> None:
+    node = pushed(store, clock, "one")
+    async with turning(node):
+        await let_pass(clock, "1s")
+        assert node.number == 1
+        (hear,) = lease_of(node).losses.values()
+        hear("session suspended")
+        assert node.term() is None
+        assert node.story == ["elected", "resigned"]
+        await let_pass(clock, "10ms")
+        assert node.story == ["elected", "resigned", "elected"]
+        assert node.number == 1  # No other node began a term meanwhile.
+        await node.hand_over()
+        assert (lease_of(node).losses, lease_of(node).frees) == ({}, [])
+
+
+async def test_an_answer_that_is_older_than_a_doubt_is_not_believed(store: Any, clock: JumpingClock) -> None:
+    node = pushed(store, clock, "one")
+    await node.turn()
+    assert node.number == 1
+    lease, renew, answers = lease_of(node), lease_of(node).renew, asyncio.Event()
+
+    async def renew_slowly(hold: Hold) -> Hold | None:
+        renewed = await renew(hold)
+        await answers.wait()
+        return renewed
+
+    lease.renew = renew_slowly  # type: ignore[method-assign]
+    turn = asyncio.ensure_future(node.turn())
+    await let_others_run()
+    next(iter(lease.losses.values()))("session suspended")
+    answers.set()
+    assert await turn == 0.0
+    assert node.term() is None
+    await node.turn()
+    assert node.number == 1
+
+
+async def test_a_candidate_asks_as_soon_as_the_lease_says_that_it_is_free(store: Any, clock: JumpingClock) -> None:
+    leader, candidate = pushed(store, clock, "one"), pushed(store, clock, "other")
+    await leader.turn()
+    async with turning(candidate):
+        await let_pass(clock, "1ms")
+        await leader.hand_over()
+        await let_pass(clock, "1ms")
+        assert candidate.term() is None
+        (hear,) = lease_of(candidate).frees
+        hear()
+        await let_pass(clock, "1ms")
+        assert candidate.number == 2
+
+
+async def test_a_lease_has_times_of_its_own_unless_the_settings_say_otherwise(store: Any, clock: JumpingClock) -> None:
+    leader, candidate = pushed(store, clock, "one"), pushed(store, clock, "other")
+    assert await leader.turn() == 10.0
+    assert await candidate.turn() == 2.0
+    clock.advance("10s")
+    assert leader.number == 1
+    own = Settings(lease_ttl=3 * SECOND, lease_renew=SECOND)
+    assert times_of(Pushing(store), own) == LeaseTimes(3 * SECOND, SECOND, SECOND)
+    assert times_of(DatabaseLease(store), SETTINGS) == LeaseTimes(
+        SETTINGS.lease_ttl, SETTINGS.lease_renew, SETTINGS.lease_renew
+    )

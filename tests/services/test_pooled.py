@@ -4,18 +4,20 @@ claims of the store and by the deliveries of a broker."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import pytest
+from memory_broker import MemoryBroker, MemorySubscription
 from stage import START, JumpingClock, at_home, let_pass, make_worker, recover, turning, working
 
 from mainspring import Mainspring
+from mainspring.adapter import AdapterContext
 from mainspring.broker import Delivery
-from mainspring.brokers.direct import DirectBroker
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Worker
-from mainspring.services.worker.broker_source import delivered
+from mainspring.core.runs.priority import PRIORITIES
+from mainspring.services.worker.broker_source import Delivered
 from mainspring.settings import Settings, load_settings
 from mainspring.store import RunFilter, Store
 from mainspring.stores.sqlite.store import SqliteStore
@@ -27,11 +29,35 @@ def with_pools(*pools: str, ordering: str = "strict") -> Settings:
     return load_settings({"pools": list(pools), "ordering": ordering}, {}, {}, None)
 
 
+class Dispatched(MemoryBroker):
+    """A broker that is told what is due whenever a worker asks."""
+
+    def __init__(self, store: Store, clock: JumpingClock) -> None:
+        super().__init__("memory://", AdapterContext(clock=clock))
+        self._store = store
+
+    async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> MemorySubscription:
+        store, broker = self._store, self
+
+        class Dispatching(MemorySubscription):
+            async def receive(self, limit: int, priorities: Sequence[int] = PRIORITIES) -> list[Delivery]:
+                await broker.publish((await store.due_runs(1_000))[0])
+                return await super().receive(limit, priorities)
+
+        return Dispatching(self, worker, on_arrival)
+
+
+def subscribed(store: Store, broker: MemoryBroker, clock: JumpingClock) -> Store:
+    source = Delivered(store, broker, clock, "worker-1")
+    source.start(Worker(id="worker-1"), lambda: None)
+    return cast(Store, source)
+
+
 @pytest.fixture(params=["store", "broker"])
 def source(request: pytest.FixtureRequest, clock: JumpingClock) -> Source:
     if request.param == "store":
         return lambda store: store
-    return lambda store: delivered(store, DirectBroker(store, "strict"), clock, "worker-1")
+    return lambda store: subscribed(store, Dispatched(store, clock), clock)
 
 
 class Work:
@@ -157,13 +183,9 @@ async def test_a_place_that_is_free_again_is_taken_at_once_though_nobody_tells_o
 async def test_what_a_broker_has_lost_is_found_in_the_store_for_every_pool(
     store: SqliteStore, work: Work, clock: JumpingClock
 ) -> None:
-    class Forgetful(DirectBroker):
-        async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
-            return []
-
     await work.submit(1, 1)
     await work.submit(9, 1)
-    source = delivered(store, Forgetful(store, "strict"), clock, "worker-1")
+    source = subscribed(store, MemoryBroker("memory://", AdapterContext(clock=clock)), clock)
     async with working(work.app, source, clock, with_pools("1=2", "5=2")):
         await let_pass(clock, "4s")
         assert await work.running() == {1: 1, 9: 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.broker import Notice
+from mainspring.broker import Notice, Subscription
 from mainspring.core.model import Worker
 from mainspring.errors import BrokerUnavailable
 from mainspring.testing.history import History
@@ -44,8 +44,11 @@ class Scene:
         finally:
             self.loop.close()
 
+    async def consumer(self) -> Subscription:
+        return await self.courier.subscribe(WORKER, lambda: None)
+
     async def received(self, limit: int = 10) -> list[str]:
-        return [delivery.run_id for delivery in await self.courier.receive(WORKER, limit)]
+        return [delivery.run_id for delivery in await (await self.consumer()).receive(limit)]
 
 
 def notice(run_id: str, priority: int = 5, queue: str = "default") -> Notice:
@@ -70,10 +73,11 @@ def test_what_is_not_acknowledged_is_delivered_again_and_what_is_released_at_onc
 
     async def play() -> None:
         await scene.courier.publish([notice("a"), notice("b")])
-        first, second = await scene.courier.receive(WORKER, 2)
-        await scene.courier.release([second])
+        consumer = await scene.consumer()
+        first, second = await consumer.receive(2)
+        await consumer.release([second])
         assert await scene.received() == [second.run_id]
-        await scene.courier.ack([second])
+        await consumer.ack([second])
         await scene.clock.sleep(TAKEN_S + 1)
         assert await scene.received() == [first.run_id]
 
@@ -102,10 +106,11 @@ def test_a_loose_one_loses_doubles_and_mixes_up() -> None:
     scene = Scene("broker")
 
     async def play() -> None:
+        consumer = await scene.consumer()
         for number in range(300):
             await scene.courier.publish([notice(f"{number}-{place}", place) for place in range(1, 4)])
             try:
-                await scene.courier.ack(await scene.courier.receive(WORKER, 3))
+                await consumer.ack(await consumer.receive(3))
             except BrokerUnavailable:
                 continue
 
@@ -120,9 +125,9 @@ def test_a_loose_one_loses_doubles_and_mixes_up() -> None:
 
 def test_who_listens_hears_of_what_arrives_in_its_lines_until_it_dies() -> None:
     scene, heard = Scene(), list[float]()
-    scene.courier.on_arrival(WORKER, lambda: heard.append(scene.loop.time()))
 
     async def play() -> None:
+        await scene.courier.subscribe(WORKER, lambda: heard.append(scene.loop.time()))
         await scene.courier.publish([notice("elsewhere", 1, "mail")])
         await scene.clock.sleep(1)
         assert heard == []

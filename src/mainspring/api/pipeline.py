@@ -36,7 +36,7 @@ from mainspring.sdk.app import Mainspring
 from mainspring.services.node import Node
 from mainspring.settings import Settings
 from mainspring.store import Store
-from mainspring.wiring import open_board
+from mainspring.wiring import open_cache
 
 log = logging.getLogger("mainspring")
 
@@ -102,7 +102,7 @@ class Desk:
         """Before the first request."""
         self.unguarded = await self.app.open()
         self._store = cast(Store, GuardedStore(self.unguarded, self.guard))
-        self.statuses = Statuses(open_board(self.settings), self.unguarded, self.app.clock)
+        self.statuses = Statuses(open_cache(self.settings), self.unguarded, self.app.clock)
         self.waking.attach(self.unguarded)
         self.guard.start(self.unguarded)
 

@@ -1,27 +1,31 @@
 """The broker on Redis: a sorted set for each namespace, queue and region.
 
-`job_queue:{namespace/queue/region}` holds `run:token`, each priority's together, longest due first: their strict rank
-(`core.priority`), by which the due time can be told as well, so that a worker may order by age and take some priorities
-only. A worker takes a batch in one script, which moves it to `…:taken`, sorted by when it must be acknowledged; what is
-not, because its worker died, is put back in line by the next who takes. `…:owners` remembers who took it, and its rank.
+`job_queue:{namespace/queue/region}` holds `run:token`, each priority's together, longest due first. Its score is the
+strict rank (`core.priority`), from which the due time can be computed as well, so that a worker may order by age and
+take some priorities only. A worker takes a batch in one script, which moves it to `…:taken`, sorted by when it must be
+acknowledged. What is not acknowledged in time, because its worker died, is put back by the next script that takes.
+`…:owners` has the worker that took it, and its rank.
 
-A worker that found nothing is in `…:waiting`. Who adds gives the best to the one that has waited longest, as if it had
-taken it, by a message on a channel of that worker: it need not ask, and nobody else is woken. Who is told of the rest,
-by a message on a channel of the line's name, asks. What a worker was given and does not ask for, it gives back.
+A worker that found nothing is in `…:waiting`. The script that adds gives the best to the worker that has waited
+longest, as if that had taken it, by a message on the worker's own channel: the worker need not ask, and no other is
+woken. A message on a channel of the set's name tells workers of the rest. A worker gives back what it does not use.
+
+`job_queue:places` has the names of all places, for `depth`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from typing import Any, Final
 
 import msgspec
 
-from mainspring.broker import Delivery, Notice
+from mainspring.adapter import AdapterContext
+from mainspring.broker import Capabilities, Delivery, Notice, Place, Subscription
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES, STEPS, Ordering, rank
@@ -31,20 +35,24 @@ from mainspring.process.background import endure
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[str, str, str, int]).decode
+_decode_place = msgspec.json.Decoder(Place).decode
 
 TIMEOUT: Final = "250ms"
-"""How long an answer may take, unless the URL says otherwise: then it is quicker to ask the store."""
+"""How long an answer may take, unless the URL says otherwise: after that, asking the store is quicker."""
 TAKEN: Duration = 5 * SECOND
-"""So long after it was taken, what nobody has acknowledged is put back in line."""
+"""A delivery that is not acknowledged for this long is put back."""
 HANDED: Duration = SECOND
-"""So long after it was given to a worker that waited, what that has not acknowledged is put back in line."""
+"""A delivery that was given to a waiting worker, and is not acknowledged for this long, is put back."""
 KEPT_S = 0.05
-"""So long it keeps what it was given and does not ask for."""
+"""How long a worker keeps what it was given and does not ask for, before it gives it back."""
 WAITS: Duration = 1_500 * MILLISECOND
-"""Who has not asked for so long does not wait any more: it would ask once a second."""
+"""A worker that has not polled for this long is gone; live workers poll every second."""
 AT_ONCE = 500
-"""So many are put in line by one script: others must not wait for long."""
+"""Added by one script at most, since other clients wait meanwhile."""
 RECONNECT_S = 0.5
+PLACES: Final = "job_queue:places"
+PLACES_AGAIN_S: Final = 60.0
+"""How often a publisher writes a place to the list of places: a Redis that was emptied has forgotten it."""
 
 PUT = Script(
     """
@@ -100,11 +108,6 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT
   redis.call('ZREM', KEYS[2], member)
   redis.call('HDEL', KEYS[3], member)
 end
-if tonumber(ARGV[1]) == 0 then
-  redis.call('HSET', KEYS[3], '', '')
-  redis.call('HDEL', KEYS[3], '')
-  return {}
-end
 local limit, found = tonumber(ARGV[1]), {}
 for i = 5, #ARGV, 3 do
   local some = redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[i], '(' .. ARGV[i + 1], 'WITHSCORES', 'LIMIT', 0, limit)
@@ -151,152 +154,186 @@ return 0
 )
 
 
-class _Hand:
-    """What came to a worker that waited, and was not asked for yet."""
-
-    def __init__(self, listener: Callable[[], None]) -> None:
-        self.tell = listener
-        self.hears = False
-        self.more = False
-        """Whether there was more in line."""
-        self.timer: asyncio.TimerHandle | None = None
-        self._deliveries: list[Delivery] = []
-
-    def put(self, delivery: Delivery) -> None:
-        self._deliveries.append(delivery)
-
-    def take(self, limit: int) -> list[Delivery]:
-        """What came first. Once there is nothing left, nothing is to be given back."""
-        taken, self._deliveries = self._deliveries[:limit], self._deliveries[limit:]
-        if self.timer is not None and not self._deliveries:
-            self.timer.cancel()
-            self.timer = None
-        return taken
-
-    def empty(self) -> list[Delivery]:
-        return self.take(len(self._deliveries))
+PING = Script(
+    """
+redis.call('HSET', KEYS[1], '', '')
+return redis.call('HDEL', KEYS[1], '')
+"""
+)
 
 
 class RedisBroker:
-    """See `broker.Broker`. `ordering` decides which of what waits are the best."""
+    """See `broker.Broker`. The setting `ordering` decides which of what waits is the best."""
 
-    def __init__(self, url: str, ordering: Ordering) -> None:
+    capabilities = Capabilities()
+
+    def __init__(self, url: str, context: AdapterContext) -> None:
         self._link = RedisLink(read_url(url, "broker", TIMEOUT), BrokerUnavailable)
-        self._ordering: Ordering = ordering
-        self._all = _encode([str(bound) for bound in _bands(PRIORITIES, ordering)])
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._hands: dict[str, _Hand] = {}
+        self._ordering: Ordering = context.settings.ordering
+        self._monotonic = context.clock.monotonic
+        self._all = _encode([str(bound) for bound in _bands(PRIORITIES, self._ordering)])
+        self._listed: dict[Place, float] = {}
+        """When this process last wrote a place to the list of places."""
+        self._subscriptions: set[RedisSubscription] = set()
 
     async def publish(self, notices: Sequence[Notice]) -> None:
-        lines: defaultdict[str, list[str | int]] = defaultdict(list)
-        for run_id, token, namespace, queue, region, priority, due_at in notices:
-            line = lines[self._key(namespace, queue, region)]
-            line += (f"{run_id}:{token}", rank(priority, due_at, "strict"))
-        words = (self._channel(""), HANDED // MILLISECOND, WAITS // MILLISECOND, self._all)
-        for key, entries in lines.items():
+        places: defaultdict[Place, list[str | int]] = defaultdict(list)
+        for notice in notices:
+            entries = places[notice.place]
+            entries += (f"{notice.run_id}:{notice.token}", rank(notice.priority, notice.due_at, "strict"))
+        words = (_channel(self._link, ""), HANDED // MILLISECOND, WAITS // MILLISECOND, self._all)
+        for place, entries in places.items():
+            keys = _keys(_key(self._link, place))
             for start in range(0, len(entries), 2 * AT_ONCE):
-                await self._link.run(PUT, _keys(key), *words, *entries[start : start + 2 * AT_ONCE])
+                await self._link.run(PUT, keys, *words, *entries[start : start + 2 * AT_ONCE])
+        await self._list(places)
 
-    async def receive(self, worker: Worker, limit: int) -> list[Delivery]:
-        hand = self._hands.get(worker.id) if worker.priorities == PRIORITIES else None
-        if hand is None or not limit:
-            return await self._take(worker, limit, waits=False)
-        deliveries = hand.take(limit)
-        if len(deliveries) < limit and (hand.more or not deliveries):
-            hand.more = False
+    async def _list(self, places: Iterable[Place]) -> None:
+        now = self._monotonic()
+        new = [place for place in places if now >= self._listed.get(place, now)]
+        if new:
+            await self._link.command("SADD", self._link.key(PLACES), *(_encode(place) for place in new))
+            self._listed |= dict.fromkeys(new, now + PLACES_AGAIN_S)
+
+    async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Subscription:
+        subscription = RedisSubscription(self._link, worker, self._ordering, on_arrival)
+        self._subscriptions.add(subscription)
+        subscription.on_closed = self._subscriptions.discard
+        return subscription
+
+    async def depth(self) -> Mapping[Place, int]:
+        names = await self._link.command("SMEMBERS", self._link.key(PLACES))
+        places = [_decode_place(name) for name in names]
+        counts = await asyncio.gather(*(self._link.command("ZCARD", _key(self._link, place)) for place in places))
+        return dict(zip(places, counts, strict=True))
+
+    async def ping(self) -> None:
+        await self._link.run(PING, [self._link.key("job_queue:ping")])
+
+    async def close(self) -> None:
+        for subscription in list(self._subscriptions):
+            await subscription.close()
+        await self._link.close()
+
+
+class RedisSubscription:
+    """See `broker.Subscription`. It listens on the channels of its places and on that of its worker."""
+
+    def __init__(self, link: RedisLink, worker: Worker, ordering: Ordering, on_arrival: Callable[[], None]) -> None:
+        self._link = link
+        self._worker = worker.id
+        self._ordering: Ordering = ordering
+        self._on_arrival = on_arrival
+        places = [Place(worker.namespace, *each) for each in product(worker.queues, worker.regions)]
+        self._sets = [_key(link, place) for place in places]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._given: list[Delivery] = []
+        """What this worker was given while it waited, and has not received yet."""
+        self._more = False
+        """Whether more waited when that was given."""
+        self._listens = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.on_closed: Callable[[RedisSubscription], None] = lambda _: None
+        self._start(self._listen())
+
+    async def receive(self, limit: int, priorities: Sequence[int] = PRIORITIES) -> list[Delivery]:
+        if tuple(priorities) != PRIORITIES:
+            return await self._take(limit, priorities, waits=False)
+        deliveries = self._take_given(limit)
+        if len(deliveries) < limit and (self._more or not deliveries):
+            self._more = False
             try:
-                deliveries += await self._take(worker, limit - len(deliveries), waits=hand.hears)
+                deliveries += await self._take(limit - len(deliveries), PRIORITIES, waits=self._listens)
             except BrokerUnavailable:
                 if not deliveries:
                     raise
         return deliveries
 
-    async def _take(self, worker: Worker, limit: int, *, waits: bool) -> list[Delivery]:
+    async def _take(self, limit: int, priorities: Sequence[int], *, waits: bool) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        bands = _bands(worker.priorities, self._ordering)
-        for key in self._lines(worker):
-            if limit and len(deliveries) >= limit:
-                break  # Who wants none wants to know whether it answers, and could be written to.
-            words = (limit - len(deliveries), worker.id, TAKEN // MILLISECOND, int(waits))
+        bands = _bands(priorities, self._ordering)
+        for key in self._sets:
+            if len(deliveries) >= limit:
+                break
+            words = (limit - len(deliveries), self._worker, TAKEN // MILLISECOND, int(waits))
             best = await self._link.run(TAKE, _keys(key), *words, *bands)
             deliveries += [_delivery(key, *each) for each in zip(best[::2], best[1::2], strict=True)]
         return deliveries
 
+    def _take_given(self, limit: int) -> list[Delivery]:
+        taken, self._given = self._given[:limit], self._given[limit:]
+        if self._timer is not None and not self._given:
+            self._timer.cancel()
+            self._timer = None
+        return taken
+
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        for key, receipts in _by_line(deliveries).items():
+        for key, receipts in _by_set(deliveries).items():
             await self._link.run(DONE, _keys(key)[1:3], *(member for member, _ in receipts))
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
-        for key, receipts in _by_line(deliveries).items():
+        for key, receipts in _by_set(deliveries).items():
             await self._link.run(BACK, _keys(key), *(word for receipt in receipts for word in receipt))
 
-    def on_arrival(self, worker: Worker, listener: Callable[[], None]) -> Callable[[], None]:
-        hand = self._hands[worker.id] = _Hand(listener)
-        listening = self._start(self._listen([*self._lines(worker), self._channel(worker.id)], hand))
-
-        def stop() -> None:
-            listening.cancel()
-
-        return stop
+    async def extend(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries need no extension: see `RedisBroker.capabilities`."""
 
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        for hand in self._hands.values():
-            await self._release_quietly(hand.empty())
-        await self._link.close()
+        await self._release_given()
+        self.on_closed(self)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
 
-    async def _listen(self, channels: Sequence[str], hand: _Hand) -> None:
+    async def _listen(self) -> None:
         def hear(message: bytes | None) -> None:
             if message is None:
-                hand.hears = self._link.counts_listeners
+                self._listens = self._link.counts_listeners
             elif message.startswith(b"["):
-                self._hand_over(hand, message)
-            hand.tell()
+                self._accept(message)
+            self._on_arrival()
 
         async def listen() -> None:
             try:
                 with suppress(BrokerUnavailable):
-                    await self._link.listen(channels, hear)
+                    await self._link.listen([*self._sets, _channel(self._link, self._worker)], hear)
             finally:
-                hand.hears = False
-            hand.tell()  # What was said while nobody listened is unknown.
+                self._listens = False
+            self._on_arrival()  # Messages may have been missed meanwhile.
 
         await endure("listening to the broker", listen, RECONNECT_S)
 
-    def _hand_over(self, hand: _Hand, message: bytes) -> None:
+    def _accept(self, message: bytes) -> None:
+        """A delivery was given to this worker while it waited."""
         key, member, score, left = _decode(message)
-        hand.put(_delivery(key, member.encode(), score.encode()))
-        hand.more = left > 0
-        if hand.timer is None:
-            hand.timer = asyncio.get_running_loop().call_later(KEPT_S, self._give_back, hand)
+        self._given.append(_delivery(key, member.encode(), score.encode()))
+        self._more = left > 0
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(KEPT_S, self._give_back)
 
-    def _give_back(self, hand: _Hand) -> None:
-        """Who was given something and does not ask for it has something else to do, or is about to end."""
-        self._start(self._release_quietly(hand.empty()))
+    def _give_back(self) -> None:
+        """A worker that does not ask for what it was given is busy, or about to end."""
+        self._start(self._release_given())
 
-    async def _release_quietly(self, deliveries: Sequence[Delivery]) -> None:
+    async def _release_given(self) -> None:
         with suppress(BrokerUnavailable):
-            await self.release(deliveries)
+            await self.release(self._take_given(len(self._given)))
 
-    def _lines(self, worker: Worker) -> list[str]:
-        return [self._key(worker.namespace, *place) for place in product(worker.queues, worker.regions)]
 
-    def _key(self, namespace: str, queue: str, region: str) -> str:
-        """What is in braces decides where a cluster keeps it: all that belongs to a line together."""
-        place = "/".join(name.replace("%", "%25").replace("}", "%7D") for name in (namespace, queue, region))
-        return self._link.key(f"job_queue:{{{place}}}")
+def _key(link: RedisLink, place: Place) -> str:
+    """The part in braces decides on which server a cluster keeps a key: all keys of a place are on one."""
+    name = "/".join(each.replace("%", "%25").replace("}", "%7D") for each in place)
+    return link.key(f"job_queue:{{{name}}}")
 
-    def _channel(self, worker: str) -> str:
-        return self._link.key(f"job_queue:to:{worker}")
+
+def _channel(link: RedisLink, worker: str) -> str:
+    return link.key(f"job_queue:to:{worker}")
 
 
 def _delivery(key: str, member: bytes, score: bytes) -> Delivery:
@@ -305,8 +342,8 @@ def _delivery(key: str, member: bytes, score: bytes) -> Delivery:
 
 
 def _bands(priorities: Sequence[int], ordering: Ordering) -> list[int]:
-    """Parts of a line: from which score, up to which, and what to take off the scores to compare them by rank. Where
-    rank and score are the same, neighbours are one part."""
+    """Ranges of scores: from, up to, and what to subtract from the scores to compare them by rank. Where rank and score
+    are the same, adjacent ranges are one."""
     step = STEPS["strict"]
     if ordering == "strict" and len(priorities) == priorities[-1] - priorities[0] + 1:
         return [priorities[0] * step, (priorities[-1] + 1) * step, 0]
@@ -318,10 +355,10 @@ def _keys(key: str) -> list[str]:
     return [key, f"{key}:taken", f"{key}:owners", f"{key}:waiting"]
 
 
-def _by_line(deliveries: Sequence[Delivery]) -> dict[str, list[tuple[bytes, bytes]]]:
-    lines: defaultdict[str, list[tuple[bytes, bytes]]] = defaultdict(list)
+def _by_set(deliveries: Sequence[Delivery]) -> dict[str, list[tuple[bytes, bytes]]]:
+    sets: defaultdict[str, list[tuple[bytes, bytes]]] = defaultdict(list)
     for delivery in deliveries:
         match delivery.receipt:
             case (str(key), bytes(member), bytes(score)):
-                lines[key].append((member, score))
-    return lines
+                sets[key].append((member, score))
+    return sets

@@ -1,5 +1,5 @@
-"""The board on Redis: `job_status:ID` for an hour and `worker_status:ID` for five minutes, each `epoch position json`;
-and `status_mark`, which is gone soon after nobody moves it any more."""
+"""The status cache on Redis: `job_status:ID` for an hour and `worker_status:ID` for five minutes, each `epoch position
+json`; and `status_mark`, which expires soon unless it is moved."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Final
 
 import msgspec
 
+from mainspring.adapter import AdapterContext
 from mainspring.cache import Mark
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.runs.status import Posting, Status
 from mainspring.drivers.redis.client import RedisLink, Script, read_url
-from mainspring.errors import BrokerUnavailable
+from mainspring.errors import CacheUnavailable
 
 TIMEOUT: Final = "250ms"
 MARK: Final = "status_mark"
 MARK_KEPT: Duration = 3 * SECOND
 AT_ONCE: Final = 200
-"""So many are posted by one script: others must not wait for long."""
+"""Written by one script at most, since other clients wait meanwhile."""
 
-POST = Script(
+WRITE = Script(
     """
 for i, key in ipairs(KEYS) do
   local at = 3 * i - 1
@@ -48,13 +49,13 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Status).decode
 
 
-class RedisBoard:
-    """See `board.Board`."""
+class RedisStatusCache:
+    """See `cache.StatusCache`."""
 
-    def __init__(self, url: str) -> None:
-        self._link = RedisLink(read_url(url, "cache", TIMEOUT), BrokerUnavailable)
+    def __init__(self, url: str, _context: AdapterContext) -> None:
+        self._link = RedisLink(read_url(url, "cache", TIMEOUT), CacheUnavailable)
 
-    async def look(self, subject: str) -> tuple[Mark | None, Status | None]:
+    async def read(self, subject: str) -> tuple[Mark | None, Status | None]:
         mark = _read_mark(await self._link.command("GET", self._link.key(MARK)))
         if mark is None:
             return None, None
@@ -62,14 +63,14 @@ class RedisBoard:
         _, _, status = rest.partition(b" ")
         return mark, _decode(status) if status and epoch.decode() == mark.epoch else None
 
-    async def post(self, epoch: str, postings: Sequence[Posting]) -> None:
+    async def write(self, epoch: str, postings: Sequence[Posting]) -> None:
         at_once = 1 if self._link.place.kind == "cluster" else AT_ONCE
         for start in range(0, len(postings), at_once):
             some = postings[start : start + at_once]
             words: list[str | bytes | int] = [epoch]
             for _, position, kept, status in some:
                 words += (position, kept // MILLISECOND, b"" if status is None else _encode(status))
-            await self._link.run(POST, [self._link.key(each.subject) for each in some], *words)
+            await self._link.run(WRITE, [self._link.key(each.subject) for each in some], *words)
 
     async def advance(self, before: Mark | None, after: Mark) -> Mark | None:
         words = ("" if before is None else _place(before), _written(after), MARK_KEPT // MILLISECOND)

@@ -1,4 +1,4 @@
-"""Who may act under a name: one at a time, for so long, with a number that grows."""
+"""What a lease must do: one holder at a time, for a limited time, with a token that grows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
+import pytest
 
 from mainspring.core.instants import SECOND, Duration
 from mainspring.core.model import Hold
@@ -24,7 +25,67 @@ async def held(lease: Lease, name: str, owner: str) -> Hold:
 
 class LeaseConformance:
     """All guarantees of the lease port. Subclass it and provide the fixtures `lease`, on which nothing is held yet, and
-    `elapse`, which lets time pass for whoever keeps the leases."""
+    `elapse`, which lets time pass for the backend."""
+
+    pushes_free = False
+    """Whether the backend calls `on_free`."""
+    pushes_loss = False
+    """Whether the backend calls `on_lost`. Then override `doubt`."""
+    patience_s = 20.0
+    """How long a push may take."""
+
+    async def doubt(self, lease: Lease, hold: Hold) -> None:
+        """Bring the backend to doubt a hold: cut its session, or give the lease to another owner behind its back."""
+        raise NotImplementedError
+
+    async def test_a_candidate_hears_that_the_lease_is_free(self, lease: Lease) -> None:
+        if not self.pushes_free:
+            pytest.skip("this lease has no watch")
+        hold, heard, stopped = await held(lease, "scheduler", "a"), asyncio.Event(), asyncio.Event()
+        stop = lease.on_free("scheduler", heard.set)
+        lease.on_free("scheduler", stopped.set)()
+        lease.on_free("another", stopped.set)
+        await asyncio.sleep(0)
+        await lease.release(hold)
+        await asyncio.wait_for(heard.wait(), self.patience_s)
+        stop()
+        heard.clear()
+        await lease.release(await held(lease, "scheduler", "b"))
+        await asyncio.sleep(0.1)
+        assert not heard.is_set()
+        assert not stopped.is_set()
+
+    async def test_a_holder_hears_of_its_loss_with_a_reason(self, lease: Lease) -> None:
+        if not self.pushes_loss:
+            pytest.skip("this lease does not push its loss")
+        hold, reasons, heard = await held(lease, "scheduler", "a"), list[str](), asyncio.Event()
+
+        def hear(reason: str) -> None:
+            reasons.append(reason)
+            heard.set()
+
+        stop = lease.on_lost(hold, hear)
+        assert await lease.renew(hold) is not None
+        assert reasons == []
+        await self.doubt(lease, hold)
+        await asyncio.wait_for(heard.wait(), self.patience_s)
+        assert reasons[0]
+        stop()
+
+    async def test_a_holder_that_does_not_listen_any_more_hears_nothing(self, lease: Lease) -> None:
+        if not self.pushes_loss:
+            pytest.skip("this lease does not push its loss")
+        hold, reasons, heard = await held(lease, "scheduler", "a"), list[str](), asyncio.Event()
+        lease.on_lost(hold, reasons.append)()
+        lease.on_lost(hold, lambda _: heard.set())
+        await self.doubt(lease, hold)
+        await asyncio.wait_for(heard.wait(), self.patience_s)
+        assert reasons == []
+
+    async def test_its_own_times_leave_room_to_renew(self, lease: Lease) -> None:
+        if lease.times is not None:
+            assert 0 < lease.times.renew_every < lease.times.ttl
+            assert 0 < lease.times.retry_every <= lease.times.ttl
 
     async def test_a_lease_has_one_holder(self, lease: Lease) -> None:
         hold = await held(lease, "scheduler", "a")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from mainspring.core.instants import Duration
 from mainspring.core.model import Hold
+from mainspring.lease import Unwatched
 from mainspring.store import LeaseStore
 
 
-class DatabaseLease:
-    """See `lease.Lease`; expiry is judged on the store's clock."""
+class DatabaseLease(Unwatched):
+    """See `lease.Lease`; expiry is judged on the store's clock. Candidates are woken by the store's own changes."""
 
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
@@ -23,4 +24,4 @@ class DatabaseLease:
         await self._store.release(hold)
 
     async def close(self) -> None:
-        """The store is closed by whoever opened it."""
+        """The opener of the store closes it."""

@@ -7,15 +7,17 @@ clock of the server; a leader's writes do not rest on it, since terms are number
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from mainspring.adapter import AdapterContext
 from mainspring.core.instants import DAY, MILLISECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.drivers.redis.client import RedisLink, Script, read_url
 from mainspring.errors import LeaseUnavailable
+from mainspring.lease import Unwatched
 
 REMEMBER: Final = DAY // MILLISECOND
 """How long the last token of a lease that nobody wants any more is kept: a clock may be set back so far at most."""
@@ -59,17 +61,12 @@ return 0
 )
 
 
-def uncounted(_result: str) -> None:
-    """For a lease whose use nobody counts."""
-
-
-class RedisLease:
+class RedisLease(Unwatched):
     """See `lease.Lease`; expiry is judged by the server."""
 
-    def __init__(self, url: str, count: Callable[[str], None] = uncounted) -> None:
-        """`count` is told what came of each call: taken, refused, renewed, lost, released."""
+    def __init__(self, url: str, context: AdapterContext) -> None:
         self._link = RedisLink(read_url(url, "lease"), LeaseUnavailable)
-        self._count = count
+        self._count = partial(context.count, "leases")
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         keys = lock_keys(self._link, name)

@@ -12,16 +12,18 @@ import asyncio
 import random
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.clock import Clock
+from mainspring.adapter import AdapterContext
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.drivers.redis.client import PORT, RedisLink, Script, read_url
 from mainspring.errors import InvalidInput, LeaseUnavailable
-from mainspring.leases.redis import FREE, NOW, REMEMBER, RENEW, in_milliseconds, lock_keys, mark, uncounted
+from mainspring.lease import Unwatched
+from mainspring.leases.redis import FREE, NOW, REMEMBER, RENEW, in_milliseconds, lock_keys, mark
 from mainspring.process.urls import show_url
 
 T = TypeVar("T")
@@ -54,17 +56,16 @@ return 1
 )
 
 
-class RedlockLease:
+class RedlockLease(Unwatched):
     """See `lease.Lease`; it expires when most servers say so."""
 
-    def __init__(self, url: str, clock: Clock, count: Callable[[str], None] = uncounted) -> None:
-        """`count` is told what came of each call: taken, refused, renewed, lost, released."""
+    def __init__(self, url: str, context: AdapterContext) -> None:
         self._links = [RedisLink(read_url(each, "lease"), LeaseUnavailable) for each in _split(url)]
         self._shown = show_url(url)
         self._most = len(self._links) // 2 + 1
-        self._clock = clock
+        self._clock = context.clock
         self._last = 0
-        self._count = count
+        self._count = partial(context.count, "leases")
         self._lock = threading.Lock()
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:

@@ -69,7 +69,10 @@ class Announced:
     def _tell(self, runs: Sequence[NewRun]) -> None:
         now = self._store.now()
         due = [
-            Notice(run.id, 0, run.namespace, run.queue, run.region, run.priority, run.due_at)
+            Notice(
+                *(run.id, 0, run.namespace, run.queue, run.region, run.priority, run.due_at),
+                order_key=run.key or run.job_id or "",
+            )
             for run in runs[:MOST]
             if run.due_at <= now and not (run.after or run.lines)
         ]

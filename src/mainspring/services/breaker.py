@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from mainspring.clock import Clock
 from mainspring.core.load.breaker import Breaker, Policy, admit, note
 from mainspring.core.model import Event
-from mainspring.errors import BrokerUnavailable, MainspringError
+from mainspring.errors import BackendUnavailable, BrokerUnavailable, MainspringError
 from mainspring.process.metrics import Figures, figures_of
 from mainspring.services.loop import log
 from mainspring.store import Store
@@ -37,12 +37,14 @@ class Switch:
         kind: str = "broker",
         lost: str = "runs are claimed from the store",
         back: str = "runs are delivered again",
+        unavailable: type[BackendUnavailable] = BrokerUnavailable,
         figures: Figures | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._who = who
         self._kind, self._lost, self._back = kind, lost, back
+        self._unavailable = unavailable
         self._breaker = Breaker(POLICY, began_at=clock.monotonic())
         self._closed = True
         self._figures = figures or figures_of(store)
@@ -54,14 +56,14 @@ class Switch:
         return self._closed
 
     async def call(self, make: Callable[[], Awaitable[T]]) -> T:
-        """The answer of the broker; BrokerUnavailable if it has none, or is not to be asked for now."""
+        """The answer of the backend; `unavailable` if it has none, or must not be asked now."""
         began = self._clock.monotonic()
         self._breaker, let = admit(self._breaker, began)
         if not let:
-            raise BrokerUnavailable("the broker has not answered lately, and is asked again in a moment")
+            raise self._unavailable(f"the {self._kind} has not answered lately, and is asked again in a moment")
         try:
             answer = await make()
-        except BrokerUnavailable as error:
+        except BackendUnavailable as error:
             self._note(False, str(error))
             if self._clock.monotonic() - began >= LONG_S:
                 self._note(False, str(error))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 
 from mainspring.broker import Broker
-from mainspring.cache import Board
+from mainspring.cache import StatusCache
 from mainspring.clock import Clock
 from mainspring.core.instants import Duration
 from mainspring.core.load.leadership import LEASE, lease_names
@@ -17,7 +17,7 @@ from mainspring.errors import StoreFailed
 from mainspring.lease import Lease
 from mainspring.process.metrics import figures_of
 from mainspring.services.chores.chores import Chores, Duty
-from mainspring.services.chores.status_feeder import Poster
+from mainspring.services.chores.status_feeder import StatusFeeder
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.scheduler.contender import Contender
 from mainspring.services.scheduler.dispatcher import Dispatcher
@@ -25,6 +25,7 @@ from mainspring.services.scheduler.elector import Elector
 from mainspring.services.scheduler.planner import Planner
 from mainspring.services.scheduler.standin import StandIn
 from mainspring.services.supervisor import Supervisor, end_process
+from mainspring.services.worker.broker_source import Delivered
 from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 from mainspring.sink import Sink
@@ -116,29 +117,28 @@ class Node:
         scheduler: Scheduler | None,
         worker: Worker | None,
         broker: Broker | None = None,
-        delivers: Callable[[], bool] = lambda: False,
-        board: Board | None = None,
+        source: Delivered | None = None,
+        cache: StatusCache | None = None,
         *,
         stall_after: Duration = STALL_AFTER,
         on_failed: Callable[[str], None] = end_process,
         settings: Settings | None = None,
     ) -> None:
-        """`delivers`: whether the worker hears of new work by the broker, and need not look at each change. `on_failed`
-        is called when a loop cannot be kept alive. With `settings`, a node that only works does the fleet's chores
-        while nobody schedules."""
+        """`source`: where the worker's claims come from, if there is a broker. `on_failed` is called when a loop cannot
+        be kept alive. With `settings`, a node that only works does the fleet's chores while no node schedules."""
         self._store = store
         self._broker = broker
-        self._delivers = delivers
-        self._board = board
+        self._source = source
+        self._cache = cache
         self._extra: list[Loop] = []
         self._dispatcher: Dispatcher | None = None
         if scheduler is not None and broker is not None:
             planner = scheduler.planners[0]
             self._dispatcher = Dispatcher(store, broker, scheduler.leads, planner.clock, scheduler.random)
             self._extra.append(self._dispatcher)
-        if scheduler is not None and board is not None:
+        if scheduler is not None and cache is not None:
             clock = scheduler.chores.relay.clock
-            self._extra.append(Poster(store, board, scheduler.leads, clock, scheduler.random))
+            self._extra.append(StatusFeeder(store, cache, scheduler.leads, clock, scheduler.random))
         self.scheduler = scheduler
         self.worker = worker
         self._chores = None if scheduler is None else scheduler.chores
@@ -179,8 +179,8 @@ class Node:
         """Announce the worker and let the loops turn."""
         if self.worker is not None:
             await self.worker.register()
-            if self._broker is not None:
-                self._broker.on_arrival(self.worker.row, self.worker.claimer.hint)
+            if self._source is not None:
+                self._source.start(self.worker.row, self.worker.claimer.hint)
         remote = self.scheduler is not None or self._broker is not None
         remote = remote or (self.worker is not None and self.worker.needs_hints)
         self._unsubscribe = self._store.on_change(self._hint, remote=remote)
@@ -206,8 +206,9 @@ class Node:
         if self.duty is not None and self._chores is not None and self.duty.is_on_duty():
             self._chores.relay.wake()
         if self.worker is not None:
-            self.worker.wake(work=not self._delivers())
-            if self._delivers() and not self._worker_waits:
+            delivers = self._source is not None and self._source.delivers()
+            self.worker.wake(work=not delivers)
+            if delivers and not self._worker_waits:
                 self._worker_waits = True
                 self._loop.call_later(BROKER_GAP_S, self._wake_worker, self.worker)
         if self.scheduler is not None and not self._planner_waits:
@@ -258,9 +259,9 @@ class Node:
             await asyncio.wait(tasks, timeout=self._patience_s)
         if self.scheduler is not None:
             await self._try(self.scheduler.lease.close())
-        for carrier in (self._broker, self._board):
-            if carrier is not None:
-                await self._try(carrier.close())
+        for backend in (self._source, self._broker, self._cache):
+            if backend is not None:
+                await self._try(backend.close())
 
     async def _try(self, step: Awaitable[object]) -> None:
         """What cannot be done in time is left to those who go on: leases and claims run out by themselves."""

@@ -10,12 +10,14 @@ import pytest
 from redis import Redis
 from redis_server import Start
 
-from mainspring.broker import Notice
+from mainspring.adapter import AdapterContext
+from mainspring.broker import Notice, Subscription
 from mainspring.brokers.redis import RedisBroker
 from mainspring.core.instants import HOUR, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.errors import BrokerUnavailable
+from mainspring.settings import Settings
 from mainspring.testing.chaos.redis import free_port
 
 WORKER = Worker(id="host:1:abc", tasks=("encode",))
@@ -25,7 +27,7 @@ LINE = "job_queue:{default/default/default}"
 
 @asynccontextmanager
 async def opened(url: str, ordering: Ordering = "strict") -> AsyncIterator[RedisBroker]:
-    broker = RedisBroker(url + "?timeout=20s", ordering)
+    broker = RedisBroker(url + "?timeout=20s", AdapterContext(Settings(ordering=ordering)))
     try:
         yield broker
     finally:
@@ -36,33 +38,40 @@ def notice(run_id: str, priority: int = 5, due_at: int = NOW, token: int = 0) ->
     return Notice(run_id, token, "default", "default", "default", priority, due_at)
 
 
-async def ids(broker: RedisBroker, limit: int = 100) -> list[str]:
-    return [each.run_id for each in await broker.receive(WORKER, limit)]
+async def taking(broker: RedisBroker) -> Subscription:
+    """A worker that asks, and is not given anything unasked."""
+    return await broker.subscribe(WORKER, lambda: None)
+
+
+async def ids(subscription: Subscription, limit: int = 100) -> list[str]:
+    return [each.run_id for each in await subscription.receive(limit)]
 
 
 async def test_the_keys_say_what_waits_and_who_has_what(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker:
         await broker.publish([notice("a", 1), notice("b", 2)])
+        subscription = await taking(broker)
         with Redis(port=server.port, decode_responses=True) as client:
             assert client.zrange(LINE, 0, -1) == ["a:0", "b:0"]
-            deliveries = await broker.receive(WORKER, 1)
+            deliveries = await subscription.receive(1)
             assert client.zrange(LINE, 0, -1) == ["b:0"]
             assert client.zrange(f"{LINE}:taken", 0, -1) == ["a:0"]
             assert client.hget(f"{LINE}:owners", "a:0").endswith(f" {WORKER.id}")
-            await broker.ack(deliveries)
+            await subscription.ack(deliveries)
             assert client.exists(f"{LINE}:taken", f"{LINE}:owners") == 0
 
 
 async def test_what_is_under_way_to_a_worker_is_not_put_in_line_again(start: Start) -> None:
     async with opened(start().url) as broker:
         await broker.publish([notice("a")])
-        deliveries = await broker.receive(WORKER, 10)
+        subscription = await taking(broker)
+        deliveries = await subscription.receive(10)
         await broker.publish([notice("a"), notice("a", token=1)])
-        assert [(each.run_id, each.token) for each in await broker.receive(WORKER, 10)] == [("a", 1)]
-        await broker.ack(deliveries)
+        assert [(each.run_id, each.token) for each in await subscription.receive(10)] == [("a", 1)]
+        await subscription.ack(deliveries)
         await broker.publish([notice("a")])
-        assert await ids(broker) == ["a"]
+        assert await ids(await taking(broker)) == ["a"]
 
 
 async def test_in_strict_order_priority_alone_decides_and_then_who_is_due_longest(start: Start) -> None:
@@ -70,7 +79,7 @@ async def test_in_strict_order_priority_alone_decides_and_then_who_is_due_longes
         await broker.publish(
             [notice("low", 10, NOW - 24 * HOUR), notice("late", 1, NOW), notice("soon", 1, NOW - 1000)]
         )
-        assert await ids(broker) == ["soon", "late", "low"]
+        assert await ids(await taking(broker)) == ["soon", "late", "low"]
 
 
 async def test_in_ageing_order_who_waited_long_enough_is_before_who_matters_more(start: Start) -> None:
@@ -78,13 +87,14 @@ async def test_in_ageing_order_who_waited_long_enough_is_before_who_matters_more
         old, new = notice("old", 2, NOW - 1001 * SECOND), notice("new", 1, NOW)
         young = notice("young", 2, NOW - 999 * SECOND)
         await broker.publish([young, new, old])
-        assert await ids(broker) == ["old", "new", "young"]
+        assert await ids(await taking(broker)) == ["old", "new", "young"]
 
 
 async def test_many_at_once_leave_in_order(start: Start) -> None:
     async with opened(start().url) as broker:
         await broker.publish([notice(f"{n:05d}", 3, NOW + n * 100) for n in range(3_000)])
-        found = [each for _ in range(3) for each in await ids(broker, 1_000)]
+        subscription = await taking(broker)
+        found = [each for _ in range(3) for each in await ids(subscription, 1_000)]
         assert found == [f"{n:05d}" for n in range(3_000)]
 
 
@@ -92,7 +102,7 @@ async def test_who_waits_is_told_of_what_arrives_without_asking(start: Start) ->
     server = start()
     async with opened(server.url) as broker, opened(server.url) as publisher:
         told = asyncio.Event()
-        stop = broker.on_arrival(WORKER, told.set)
+        subscription = await broker.subscribe(WORKER, told.set)
         await asyncio.wait_for(told.wait(), 20)  # It listens.
         with Redis(port=server.port) as client:
             before = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
@@ -102,14 +112,14 @@ async def test_who_waits_is_told_of_what_arrives_without_asking(start: Start) ->
                 await asyncio.wait_for(told.wait(), 20)
             after = client.info("commandstats")["cmdstat_evalsha"]["calls"]
         assert after - before == 5
-        stop()
+        await subscription.close()
 
 
 async def test_who_waits_hears_again_after_a_restart(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker:
         told = asyncio.Event()
-        broker.on_arrival(WORKER, told.set)
+        await broker.subscribe(WORKER, told.set)
         await asyncio.wait_for(told.wait(), 20)
         server.kill()
         server.start()
@@ -123,7 +133,8 @@ async def test_who_waits_hears_again_after_a_restart(start: Start) -> None:
 @pytest.mark.parametrize("trouble", ["killed", "paused", "full", "read-only"])
 async def test_a_redis_that_cannot_is_told_of_and_loses_nothing_that_it_had(start: Start, trouble: str) -> None:
     server, master = start(), start()
-    broker = RedisBroker(server.url + "?timeout=300ms", "strict")
+    broker = RedisBroker(server.url + "?timeout=300ms", AdapterContext())
+    subscription = await taking(broker)
     await broker.publish([notice("a")])
     with Redis(port=server.port) as client:
         match trouble:
@@ -135,14 +146,14 @@ async def test_a_redis_that_cannot_is_told_of_and_loses_nothing_that_it_had(star
                 client.config_set("maxmemory", 1)
             case "read-only":
                 client.execute_command("REPLICAOF", "127.0.0.1", master.port)
-        for call in (broker.receive(WORKER, 10), broker.publish([notice("b")])):
+        for call in (subscription.receive(10), broker.publish([notice("b")])):
             with pytest.raises(BrokerUnavailable):
                 await asyncio.wait_for(call, 20)
         if trouble == "paused":
             server.resume()
         if trouble == "full":
             client.config_set("maxmemory", 0)
-            assert "a" in await ids(broker)
+            assert "a" in await ids(await taking(broker))
     await broker.close()
 
 
@@ -157,39 +168,40 @@ async def test_on_a_cluster(start: Start) -> None:
                 await asyncio.sleep(0.05)
     async with opened(server.url.replace("redis://", "redis+cluster://")) as broker:
         await broker.publish([notice("a", 2), notice("b", 1)])
-        deliveries = await broker.receive(WORKER, 10)
+        subscription = await taking(broker)
+        deliveries = await subscription.receive(10)
         assert [each.run_id for each in deliveries] == ["b", "a"]
-        await broker.release(deliveries[:1])
-        await broker.ack(deliveries[1:])
-        assert await ids(broker) == ["b"]
+        await subscription.release(deliveries[:1])
+        await subscription.ack(deliveries[1:])
+        assert await ids(await taking(broker)) == ["b"]
 
 
 async def test_installations_with_their_own_prefix_do_not_meet(start: Start) -> None:
     server = start()
-    one, other = (RedisBroker(f"{server.url}?prefix={prefix}:&timeout=20s", "strict") for prefix in "ab")
+    one, other = (RedisBroker(f"{server.url}?prefix={prefix}:&timeout=20s", AdapterContext()) for prefix in "ab")
     await one.publish([notice("a")])
-    assert await ids(other) == []
-    assert await ids(one) == ["a"]
+    assert await ids(await taking(other)) == []
+    assert await ids(await taking(one)) == ["a"]
     await one.close()
     await other.close()
 
 
-async def test_who_asks_for_none_learns_whether_it_works(start: Start) -> None:
+async def test_a_ping_says_whether_it_works_and_can_be_written_to(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker:
         await broker.publish([notice("a")])
-        assert await broker.receive(WORKER, 0) == []
-        assert await ids(broker) == ["a"]
+        await broker.ping()
+        assert await ids(await taking(broker)) == ["a"]
         with Redis(port=server.port) as client:
             client.config_set("maxmemory", "1")
             with pytest.raises(BrokerUnavailable, match="memory"):
-                await broker.receive(WORKER, 0)
+                await broker.ping()
             client.config_set("maxmemory", "0")
             client.replicaof("127.0.0.1", str(free_port()))
             with pytest.raises(BrokerUnavailable, match=r"(?i)read.?only"):
-                await broker.receive(WORKER, 0)
+                await broker.ping()
             client.replicaof("NO", "ONE")
-        assert await broker.receive(WORKER, 0) == []
+        await broker.ping()
         server.kill()
         with pytest.raises(BrokerUnavailable):
-            await broker.receive(WORKER, 0)
+            await broker.ping()

@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 from redis_server import Start
 
+from mainspring.adapter import AdapterContext
 from mainspring.clock import SystemClock
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND
 from mainspring.core.model import Hold
@@ -31,7 +32,9 @@ TTL = 30 * SECOND
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Lease]:
-    lease: Lease = RedlockLease(url, SystemClock()) if url.startswith("redlock") else RedisLease(url)
+    lease: Lease = (
+        RedlockLease(url, AdapterContext()) if url.startswith("redlock") else RedisLease(url, AdapterContext())
+    )
     try:
         yield lease
     finally:
@@ -313,7 +316,7 @@ async def test_a_redlock_has_no_time_left_where_asking_took_it_all(start: Start)
             self.asked = getattr(self, "asked", 0) + 1
             return self.asked * 60.0
 
-    lease = RedlockLease(redlock_of(*servers), SlowClock())
+    lease = RedlockLease(redlock_of(*servers), AdapterContext(clock=SlowClock()))
     assert await lease.acquire("scheduler", "a", TTL) is None
     await lease.close()
     for server in servers:
@@ -342,7 +345,7 @@ def test_a_url_that_cannot_be_is_refused_with_what_to_write(url: str, complaint:
 @pytest.mark.parametrize("url", ["redlock://a,b", "redlock://a", "redlock://a,a,a", "redlock://"])
 def test_a_redlock_needs_several_servers(url: str) -> None:
     with pytest.raises(InvalidInput, match="three or five"):
-        RedlockLease(url, SystemClock())
+        RedlockLease(url, AdapterContext())
 
 
 def test_passwords_are_not_shown() -> None:

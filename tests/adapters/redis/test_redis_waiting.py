@@ -7,18 +7,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
 import pytest
 from redis import Redis
 from redis_server import Start
 
-from mainspring.broker import Notice
+from mainspring.adapter import AdapterContext
+from mainspring.broker import Notice, Subscription
 from mainspring.brokers import redis as broker_module
 from mainspring.brokers.redis import RedisBroker
 from mainspring.core.instants import HOUR, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.drivers.redis import connection as redis_wire
+from mainspring.settings import Settings
 from mainspring.testing.chaos.redis import RedisServer, free_port
 
 NOW = 1_800_000_000 * SECOND
@@ -35,12 +36,14 @@ class Waiting:
 
     def __init__(self, url: str, name: str, ordering: Ordering = "strict") -> None:
         self.row = Worker(id=name, tasks=("encode",))
-        self.broker = RedisBroker(url, ordering)
+        self.broker = RedisBroker(url, AdapterContext(Settings(ordering=ordering)))
         self.told = asyncio.Event()
+
+    subscription: Subscription
 
     async def listen(self) -> None:
         """It returns when messages are heard."""
-        self.broker.on_arrival(self.row, self.told.set)
+        self.subscription = await self.broker.subscribe(self.row, self.told.set)
         await self.is_told()
 
     async def is_told(self) -> None:
@@ -48,7 +51,7 @@ class Waiting:
         self.told.clear()
 
     async def ask(self, limit: int = 10) -> list[str]:
-        return [each.run_id for each in await self.broker.receive(self.row, limit)]
+        return [each.run_id for each in await self.subscription.receive(limit)]
 
 
 @asynccontextmanager
@@ -65,7 +68,7 @@ async def waiting(server: RedisServer, name: str, ordering: Ordering = "strict")
 
 @asynccontextmanager
 async def publisher(server: RedisServer, ordering: Ordering = "strict") -> AsyncIterator[RedisBroker]:
-    broker = RedisBroker(server.url + "?timeout=20s", ordering)
+    broker = RedisBroker(server.url + "?timeout=20s", AdapterContext(Settings(ordering=ordering)))
     yield broker
     await broker.close()
 
@@ -94,11 +97,11 @@ async def test_what_arrives_is_with_the_worker_that_waits_before_it_asks(start: 
             assert client.zrange(LINE, 0, -1) == []
             assert client.zrange(f"{LINE}:taken", 0, -1) == ["a:0"]
             assert client.hget(f"{LINE}:owners", "a:0").endswith(" w")
-            deliveries = await worker.broker.receive(worker.row, 10)
+            deliveries = await worker.subscription.receive(10)
             assert [(each.run_id, each.token) for each in deliveries] == [("a", 0)]
             told_once = 2  # `EVALSHA` of what the server did not know yet, and `EVAL`.
             assert scripts_run(client) - before <= told_once
-            await worker.broker.ack(deliveries)
+            await worker.subscription.ack(deliveries)
             assert client.exists(f"{LINE}:taken", f"{LINE}:owners") == 0
 
 
@@ -181,12 +184,11 @@ async def test_who_takes_some_priorities_only_is_not_given_others(start: Start) 
     async with publisher(server) as source, waiting(server, "w") as worker:
         with Redis(port=server.port) as client:
             client.delete(f"{LINE}:waiting")
-            some = msgspec.structs.replace(worker.row, priorities=(1, 2))
-            assert await worker.broker.receive(some, 10) == []
+            assert await worker.subscription.receive(10, (1, 2)) == []
             assert client.zcard(f"{LINE}:waiting") == 0
             await source.publish([notice("a", 5)])
             await worker.is_told()
-            assert await worker.broker.receive(some, 10) == []
+            assert await worker.subscription.receive(10, (1, 2)) == []
             assert await worker.ask() == ["a"]
 
 

@@ -1,4 +1,4 @@
-"""How runs and workers stand, in few words: from the board where that is kept, else from the store."""
+"""The status of a run or worker: from the status cache where there is one, else from the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.schemas.queries import StatusQuery
-from mainspring.cache import Board, Mark
+from mainspring.cache import Mark, StatusCache
 from mainspring.clock import Clock
 from mainspring.core.runs.status import (
     Posting,
@@ -20,7 +20,7 @@ from mainspring.core.runs.status import (
     subject_of_run,
     subject_of_worker,
 )
-from mainspring.errors import BrokerUnavailable, NotFound
+from mainspring.errors import CacheUnavailable, NotFound
 from mainspring.operations.explain import look_around
 from mainspring.operations.records import RunStatus, WorkerStatus
 from mainspring.operations.views import View, iso
@@ -35,13 +35,19 @@ AskStore = Callable[[int], Awaitable[Posting]]
 
 
 class Statuses:
-    """The board as requests use it. They never wait for one that does not answer."""
+    """The status cache as requests use it. A request never waits for a cache that does not answer."""
 
-    def __init__(self, board: Board | None, store: Store, clock: Clock) -> None:
-        self._board = board
+    def __init__(self, cache: StatusCache | None, store: Store, clock: Clock) -> None:
+        self._cache = cache
         self._figures = figures_of(store)
         self._switch = Switch(
-            store, clock, "api", kind="cache", lost="statuses are asked of the store", back="statuses are kept again"
+            store,
+            clock,
+            "api",
+            kind="cache",
+            lost="statuses are read from the store",
+            back="statuses are cached again",
+            unavailable=CacheUnavailable,
         )
         self._posting: set[asyncio.Task[None]] = set()
 
@@ -49,32 +55,32 @@ class Statuses:
         """How a subject stands, and who said so. What is in another namespace is asked of the store, which knows
         nothing of it there."""
         mark = None
-        if self._board is not None and not fresh:
-            mark, status = await self._look(self._board, subject)
+        if self._cache is not None and not fresh:
+            mark, status = await self._read(self._cache, subject)
             if status is not None and status.namespace == namespace:
                 self._figures.count("statuses", "cache")
                 return status, "cache"
         posting = await ask(0 if mark is None else mark.position)
         assert posting.status is not None
-        if self._board is not None and mark is not None:
-            posted = asyncio.get_running_loop().create_task(self._post(self._board, mark.epoch, posting))
+        if self._cache is not None and mark is not None:
+            posted = asyncio.get_running_loop().create_task(self._write(self._cache, mark.epoch, posting))
             self._posting.add(posted)
             posted.add_done_callback(self._posting.discard)
         self._figures.count("statuses", "store")
         return posting.status, "store"
 
-    async def _look(self, board: Board, subject: str) -> tuple[Mark | None, Status | None]:
+    async def _read(self, cache: StatusCache, subject: str) -> tuple[Mark | None, Status | None]:
         try:
-            mark, status = await self._switch.call(lambda: board.look(subject))
-        except BrokerUnavailable:
+            mark, status = await self._switch.call(lambda: cache.read(subject))
+        except CacheUnavailable:
             return None, None
         return (None, None) if mark is None or mark.late else (mark, status)
 
-    async def _post(self, board: Board, epoch: str, posting: Posting) -> None:
+    async def _write(self, cache: StatusCache, epoch: str, posting: Posting) -> None:
         try:
-            await self._switch.call(lambda: board.post(epoch, [posting]))
-        except BrokerUnavailable as error:
-            log.debug("a status was not kept: %s", error)
+            await self._switch.call(lambda: cache.write(epoch, [posting]))
+        except CacheUnavailable as error:
+            log.debug("a status was not cached: %s", error)
 
 
 def _answer(found: tuple[Status, str]) -> Answer:

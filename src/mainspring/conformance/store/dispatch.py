@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from mainspring.broker import Notice
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, gated, submit, success, take
 from mainspring.core.instants import SECOND
 from mainspring.store import Store
@@ -19,8 +20,15 @@ class DispatchSuite:
         await submit(store, younger, older)
         due, next_at = await store.due_runs(10)
         place = ("default", "mail", "eu", 3)
-        assert due == [(older.id, 0, *place, now - 2), (younger.id, 0, *place, now - 1)]
+        assert due == [Notice(older.id, 0, *place, now - 2), Notice(younger.id, 0, *place, now - 1)]
         assert next_at is None
+
+    async def test_the_order_key_of_a_run_is_its_key_else_its_job(self, store: Store, clock: ManualClock) -> None:
+        runs = [a_run(clock, key=key, job_id=job) for key, job in (("k", "j"), (None, "j"), ("k", None), (None, None))]
+        await submit(store, *runs)
+        due, _ = await store.due_runs(10)
+        keys = {notice.run_id: notice.order_key for notice in due}
+        assert [keys[run.id] for run in runs] == ["k", "j", "k", ""]
 
     async def test_what_will_be_due_is_told_when_it_is(self, store: Store, clock: ManualClock) -> None:
         later = clock.now() + 5 * SECOND

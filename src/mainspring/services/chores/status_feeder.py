@@ -1,4 +1,4 @@
-"""Keeps the board: posts what numbered events tell of runs and workers, in their order, where the node leads."""
+"""Feeds the status cache with what numbered events say of runs and workers, in their order, where the node leads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from mainspring.cache import Board, Mark
+from mainspring.cache import Mark, StatusCache
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND, Duration
 from mainspring.core.model import EventBatch
 from mainspring.core.runs.status import Posting, posting_of
-from mainspring.errors import BrokerUnavailable
+from mainspring.errors import CacheUnavailable
 from mainspring.services.breaker import Switch
 from mainspring.services.loop import Loop
 from mainspring.store import Store
@@ -20,26 +20,34 @@ BATCH: Final = 200
 BUSY_S: Final = 0.02
 IDLE_S: Final = 0.25
 AGAIN_S: Final = 0.5
-"""The mark is moved so often though nothing has happened: or it would be gone."""
+"""How often the mark is moved although nothing has happened, so that it does not expire."""
 AWAY_S: Final = 0.4
-"""How soon to try again: so soon that the breaker sees that it was not by chance."""
+"""How soon to try again: soon enough that the breaker counts two failures within its window."""
 LATE: Duration = 2 * SECOND
-"""Where the events to be posted are so old, the store knows better."""
+"""Where the newest event that was written is older than this, readers ask the store."""
 
 
-class Poster(Loop):
-    """Two that lead at once post the same, and one of them moves the mark. A board that does not answer is tried again:
-    nobody waits for it."""
+class StatusFeeder(Loop):
+    """Two leaders at once write the same, and one of them moves the mark. A cache that does not answer is tried again
+    later; nothing waits for it."""
 
-    name = "poster"
+    name = "status-feeder"
 
-    def __init__(self, store: Store, board: Board, leads: Callable[[], bool], clock: Clock, random: Random) -> None:
+    def __init__(
+        self, store: Store, cache: StatusCache, leads: Callable[[], bool], clock: Clock, random: Random
+    ) -> None:
         super().__init__(clock, random)
         self._store = store
-        self._board = board
+        self._cache = cache
         self._leads = leads
         self._switch = Switch(
-            store, clock, "poster", kind="cache", lost="statuses are not kept", back="statuses are kept again"
+            store,
+            clock,
+            "status-feeder",
+            kind="cache",
+            lost="statuses are not cached",
+            back="statuses are cached again",
+            unavailable=CacheUnavailable,
         )
         self._mark: Mark | None = None
         self._moved_at = clock.monotonic()
@@ -50,7 +58,7 @@ class Poster(Loop):
             return IDLE_S
         try:
             return await self._pass()
-        except BrokerUnavailable:
+        except CacheUnavailable:
             return AWAY_S
 
     async def _pass(self) -> float:
@@ -60,16 +68,16 @@ class Poster(Loop):
         batches = await self._store.events_since(mark.position, BATCH)
         postings = _newest(batches)
         if postings:
-            await self._switch.call(lambda: self._board.post(mark.epoch, postings))
+            await self._switch.call(lambda: self._cache.write(mark.epoch, postings))
         await self._move(mark, batches)
         if len(batches) >= BATCH:
             return 0.0
         return BUSY_S if batches else IDLE_S
 
     async def _begin(self) -> Mark:
-        """Go on from where the board is; with a new epoch, if nobody knows where that was."""
+        """Continue where the cache is; with a new epoch if it has no mark."""
         fresh = Mark(f"{self._random.getrandbits(64):016x}", await self._store.next_position())
-        return await self._switch.call(lambda: self._board.advance(None, fresh)) or fresh
+        return await self._switch.call(lambda: self._cache.advance(None, fresh)) or fresh
 
     async def _move(self, mark: Mark, batches: Sequence[EventBatch]) -> None:
         now = self.clock.monotonic()
@@ -80,13 +88,13 @@ class Poster(Loop):
             last = batches[-1]
             late = self._store.now() - last.events[-1].at > LATE
             after = Mark(mark.epoch, last.position + len(last.events), late)
-        there = await self._switch.call(lambda: self._board.advance(mark, after))
+        there = await self._switch.call(lambda: self._cache.advance(mark, after))
         self._mark = after if there == after else None  # Another has moved it, or it is gone.
         self._moved_at = now
 
 
 def _newest(batches: Sequence[EventBatch]) -> list[Posting]:
-    """What events tell, the last word on each subject only."""
+    """What events say: the latest of each subject only."""
     newest: dict[str, Posting] = {}
     for batch in batches:
         for number, event in enumerate(batch.events):

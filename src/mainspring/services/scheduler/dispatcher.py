@@ -1,7 +1,7 @@
-"""Tells the broker what is due: soon after it is, and again for as long as nobody has claimed it.
+"""Publishes what is due: soon after it is, and again for as long as no worker has claimed it.
 
-So a broker that was emptied is filled again, and a message that was lost is said again. What the broker knows already
-it keeps as it is. Only the best of each line are told: the rest follow as these are claimed.
+A broker that was emptied is thereby filled again, and a message that was lost is sent again. Only the first of each
+queue, region and priority are published: the rest follow as these are claimed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from mainspring.services.loop import Loop
 from mainspring.store import Store
 
 LIMIT: Final = 2_000
-"""So many of each line are told at once."""
+"""Published at once of each queue, region and priority."""
 FULL_GAP_S: Final = 0.25
-"""While there are more, workers find them in the store: see `delivered`."""
+"""While there are more, workers find them in the store: see `broker_source`."""
 GAP_S: Final = 0.01
-"""Work that comes while others come is told together."""
+"""Runs that come due within this time are published together."""
 AGAIN_S: Final = 1.0
-"""How soon to say again what nobody has claimed."""
+"""How soon to publish again what no worker has claimed."""
+AGAIN_TWICE_S: Final = 15.0
+"""The same where the broker would then have it twice. Workers find what it lost in the store, within a second."""
 LONGEST_WAIT_S: Final = 0.5
 
 
 class Dispatcher(Loop):
-    """Runs where the node leads. Two that lead at once only say the same twice."""
+    """Runs where the node leads. Two leaders at once publish the same twice, which does no harm."""
 
     name = "dispatcher"
 
@@ -38,8 +40,9 @@ class Dispatcher(Loop):
         self._broker = broker
         self._leads = leads
         self._looked_at = -GAP_S
+        self._again_s = AGAIN_S if broker.capabilities.deduplicates else AGAIN_TWICE_S
         self._told: dict[str, tuple[int, float]] = {}
-        """Token and when, of what was told lately."""
+        """Token and time of what was published lately."""
 
     async def turn(self) -> float:
         if not self._leads():
@@ -64,4 +67,4 @@ class Dispatcher(Loop):
 
     def _is_news(self, notice: Notice, now: float) -> bool:
         token, told_at = self._told.get(notice.run_id, (-1, 0.0))
-        return token != notice.token or now - told_at >= AGAIN_S
+        return token != notice.token or now - told_at >= self._again_s

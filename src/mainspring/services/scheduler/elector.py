@@ -1,4 +1,4 @@
-"""Who plans: holds the lease, begins a term, and knows until when it may trust either."""
+"""Leadership: holds the lease, begins a term, and knows until when it may trust either."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.load.leadership import LEASE, trusted_until
 from mainspring.core.model import Hold, Term
-from mainspring.lease import Lease
+from mainspring.lease import Lease, LeaseTimes
 from mainspring.services.loop import Loop, log, within
 from mainspring.settings import Settings
 from mainspring.store import LeaseStore
@@ -18,17 +18,29 @@ from mainspring.store import LeaseStore
 T = TypeVar("T")
 
 SHORTEST_S = 0.1
-"""A stand-by is told of every change, since one of them may be that the leader let go: it need not look at each."""
+"""A candidate is woken by every change in the store, since one of them may be that the leader released the lease. It
+asks at most this often, unless the lease itself says that it is free."""
 NEXT = ":next"
-"""Whoever leads nothing holds the lease of this name beside the one that it would like to have."""
+"""A node that leads nothing holds the lease of this suffix beside the one that it waits for."""
+
+
+def times_of(lease: Lease, settings: Settings) -> LeaseTimes:
+    """The times of the settings, where they were set; else the lease's own defaults, where it has any."""
+    usual = Settings()
+    is_set = (settings.lease_ttl, settings.lease_renew) != (usual.lease_ttl, usual.lease_renew)
+    if lease.times is not None and not is_set:
+        return lease.times
+    return LeaseTimes(settings.lease_ttl, settings.lease_renew, settings.lease_renew)
 
 
 class Elector(Loop):
     """Tries for the lease until it has it, then renews it. `term()` is the only way to ask whether this node leads.
 
     Where jobs are shared by several leaders, each node has an elector for each lease, and `led` says how many of them
-    it leads. A node that leads none stands in line for each; one that leads several then lets one go. So as many nodes
-    lead as there are leases.
+    it leads. A node that leads none waits for each; one that leads several then releases one. So as many nodes lead as
+    there are leases.
+
+    A lease that pushes its loss ends leadership at once; the next turn asks whether the hold is still good.
     """
 
     name = "elector"
@@ -53,14 +65,21 @@ class Elector(Loop):
         self.name = self.name + lease_name.removeprefix(LEASE)
         self._led = led
         self._place: Hold | None = None
-        """In line for the lease."""
+        """Its place behind the leader, where this node leads nothing."""
         self._stand_back_until = 0.0
-        self._ttl = settings.lease_ttl
-        self._renew_s = settings.lease_renew / SECOND
+        times = times_of(lease, settings)
+        self._ttl = times.ttl
+        self._renew_s, self._retry_s = times.renew_every / SECOND, times.retry_every / SECOND
         self._hold: Hold | None = None
         self._term: Term | None = None
         self._trusted_until = 0.0
         self._tried_at = -SHORTEST_S
+        self._watched: int | None = None
+        """The token of the hold whose loss would be pushed."""
+        self._doubts = 0
+        """How often a loss was pushed."""
+        self._stop_watching: Callable[[], None] = _nothing
+        self._stop_waiting: Callable[[], None] | None = None
         self.on_elected: list[Callable[[], None]] = []
         self.on_resigned: list[Callable[[], None]] = []
 
@@ -71,7 +90,9 @@ class Elector(Loop):
         return None
 
     async def turn(self) -> float:
-        sent_at = self.clock.monotonic()
+        if self._stop_waiting is None:
+            self._stop_waiting = self._lease.on_free(self._lease_name, self._hear_free)
+        sent_at, doubts = self.clock.monotonic(), self._doubts
         if sent_at >= self._trusted_until:
             self._resign("could not renew in time")
         if self._hold is not None:
@@ -85,21 +106,44 @@ class Elector(Loop):
                 return earliest - sent_at
             self._hold = await self._in_time(self._lease.acquire(self._lease_name, self._owner, self._ttl))
             self._tried_at = sent_at
+        self._watch()
+        if doubts != self._doubts:
+            return 0.0  # The answer may be older than the doubt: ask again.
         if self._hold is not None:
             await self._lead(trusted_until(sent_at, self._ttl))
         if self._led is not None:
             await self._share()
-        return self._renew_s
+        return self._retry_s if self._hold is None else self._renew_s
+
+    def _watch(self) -> None:
+        """Hear of the loss of the present hold, and of no earlier one."""
+        token = None if self._hold is None else self._hold.token
+        if token != self._watched:
+            self._stop_watching()
+            self._watched = token
+            self._stop_watching = _nothing if self._hold is None else self._lease.on_lost(self._hold, self._hear_lost)
+
+    def _hear_lost(self, reason: str) -> None:
+        self._doubts += 1
+        self._trusted_until = 0.0
+        self._resign(f"the lease is in doubt: {reason}")
+        self.wake()
+
+    def _hear_free(self) -> None:
+        if self._hold is None:
+            self._tried_at = -SHORTEST_S
+            self.wake()
 
     async def _in_time(self, call: Awaitable[T]) -> T:
-        """An answer that takes longer than the lease lasts is of no use: over a line that is dead, it never comes."""
+        """An answer that takes longer than the lease lasts is of no use. Over a dead connection it never comes."""
         return await within(self.clock, self._ttl / SECOND, call)
 
     def _count_led(self) -> int:
         return 0 if self._led is None else self._led()
 
     async def _share(self) -> None:
-        """Stand in line where this node leads nothing; let go where it leads more than enough and somebody waits."""
+        """Take the place behind the leader where this node leads nothing; release the lease where it leads several and
+        another node waits."""
         name, led = self._lease_name + NEXT, self._count_led()
         if led == 0 and self._hold is None:
             self._place = await self._lease.renew(self._place) if self._place is not None else None
@@ -108,20 +152,20 @@ class Elector(Loop):
         place, self._place = self._place, None
         if place is None and led > 1 and self._hold is not None:
             place = await self._lease.acquire(name, self._owner, self._ttl)
-            if place is None and led == self._count_led():  # Of several electors that see it, one lets go.
+            if place is None and led == self._count_led():  # Of several electors that see it, one releases its lease.
                 self._stand_back_until = self.clock.monotonic() + self._ttl / SECOND
                 await self._let_go("another node leads nothing")
         if place is not None:
             await self._lease.release(place)
 
     def _longest_pause(self) -> float:
-        """No longer than when all is well: a leader has little time to renew, and a cluster without one none."""
+        """No longer than the usual interval: a leader has little time to renew, and a cluster without one has none."""
         return self._renew_s
 
     async def _lead(self, until: float) -> None:
         if self._term is None:
             if self.clock.monotonic() >= until:
-                return  # The answer took so long that somebody else may lead by now, and must not be overtaken.
+                return  # The answer took so long that another node may lead by now, and must not be overtaken.
             self._term = await self._store.begin_term(self._lease_name, self._owner)
             self._trusted_until = until
             log.info("%s leads %s, term %d", self._owner, self._lease_name, self._term.number)
@@ -142,8 +186,10 @@ class Elector(Loop):
                 callback()
 
     async def hand_over(self) -> None:
-        """Stop, and let go of the lease, so that a stand-by takes over at once."""
+        """Stop, and release the lease, so that a candidate takes over at once."""
         await self.halt()
+        if self._stop_waiting is not None:
+            self._stop_waiting()
         await self._let_go("shutting down")
         if self._place is not None:
             await self._lease.release(self._place)
@@ -151,5 +197,10 @@ class Elector(Loop):
     async def _let_go(self, why: str) -> None:
         self._resign(why)
         hold, self._hold = self._hold, None
+        self._watch()
         if hold is not None:
             await self._lease.release(hold)
+
+
+def _nothing() -> None:
+    return None

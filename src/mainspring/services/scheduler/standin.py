@@ -15,7 +15,7 @@ from mainspring.clock import Clock
 from mainspring.core.instants import SECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.errors import LeaseUnavailable, StoreError, StoreUnavailable
-from mainspring.lease import Lease
+from mainspring.lease import Lease, LeaseTimes
 from mainspring.services.loop import log, within
 from mainspring.store import LeaseStore
 
@@ -41,6 +41,11 @@ class StandIn:
         """The store's lease, while this node holds it."""
         self._spare_at = 0.0
         self._stands_in = False
+
+    @property
+    def times(self) -> LeaseTimes | None:
+        """Those of the lease."""
+        return self._lease.times
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         if name != self._name:
@@ -79,6 +84,13 @@ class StandIn:
         await self._let_spare_go()
         if not stood_in:
             await self._lease.release(hold)
+
+    def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Where the store's lease stands in, the other says nothing of it."""
+        return _nothing if self._stands_in else self._lease.on_lost(hold, callback)
+
+    def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._lease.on_free(name, callback)
 
     async def close(self) -> None:
         await self._lease.close()
@@ -137,3 +149,7 @@ class StandIn:
         spare, self._spare, self._spare_at = self._spare, None, 0.0
         if spare is not None:
             await self._store.release(spare)
+
+
+def _nothing() -> None:
+    return None

@@ -1,17 +1,18 @@
 """Claims of what a broker delivers; and of what is due in the store, while the broker does not answer.
 
-Stands where the claimer looks for the store. A delivery only says which runs to ask the store for. While the broker has
-nothing, the store is looked at once a second all the same: what the broker may have lost is found there.
+Stands where the claimer looks for the store. A delivery only says which runs to claim. While the broker delivers
+nothing, the store is asked once a second all the same, for runs whose messages may have been lost.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, cast
 
-from mainspring.broker import Broker, Delivery
+from mainspring.broker import Broker, Delivery, Subscription
 from mainspring.clock import Clock
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Worker
@@ -23,12 +24,17 @@ from mainspring.services.loop import log
 from mainspring.store import Outlook, Standing, Store
 
 ROUNDS: Final = 10
-"""So often in a row deliveries that the store refuses are replaced by others."""
+"""How often in a row deliveries that the store refuses are replaced by others."""
 LOOK_S: Final = 1.0
+"""How often the store is asked while the broker delivers nothing."""
 ACK_S: Final = 0.001
-"""So much later the broker is told what was claimed: what starts then has the processor for itself."""
+"""Delay before acknowledging, so that the run that just started does not compete for the CPU."""
+EXTEND_S: Final = 5.0
+"""How often deliveries are extended that wait for the store's answer, where the broker wants that."""
+SUBSCRIBE_AGAIN_S: Final = 0.5
 MANY: Final = 20
-"""Whoever gets as many as it asked for, and these are many, asks the store for the next: there is a backlog."""
+"""A worker that gets as many as it asked for, and at least this many, claims the next from the store: there is a
+backlog."""
 
 
 class Delivered:
@@ -39,10 +45,12 @@ class Delivered:
         self._broker = broker
         self._clock = clock
         self._switch = Switch(store, clock, who)
+        self._subscription: Subscription | None = None
+        self._subscribing: asyncio.Task[None] | None = None
         self._began_at = clock.monotonic()
         self._looked_at: dict[tuple[int, ...], float] = {}
         self._deep: set[tuple[int, ...]] = set()
-        """Priorities of which there is so much that it is claimed from the store: in bulk, that is the shorter way."""
+        """Priorities with a backlog, which is claimed from the store: in bulk, that is quicker."""
         self._claimed: list[Delivery] = []
         """Claimed, and not acknowledged yet."""
         self._acks: set[asyncio.Task[None]] = set()
@@ -51,9 +59,33 @@ class Delivered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+    def start(self, worker: Worker, on_arrival: Callable[[], None]) -> None:
+        """Subscribe, however long that takes. Until then, runs are claimed from the store."""
+        self._subscribing = asyncio.get_running_loop().create_task(self._subscribe(worker, on_arrival))
+
+    async def _subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> None:
+        while self._subscription is None:
+            try:
+                self._subscription = await self._broker.subscribe(worker, on_arrival)
+            except BrokerUnavailable as error:
+                log.debug("subscribing again in a moment: %s", error)
+                await self._clock.sleep(SUBSCRIBE_AGAIN_S)
+        on_arrival()
+
+    async def close(self) -> None:
+        """Acknowledge what was claimed, and leave the broker. The store stays open."""
+        if self._subscribing is not None:
+            self._subscribing.cancel()
+            await asyncio.wait([self._subscribing])
+        if self._acks:
+            await asyncio.wait(self._acks)
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            await subscription.close()
+
     def delivers(self) -> bool:
-        """Whether new work is told by the broker."""
-        return self._switch.is_closed
+        """Whether the broker tells of new work."""
+        return self._switch.is_closed and self._subscription is not None
 
     def stand(self, standing: Standing | None) -> None:
         """What the store can hand over itself is there sooner than by the broker."""
@@ -64,8 +96,8 @@ class Delivered:
     ) -> list[Claim]:
         """See `WorkStore.claim`."""
         if not self._switch.is_closed:
-            self._later(partial(self._switch.call, partial(self._probe, worker)))
-        elif not ahead and worker.priorities not in self._deep:
+            self._later(partial(self._switch.call, self._broker.ping))
+        elif self._subscription is not None and not ahead and worker.priorities not in self._deep:
             try:
                 claims = await self._receive(worker, limit, ttl)
             except BrokerUnavailable as error:
@@ -85,31 +117,35 @@ class Delivered:
         (self._deep.add if deep else self._deep.discard)(worker.priorities)
 
     async def next_due(self, worker: Worker) -> Instant | None:
-        """While the broker delivers, whoever dispatches looks at what will be due."""
-        return None if self._switch.is_closed else await self._store.next_due(worker)
+        """While the broker delivers, the dispatcher looks for what will be due."""
+        return None if self.delivers() else await self._store.next_due(worker)
 
     async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
         """What the broker holds is not known before it is asked, so a fresh look never says that there is nothing."""
-        if not self._switch.is_closed:
+        if not self.delivers():
             return await self._store.look(worker, idle=idle, fresh=fresh)
         return Outlook(self.now() if fresh else None)
 
     async def _receive(self, worker: Worker, limit: int, ttl: Duration) -> list[Claim]:
         claims: list[Claim] = []
+        subscription = self._subscription
+        if subscription is None:
+            raise BrokerUnavailable("this worker has not subscribed yet")
         for _ in range(ROUNDS):
             wanted = limit - len(claims)
             try:
-                deliveries = await self._switch.call(partial(self._broker.receive, worker, wanted))
+                deliveries = await self._switch.call(partial(subscription.receive, wanted, worker.priorities))
             except BrokerUnavailable:
                 if claims:
-                    break  # What has been claimed must not be forgotten over what could not be.
+                    break  # What has been claimed must be returned, although more could not be.
                 raise
             if not deliveries:
                 break
             try:
-                got = await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
+                async with self._extended(subscription, deliveries):
+                    got = await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
             except StoreError:
-                self._later(partial(self._switch.call, partial(self._broker.release, deliveries)))
+                self._later(partial(self._switch.call, partial(subscription.release, deliveries)))
                 if claims:
                     break
                 raise
@@ -121,12 +157,27 @@ class Delivered:
                 break
         return claims
 
-    async def _probe(self, worker: Worker) -> None:
-        """Whether the broker answers again: not while somebody waits for a claim."""
-        await self._broker.receive(worker, 0)
+    @asynccontextmanager
+    async def _extended(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> AsyncIterator[None]:
+        """Keep deliveries from others while the body runs, where the broker wants to be asked for that."""
+        if not self._broker.capabilities.extends:
+            yield
+            return
+
+        async def extend() -> None:
+            while True:
+                await self._clock.sleep(EXTEND_S)
+                with suppress(BrokerUnavailable):
+                    await subscription.extend(deliveries)
+
+        extending = asyncio.get_running_loop().create_task(extend())
+        try:
+            yield
+        finally:
+            extending.cancel()
 
     def _ack_soon(self, deliveries: Sequence[Delivery]) -> None:
-        """The work need not wait until the broker knows, and what is claimed within a moment is told in one go."""
+        """The work need not wait for the acknowledgement, and claims of one moment are acknowledged together."""
         if not self._claimed:
             self._later(self._ack)
         self._claimed += deliveries
@@ -134,19 +185,20 @@ class Delivered:
     async def _ack(self) -> None:
         await self._clock.sleep(ACK_S)
         deliveries, self._claimed = self._claimed, []
-        await self._switch.call(partial(self._broker.ack, deliveries))
+        if self._subscription is not None:
+            await self._switch.call(partial(self._subscription.ack, deliveries))
 
-    def _later(self, word: Callable[[], Awaitable[None]]) -> None:
-        task = asyncio.get_running_loop().create_task(_quietly(word))
+    def _later(self, call: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(_quietly(call))
         self._acks.add(task)
         task.add_done_callback(self._acks.discard)
 
 
-async def _quietly(word: Callable[[], Awaitable[None]]) -> None:
+async def _quietly(call: Callable[[], Awaitable[None]]) -> None:
     try:
-        await word()
+        await call()
     except BrokerUnavailable as error:
-        log.debug("the broker was not told, and will deliver again: %s", error)
+        log.debug("the broker did not answer, and will deliver again: %s", error)
 
 
 def delivered(store: Store, broker: Broker, clock: Clock, who: str) -> Store:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
 from mainspring.core.instants import Duration
 from mainspring.core.model import Hold
-from mainspring.lease import Lease
+from mainspring.lease import Lease, LeaseTimes
 from mainspring.testing.simulation.clock import StoreClock
 
 _FALSE = 0
@@ -23,6 +24,11 @@ class LyingLease:
         self._honest = honest
         self._clock = clock
         self.lie: Literal["false", "silent"] | None = None
+
+    @property
+    def times(self) -> LeaseTimes | None:
+        """Those of the honest one."""
+        return self._honest.times
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         """The lease, or the belief in it."""
@@ -40,6 +46,14 @@ class LyingLease:
         """Let go."""
         if hold.token != _FALSE:
             await self._honest.release(hold)
+
+    def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
+        """What the honest one says."""
+        return self._honest.on_lost(hold, callback)
+
+    def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """What the honest one says."""
+        return self._honest.on_free(name, callback)
 
     async def close(self) -> None:
         """Let go of the honest one."""

@@ -121,9 +121,7 @@ class Process:
         courier = Courier(around.post, self.wire, self._host, around.clock, random)
         source = Delivered(store, courier, self.clock, self.actor)
         worker = self._build_worker(cast(Store, source))
-        return Node(
-            store, scheduler, worker, courier, source.delivers, settings=self._settings, on_failed=self._die_of_loop
-        )
+        return Node(store, scheduler, worker, courier, source, settings=self._settings, on_failed=self._die_of_loop)
 
     def _build_worker(self, source: Store) -> Worker | None:
         if not self.works:

@@ -24,8 +24,8 @@ class Dispatching:
 
     async def due_runs(self, limit: int) -> tuple[list[Notice], Instant | None]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["due"], tx.now, limit))
-        notices = [Notice(*row[:7]) for row in rows if row[0] is not None]
-        return notices, min((row[7] for row in rows if row[7] is not None), default=None)
+        notices = [Notice(*row[:8]) for row in rows if row[0] is not None]
+        return notices, min((row[8] for row in rows if row[8] is not None), default=None)
 
     async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
         tokens = dict(runs)

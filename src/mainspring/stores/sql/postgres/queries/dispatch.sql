@@ -9,12 +9,12 @@ WITH RECURSIVE heads AS (
     WHERE r.state = 'pending' AND (r.namespace, r.queue, r.region, r.priority) > (h.namespace, h.queue, h.region, h.priority)
     ORDER BY namespace, queue, region, priority LIMIT 1) AS n
 )
-SELECT d.id, d.token, h.namespace, h.queue, h.region, h.priority, d.due_at,
+SELECT d.id, d.token, h.namespace, h.queue, h.region, h.priority, d.due_at, d.order_key,
        (SELECT n.due_at FROM mainspring.runs AS n
         WHERE n.state = 'pending' AND n.namespace = h.namespace AND n.queue = h.queue AND n.region = h.region AND n.priority = h.priority
           AND n.due_at > $1 ORDER BY n.due_at LIMIT 1)
 FROM heads AS h LEFT JOIN LATERAL (
-  SELECT id, token, due_at FROM mainspring.runs AS r
+  SELECT id, token, due_at, coalesce(key, job_id, '') AS order_key FROM mainspring.runs AS r
   WHERE r.state = 'pending' AND r.namespace = h.namespace AND r.queue = h.queue AND r.region = h.region AND r.priority = h.priority
     AND r.due_at <= $1 ORDER BY r.due_at, r.seq LIMIT $2) AS d ON true;
 

@@ -10,7 +10,7 @@ WITH RECURSIVE heads (seq) AS (
 SELECT h.namespace, h.queue, h.region, h.priority FROM heads JOIN runs AS h ON h.seq = heads.seq;
 
 -- due: the due runs of a line, longest due first
-SELECT id, token, namespace, queue, region, priority, due_at FROM runs
+SELECT id, token, namespace, queue, region, priority, due_at, coalesce(key, job_id, '') FROM runs
 WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3 AND priority = ?4 AND due_at <= ?5
 ORDER BY due_at, seq LIMIT ?6;
 

@@ -1,4 +1,4 @@
-"""What the poster keeps on the board is what the store says, whatever happens to runs, workers and the board."""
+"""What the feeder puts into the cache is what the store says, whatever happens to runs, workers and the cache."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from redis import Redis
 from stage import USUAL, JumpingClock, at_home, let_pass, make_worker, recover, working
 
 from mainspring import Mainspring, Retry
+from mainspring.adapter import AdapterContext
 from mainspring.cache import Mark
-from mainspring.caches.redis import RedisBoard
+from mainspring.caches.redis import RedisStatusCache
 from mainspring.core.instants import SECOND
 from mainspring.core.runs.status import (
     Posting,
@@ -23,8 +24,8 @@ from mainspring.core.runs.status import (
     subject_of_run,
     subject_of_worker,
 )
-from mainspring.errors import BrokerUnavailable
-from mainspring.services.chores.status_feeder import Poster
+from mainspring.errors import CacheUnavailable
+from mainspring.services.chores.status_feeder import StatusFeeder
 from mainspring.store import RunFilter
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.chaos.redis import RedisServer
@@ -38,25 +39,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def board(server: RedisServer) -> AsyncIterator[RedisBoard]:
+async def cache(server: RedisServer) -> AsyncIterator[RedisStatusCache]:
     with Redis(port=server.port) as client:
         client.flushall()
-    board = RedisBoard(f"{server.url}?timeout=20s")
-    yield board
-    await board.close()
+    cache = RedisStatusCache(f"{server.url}?timeout=20s", AdapterContext())
+    yield cache
+    await cache.close()
 
 
 class Posts:
-    """A poster that turns when it is told to."""
+    """A feeder that turns when it is asked to."""
 
-    def __init__(self, store: SqliteStore, board: Any, clock: JumpingClock) -> None:
+    def __init__(self, store: SqliteStore, cache: Any, clock: JumpingClock) -> None:
         self.store, self.leads = store, True
-        self.poster = Poster(store, board, lambda: self.leads, clock, Random(1))
+        self.feeder = StatusFeeder(store, cache, lambda: self.leads, clock, Random(1))
 
     async def __call__(self) -> None:
         while await self.store.number_events(500):
             pass
-        while await self.poster.turn() == 0.0:
+        while await self.feeder.turn() == 0.0:
             pass
 
 
@@ -83,24 +84,24 @@ def known(status: Status | None) -> dict[str, object] | None:
     return None if status is None else {**msgspec.structs.asdict(status), "as_of": 0}
 
 
-async def check(store: SqliteStore, board: RedisBoard) -> tuple[int, int]:
-    """What the board says of runs and workers must be what the store says. How many it knows, of how many runs."""
+async def check(store: SqliteStore, cache: RedisStatusCache) -> tuple[int, int]:
+    """What the cache says of runs and workers must be what the store says. How many it knows, of how many runs."""
     told = 0
     runs = await store.list_runs(RunFilter(limit=1_000))
     for run in runs:
-        _, status = await board.look(subject_of_run(run.id))
+        _, status = await cache.read(subject_of_run(run.id))
         told += status is not None
         assert known(status) in (None, known(posting_of_run(run, 0, 0).status))
     for worker in await store.list_workers("default"):
-        _, status = await board.look(subject_of_worker(worker.id))
+        _, status = await cache.read(subject_of_worker(worker.id))
         assert known(status) in (None, known(posting_of_worker(worker, worker.state, 0, 0).status))
     return told, len(runs)
 
 
-async def test_what_happens_is_on_the_board_as_the_store_has_it(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
+async def test_what_happens_is_on_the_cache_as_the_store_has_it(
+    store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
-    post = Posts(store, board, clock)
+    post = Posts(store, cache, clock)
     await post()
     async with working(app, store, clock, USUAL) as worker:
         await app.submit("good")
@@ -110,46 +111,46 @@ async def test_what_happens_is_on_the_board_as_the_store_has_it(
         for _ in range(8):
             await let_pass(clock, "1s")
             await post()
-            await check(store, board)
-        _, status = await board.look(subject_of_run(handle.id))
+            await check(store, cache)
+        _, status = await cache.read(subject_of_run(handle.id))
         assert status is not None
         assert status.state == "running"
-        assert (await board.look(subject_of_worker(worker.row.id)))[1].state == "active"
+        assert (await cache.read(subject_of_worker(worker.row.id)))[1].state == "active"
         await handle.cancel("enough")
         await let_pass(clock, "5s")
         await post()
-        await check(store, board)
+        await check(store, cache)
         await worker.register("draining")
         await post()
-        assert (await board.look(subject_of_worker(worker.row.id)))[1].state == "draining"
-    assert (await check(store, board))[0] >= 1
+        assert (await cache.read(subject_of_worker(worker.row.id)))[1].state == "draining"
+    assert (await check(store, cache))[0] >= 1
 
 
-async def test_a_run_that_was_lost_is_not_running_for_the_board(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
+async def test_a_run_that_was_lost_is_not_running_for_the_cache(
+    store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
-    post = Posts(store, board, clock)
+    post = Posts(store, cache, clock)
     await post()
     handle = await app.submit("good")
     await store.claim(make_worker(app, store, clock, name="dead").row, 1, SECOND, "strict")
     await post()
-    _, status = await board.look(subject_of_run(handle.id))
+    _, status = await cache.read(subject_of_run(handle.id))
     assert status is not None
     assert status.state == "running"
     clock.advance("20s")
     assert await recover(store) == 1
     await post()
-    assert (await board.look(subject_of_run(handle.id)))[1] is None
+    assert (await cache.read(subject_of_run(handle.id)))[1] is None
 
 
 async def overtaken(
-    post: Posts, app: Mainspring, store: SqliteStore, board: RedisBoard, clock: JumpingClock
+    post: Posts, app: Mainspring, store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock
 ) -> tuple[Mark, Posting]:
     """What the store said of a run before it began, and when that was; meanwhile it has succeeded."""
     await post()
     handle = await app.submit("good")
     await post()
-    mark, _ = await board.look(subject_of_run(handle.id))
+    mark, _ = await cache.read(subject_of_run(handle.id))
     assert mark is not None
     late = posting_of_run(await handle.status(), mark.position, clock.now())
     async with working(app, store, clock, USUAL):
@@ -159,90 +160,90 @@ async def overtaken(
 
 
 async def test_an_answer_of_the_store_that_came_late_does_not_hide_what_happened_since(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
+    store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
-    post = Posts(store, board, clock)
-    mark, late = await overtaken(post, app, store, board, clock)
-    await board.post(mark.epoch, [late])
-    _, status = await board.look(late.subject)
+    post = Posts(store, cache, clock)
+    mark, late = await overtaken(post, app, store, cache, clock)
+    await cache.write(mark.epoch, [late])
+    _, status = await cache.read(late.subject)
     assert status is not None
     assert status.state == "succeeded"
 
 
-async def test_neither_does_one_that_comes_after_the_board_was_emptied(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring, server: RedisServer
+async def test_neither_does_one_that_comes_after_the_cache_was_emptied(
+    store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring, server: RedisServer
 ) -> None:
-    post = Posts(store, board, clock)
-    mark, late = await overtaken(post, app, store, board, clock)
+    post = Posts(store, cache, clock)
+    mark, late = await overtaken(post, app, store, cache, clock)
     with Redis(port=server.port) as client:
         client.flushall()
     for _ in range(2):
         clock.advance("1s")
         await post()
-    await board.post(mark.epoch, [late])
-    there, status = await board.look(late.subject)
+    await cache.write(mark.epoch, [late])
+    there, status = await cache.read(late.subject)
     assert status is None
     assert there is not None
     assert there.epoch != mark.epoch
 
 
 async def test_whoever_leads_next_goes_on_where_the_last_one_was(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
+    store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
-    first, second = Posts(store, board, clock), Posts(store, board, clock)
+    first, second = Posts(store, cache, clock), Posts(store, cache, clock)
     second.leads = False
     await first()
-    before, _ = await board.look("job_status:x")
+    before, _ = await cache.read("job_status:x")
     first.leads, second.leads = False, True
     async with working(app, store, clock, USUAL):
         await app.submit("good")
         await let_pass(clock, "1s")
     await first()
     await second()
-    assert await check(store, board) == (1, 1)
-    after, _ = await board.look("job_status:x")
+    assert await check(store, cache) == (1, 1)
+    after, _ = await cache.read("job_status:x")
     assert before is not None
     assert after is not None
     assert (after.epoch, after.position > before.position) == (before.epoch, True)
 
 
 async def test_events_that_are_told_late_are_marked_as_such_until_all_are(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
+    store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
-    post = Posts(store, board, clock)
+    post = Posts(store, cache, clock)
     await post()
     await app.submit("good")
     clock.advance("10s")
     await post()
-    assert (await board.look("job_status:x"))[0].late
+    assert (await cache.read("job_status:x"))[0].late
     clock.advance("1s")
     await post()
-    assert not (await board.look("job_status:x"))[0].late
+    assert not (await cache.read("job_status:x"))[0].late
 
 
 class Away:
-    """A board that can be away, between the poster and the real one."""
+    """A cache that can be away, between the feeder and the real one."""
 
-    def __init__(self, board: RedisBoard) -> None:
-        self.board, self.away = board, False
+    def __init__(self, cache: RedisStatusCache) -> None:
+        self.cache, self.away = cache, False
 
-    async def post(self, epoch: str, postings: Sequence[Posting]) -> None:
+    async def write(self, epoch: str, postings: Sequence[Posting]) -> None:
         self._answer()
-        await self.board.post(epoch, postings)
+        await self.cache.write(epoch, postings)
 
     async def advance(self, before: Mark | None, after: Mark) -> Mark | None:
         self._answer()
-        return await self.board.advance(before, after)
+        return await self.cache.advance(before, after)
 
     def _answer(self) -> None:
         if self.away:
-            raise BrokerUnavailable("away")
+            raise CacheUnavailable("away")
 
 
-async def test_a_board_that_was_away_gets_what_happened_meanwhile(
-    store: SqliteStore, board: RedisBoard, clock: JumpingClock, app: Mainspring
+async def test_a_cache_that_was_away_gets_what_happened_meanwhile(
+    store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
-    line = Away(board)
+    line = Away(cache)
     post = Posts(store, line, clock)
     await post()
     line.away = True
@@ -255,7 +256,7 @@ async def test_a_board_that_was_away_gets_what_happened_meanwhile(
     for _ in range(10):
         clock.advance("1s")
         await post()
-    told, _ = await check(store, board)
+    told, _ = await check(store, cache)
     assert told == 1
     kinds = [event.kind for batch in await store.events_since(0, 1_000) for event in batch.events]
     assert [kind for kind in kinds if kind.startswith("cache.")] == ["cache.lost", "cache.back"]
