@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
@@ -19,10 +18,8 @@ from mainspring.broker import Broker
 from mainspring.cache import StatusCache
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.instants import SECOND
-from mainspring.core.model import PROVIDED_TASKS, Event
 from mainspring.core.model import Worker as WorkerRow
-from mainspring.core.tasks.commands import show_command
-from mainspring.errors import InvalidInput, NotFound, StoreError
+from mainspring.errors import InvalidInput
 from mainspring.lease import Lease
 from mainspring.process.metrics import Figures, figures_of, measured
 from mainspring.process.secrets import SIGNING, find_exposed, masker, secrets_of, withhold
@@ -34,8 +31,10 @@ from mainspring.store import Store
 if TYPE_CHECKING:
     from mainspring.executors.registry import ExecutorRegistry
     from mainspring.sdk.app import Mainspring
-    from mainspring.services.node import Node, Scheduler
+    from mainspring.services.activity import Listener
+    from mainspring.services.node import Node
     from mainspring.services.runtime import Runtime
+    from mainspring.services.scheduler.scheduler import Scheduler
     from mainspring.services.worker.worker import UnfinishedWork, Worker
     from mainspring.stores.postgres.server.database import Limits
 
@@ -240,37 +239,11 @@ def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lea
     raise InvalidInput("lease", show_url(url or ""), "names no kind of lease that there is", remedy)
 
 
-def open_sinks(url: str | None, show: Callable[[str, str], None] | None, store: Store) -> list[Sink]:
-    """Where events are told: to whoever watches, by `show(line, kind)`."""
-    from mainspring.sinks.log import LogSink
-
-    async def look(event: Event) -> str:
-        with suppress(NotFound, StoreError):
-            run = await store.get_run(event.namespace, event.run_id or "")
-            return show_command(msgspec.json.decode(run.args))
-        return ""
-
+def open_sinks(url: str | None) -> list[Sink]:
+    """The sinks that the settings name."""
     if url is not None:
         raise InvalidInput("sink", url, "is not available in this version", "leave it out")
-    return [] if show is None else [LogSink(show, look)]
-
-
-def describe_event(event: Event) -> str:
-    """An event as the line that `up` prints of it."""
-    from mainspring.sinks.log import describe
-
-    return describe(event)
-
-
-def show_events(show: Callable[[str, str], None]) -> Callable[[Event, str], None]:
-    """Shows an event of a run with these arguments as a readable line, by `show(line, kind)`."""
-    from mainspring.sinks.log import describe
-
-    def tell(event: Event, args: str) -> None:
-        unnamed = event.job is None and event.task in PROVIDED_TASKS
-        show(describe(event, show_command(msgspec.json.decode(args)) if unnamed else ""), event.kind)
-
-    return tell
+    return []
 
 
 def names_alerts(app: Mainspring) -> bool:
@@ -369,65 +342,66 @@ def build_runtime(
     *,
     schedule: bool,
     work: bool,
-    show: Callable[[str, str], None] | None = None,
-    tell: Callable[[Event, str], None] | None = None,
+    listener: Listener | None = None,
     on_failed: Callable[[str], None] | None = None,
     on_replaced: Callable[[UnfinishedWork], None] | None = None,
     on_drain: Callable[[], None] | None = None,
     on_unstoppable: Callable[[], None] | None = None,
     on_stalled: Callable[[str], None] | None = None,
 ) -> Runtime:
-    """A runtime that schedules, works, or both, on the app's store. `show` is given lines of what happens in the whole
-    fleet, by the relay; `tell` what the worker here does. `on_failed` is told, from any thread, why it cannot go on,
-    `on_replaced` what its worker leaves when it has to be replaced; unless given, the process ends. `on_drain` is told
-    that somebody asks the worker to drain; unless given, the worker does, and the rest goes on. `on_unstoppable` is
-    called when work that lost its claim cannot be stopped, `on_stalled` when the node's loop stands still; unless
-    given, the process ends."""
+    """A runtime that schedules, works, or both, on the app's store. `listener` receives what this process does.
+
+    `on_failed` is called, from any thread, with the reason why the process cannot go on, `on_replaced` with the
+    unfinished work of a worker that has to be replaced, `on_unstoppable` when work that lost its claim cannot be
+    stopped, and `on_stalled` when the node's loop stands still. Without them, the process ends. `on_drain` is called
+    when the worker is asked to drain; without it, the worker drains and the rest of the process goes on.
+    """
     from mainspring.services.runtime import Runtime
     from mainspring.services.supervisor import end_process
 
     on_failed = on_failed or end_process
 
     async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
+        from mainspring.services.chores.chores import Chores
         from mainspring.services.node import Node
 
         store, random = await app.open(), SystemRandom()
-        name = name_process(random)
-        sinks, alerts = open_sinks(settings.sink, show, store), names_alerts(app)
-        scheduler = build_scheduler(store, name, settings, app.clock, random, sinks, alerts) if schedule else None
-        row, broker = describe_worker(app, settings, name), open_broker(settings)
-        cache = open_cache(settings) if schedule else None
-        given = (row, task_loop, settings, random, on_replaced, tell, on_drain, on_unstoppable)
-        if broker is None:
-            worker = build_worker(app, store, *given) if work else None
-            return Node(
-                *(store, scheduler, worker),
-                cache=cache,
-                stall_after=settings.stall_after,
-                on_failed=on_failed,
-                settings=settings,
-            )
-        from mainspring.services.worker.broker_source import Delivered
+        name, broker = name_process(random), open_broker(settings)
+        scheduler = build_scheduler(store, name, settings, app.clock, random, broker) if schedule else None
+        chores = Chores(
+            *(store, name, settings, app.clock, random),
+            leads=None if scheduler is None else scheduler.leads,
+            sinks=open_sinks(settings.sink) if schedule else (),
+            alerts=names_alerts(app) if schedule else False,
+            cache=open_cache(settings) if schedule else None,
+        )
+        source = None
+        if broker is not None:
+            from mainspring.services.worker.broker_source import Delivered
 
-        source = Delivered(store, broker, app.clock, name)
-        worker = build_worker(app, cast(Store, source), *given) if work else None
+            source = Delivered(store, broker, app.clock, name)
+        claims_from = store if source is None else cast(Store, source)
+        row = describe_worker(app, settings, name)
+        given = (row, task_loop, settings, random, on_replaced, on_drain, on_unstoppable)
+        worker = build_worker(app, claims_from, *given) if work else None
         return Node(
-            *(store, scheduler, worker, broker, source, cache),
+            *(store, scheduler, worker, chores, broker, source),
             stall_after=settings.stall_after,
             on_failed=on_failed,
-            settings=settings,
+            listener=listener,
         )
 
     return Runtime(build, stall_after=settings.stall_after, on_failed=on_failed, on_stalled=on_stalled or end_process)
 
 
 def build_scheduler(
-    store: Store, name: str, settings: Settings, clock: Clock, random: Random, sinks: Sequence[Sink], alerts: bool
+    store: Store, name: str, settings: Settings, clock: Clock, random: Random, broker: Broker | None = None
 ) -> Scheduler:
-    """The loops that schedule, on this process's lease and sinks."""
-    from mainspring.services.node import Scheduler
+    """The loops that schedule, on this process's lease."""
+    from mainspring.services.scheduler.scheduler import Scheduler
 
-    return Scheduler(store, open_lease(settings.lease, store, clock), name, sinks, settings, clock, random, alerts)
+    lease = open_lease(settings.lease, store, clock)
+    return Scheduler(store, lease, name, settings, clock, random, broker=broker)
 
 
 def build_worker(
@@ -438,7 +412,6 @@ def build_worker(
     settings: Settings,
     random: Random,
     on_replaced: Callable[[UnfinishedWork], None] | None = None,
-    tell: Callable[[Event, str], None] | None = None,
     on_drain: Callable[[], None] | None = None,
     on_unstoppable: Callable[[], None] | None = None,
 ) -> Worker:
@@ -454,8 +427,6 @@ def build_worker(
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),
     )
-    if tell is not None:
-        worker.tell(tell)
     if on_drain is not None:
         worker.on_drain = on_drain
     return worker

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from cli_work import FILMS, Terminal
+from mainspring.cli.output.event_lines import describe_event
 from mainspring.clock import SystemClock
 from mainspring.core.instants import DAY
 from mainspring.core.model import Event
-from mainspring.sinks.log import describe as describe_event
 
 PATIENCE_S = 20.0
 TASKS = """
 import asyncio, time
-from mainspring import Mainspring
+from mainspring import Mainspring, Retry
 
 app = Mainspring(name="tasks")
 
@@ -77,7 +77,7 @@ def up_with_running(cli: Terminal, *args: str) -> tuple[subprocess.Popen[str], s
 class TestUp:
     def test_it_stores_the_jobs_fires_them_and_stops_by_itself(self, cli: Terminal) -> None:
         cli.write("films.py", FILMS + "\n@app.job(every('200ms'))\nasync def tick(): ...\n")
-        answer = cli.finish("up", "films.py", "--for", "1500ms")
+        answer = cli.finish("up", "films.py", "--for", "1500ms", "--log-level", "info")
         assert answer.code == 0
         assert "3 created (report, notify, tick)" in answer.err
         assert f"store  sqlite:///test.db ({cli.folder}/test.db)" in answer.err
@@ -101,14 +101,13 @@ class TestUp:
         events = [json.loads(line) for line in answer.out.splitlines()]
         kinds = {event["kind"] for event in events if event["job"] == "hello"}
         assert {"firing.fired", "run.running", "run.succeeded"} <= kinds
-        positions = [event["position"] for event in events]
-        assert positions == sorted(set(positions))
+        assert {event["position"] for event in events} == {None}, "only `mainspring events` knows positions"
         (first, *_) = cli.json("run", "list", "--job", "hello", "--state", "succeeded")
         assert [line["text"] for line in cli.json("run", "logs", first["run_id"])] == ["hello"]
 
     def test_a_command_is_shown_as_it_was_typed(self, cli: Terminal) -> None:
         run_id = cli.json("run", "submit", "--command", "echo 'a b'")["run_id"]
-        answer = cli.finish("up", "--for", "1500ms")
+        answer = cli.finish("up", "--for", "1500ms", "--log-level", "info")
         lines = [line for line in answer.out.splitlines() if run_id[-8:] in line]
         assert [line.partition(" [")[0].split(maxsplit=3)[3].partition(" in ")[0] for line in lines] == [
             "$ echo 'a b'",
@@ -157,7 +156,7 @@ class TestUp:
 
     def test_a_reader_that_leaves_ends_it(self, cli: Terminal) -> None:
         cli("job", "add", "hello", "--every", "50ms", "--command", "true")
-        process = cli.start("up")
+        process = cli.start("up", "--log-level", "info")
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
@@ -221,10 +220,10 @@ class TestWorker:
         assert "app tasks (tasks.py), 3 tasks" in err
         assert cli.json("job", "show", "hello")["firings"] == []
 
-    def test_it_shows_what_it_does_though_no_node_tells_of_events(self, cli: Terminal) -> None:
+    def test_asked_for_it_shows_each_start_and_end(self, cli: Terminal) -> None:
         cli.write("tasks.py", TASKS)
         run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]
-        worker = cli.start("worker", "tasks.py")
+        worker = cli.start("worker", "tasks.py", "--log-level", "info")
         cli.finish("run", "wait", run_id, "--timeout", "15s")
         worker.send_signal(signal.SIGTERM)
         out, _ = worker.communicate(timeout=PATIENCE_S)
@@ -232,6 +231,25 @@ class TestWorker:
             ["▶", "running", "nap"],
             ["✓", "succeeded", "nap"],
         ]
+
+    @pytest.mark.parametrize("form", ["text", "json"])
+    def test_where_no_person_reads_it_prints_failures_and_a_summary(self, cli: Terminal, form: str) -> None:
+        cli.write("tasks.py", TASKS + "\n@app.task(retry=Retry(0))\nasync def bad(): raise ValueError('no')\n")
+        good = [cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"] for _ in range(2)]
+        bad = cli.json("run", "submit", "bad")["run_id"]
+        worker = cli.start("worker", "tasks.py", "--log-format", form)
+        for run_id in (*good, bad):
+            cli.finish("run", "wait", run_id, "--timeout", "15s")
+        worker.send_signal(signal.SIGTERM)
+        out, _ = worker.communicate(timeout=PATIENCE_S)
+        failure, summary = out.splitlines()
+        if form == "json":
+            assert (json.loads(failure)["kind"], json.loads(failure)["run_id"]) == ("run.failed", bad)
+            counts = [json.loads(summary)[name] for name in ("claimed", "succeeded", "failed", "retried", "in_hand")]
+            assert counts == [3, 2, 1, 0, 0]
+        else:
+            assert "✗ failed     bad" in failure
+            assert summary.endswith("claimed 3, succeeded 2, failed 1, retried 0, in hand 0")
 
     def test_it_tells_programs_of_its_own_events_only(self, cli: Terminal) -> None:
         cli.write("tasks.py", TASKS)

@@ -1,4 +1,4 @@
-"""Workers alone: one of them does the fleet's chores, until a scheduler comes."""
+"""Chores are done by one process: the leader, or one of the workers while no scheduler runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from stage import USUAL, FaultyStore, JumpingClock, add_job, at_home, let_pass, 
 
 from mainspring import Mainspring
 from mainspring.leases.database import DatabaseLease
-from mainspring.services.node import Node, Scheduler
+from mainspring.services.chores.chores import Chores
+from mainspring.services.node import Node
+from mainspring.services.scheduler.scheduler import Scheduler
 from mainspring.stores.sqlite.store import SqliteStore
 
 
@@ -40,12 +42,12 @@ def make_app(clock: JumpingClock, ran: list[str], name: str) -> Mainspring:
 
 def make_lone_worker(store: Any, clock: JumpingClock, ran: list[str], name: str, *, chores: bool = True) -> Node:
     worker = make_worker(make_app(clock, ran, name), store, clock, USUAL, name=name)
-    return Node(store, None, worker, settings=USUAL if chores else None)
+    return Node(store, None, worker, Chores(store, name, USUAL, clock, Random(name)) if chores else None)
 
 
 def make_scheduler(store: Any, clock: JumpingClock) -> Node:
-    scheduler = Scheduler(store, DatabaseLease(store), "scheduler", (), USUAL, clock, Random(0))
-    return Node(store, scheduler, None)
+    scheduler = Scheduler(store, DatabaseLease(store), "scheduler", USUAL, clock, Random(0))
+    return Node(store, scheduler, None, Chores(store, "scheduler", USUAL, clock, Random(0), leads=scheduler.leads))
 
 
 async def kill(node: Node) -> None:
@@ -65,7 +67,7 @@ async def started(*nodes: Node) -> AsyncIterator[None]:
 
 
 def on_duty(*nodes: Node) -> int:
-    return sum(node.duty is not None and node.duty.is_on_duty() for node in nodes)
+    return sum(node.chores is not None and node.chores.on_duty() for node in nodes)
 
 
 @pytest.mark.parametrize("chores", [True, False])
@@ -151,3 +153,19 @@ async def test_it_warns_that_jobs_are_not_fired(
         assert "no scheduler runs, so no job fires (the next one would be report)" in caplog.text
         await let_pass(clock, "5m")
     assert caplog.text.count("no job fires") == 1
+
+
+async def test_of_two_schedulers_only_the_leader_recovers_runs(stores: list[SqliteStore], clock: JumpingClock) -> None:
+    lines = [FaultyStore(store) for store in stores[:2]]
+    nodes = [make_scheduler(line, clock) for line in lines]
+    async with started(*nodes):
+        await let_pass(clock, "2s")
+        assert on_duty(*nodes) == 1
+        before = [line.calls["recover"] for line in lines]
+        await let_pass(clock, "30s")
+        calls = [line.calls["recover"] - past for line, past in zip(lines, before, strict=True)]
+        leading = [node.scheduler is not None and node.scheduler.leads() for node in nodes]
+        assert [count > 0 for count in calls] == leading
+        await kill(nodes[leading.index(True)])
+        await let_pass(clock, "5s")
+        assert on_duty(nodes[leading.index(False)]) == 1, "the other takes over soon after the leader has died"

@@ -28,7 +28,9 @@ from mainspring.core.instants import SECOND
 from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import EventBatch
 from mainspring.leases.database import DatabaseLease
-from mainspring.services.node import Node, Scheduler
+from mainspring.services.chores.chores import Chores
+from mainspring.services.node import Node
+from mainspring.services.scheduler.scheduler import Scheduler
 from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.stores.sqlite.store import SqliteStore
@@ -47,8 +49,10 @@ def make_node(
     using: Settings = USUAL,
     work: bool = True,
 ) -> Node:
-    scheduler = Scheduler(store, DatabaseLease(store), name, sinks, using, clock, Random(name))
-    return Node(store, scheduler, make_worker(app, store, clock, using, name=name) if work else None)
+    random = Random(name)
+    scheduler = Scheduler(store, DatabaseLease(store), name, using, clock, random)
+    chores = Chores(store, name, using, clock, random, leads=scheduler.leads, sinks=sinks, alerts=None)
+    return Node(store, scheduler, make_worker(app, store, clock, using, name=name) if work else None, chores)
 
 
 @asynccontextmanager

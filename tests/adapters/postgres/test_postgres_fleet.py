@@ -16,6 +16,7 @@ from mainspring.core.instants import HOUR, MINUTE
 from mainspring.core.model import Claim, NewRun, Worker
 from mainspring.process.ids import IdSource
 from mainspring.services.chores import relay
+from mainspring.services.chores.chores import Chores
 from mainspring.services.node import Node
 from mainspring.settings import Settings
 from mainspring.store import Outlook, Standing, Store
@@ -283,7 +284,8 @@ async def test_an_idle_scheduler_asks_little_beside_renewing_its_lease(
 
     renewal, settings = "UPDATE mainspring.leases SET expires_at", Settings()
     store = cast(Store, await PostgresStore.open(new_database, CLOCK))
-    node = Node(store, build_scheduler(store, "s", settings, CLOCK, Random(0), (), alerts=False), None)
+    scheduler = build_scheduler(store, "s", settings, CLOCK, Random(0))
+    node = Node(store, scheduler, None, Chores(store, "s", settings, CLOCK, Random(0), leads=scheduler.leads))
     await node.start()
     try:
         await until_true(cleaned)  # What is done once, at the start, and then every minute.

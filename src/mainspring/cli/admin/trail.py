@@ -11,6 +11,7 @@ from mainspring.cli.backends.opening import with_scheduler
 from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, find_run
+from mainspring.cli.output.event_lines import describe_event
 from mainspring.cli.output.harmless import harmless
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.output.times import moment
@@ -18,7 +19,6 @@ from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, from_datetime, parse_duration
 from mainspring.core.model import Event
 from mainspring.operations import records
-from mainspring.wiring import describe_event
 
 
 @click.command(cls=Errand)

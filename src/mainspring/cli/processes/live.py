@@ -1,4 +1,4 @@
-"""A node in this process: started, shown, and stopped in bounded time."""
+"""Runs a node in this process: starts it, prints what it does, and stops it in bounded time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 from types import FrameType
@@ -17,39 +17,32 @@ from typing import Any, NamedTuple
 from mainspring.cli.backends.opening import check_made
 from mainspring.cli.output.errors import INTERRUPTED
 from mainspring.cli.output.screen import Screen
-from mainspring.cli.processes.lines import LinePrinter
+from mainspring.cli.processes.lines import LinePrinter, listen
 from mainspring.cli.processes.logs import set_up_logging
 from mainspring.cli.processes.succession import Succession
 from mainspring.core.instants import SECOND
-from mainspring.core.model import Event, EventBatch
-from mainspring.errors import MainspringError, StoreFailed, StoreRefused, StoreUnavailable
-from mainspring.operations.views import event_view
-from mainspring.process.background import is_cancelled
+from mainspring.errors import StoreFailed, StoreRefused, StoreUnavailable
 from mainspring.process.eventloop import new_loop
 from mainspring.process.secrets import masker, secrets_of
 from mainspring.sdk.app import Mainspring
 from mainspring.services.runtime import Runtime
 from mainspring.services.supervisor import EXIT_FAILED
 from mainspring.settings import unknown_variables
-from mainspring.wiring import build_runtime, hear_runs, show_events
+from mainspring.wiring import build_runtime, hear_runs
 
-FOLLOW_S = 0.1
-FOLLOW_LIMIT = 200
 LAST_RESORT_S = 25.0
-"""So long after it should have stopped, a process in which something hangs ends all the same."""
+"""How long after its deadline a process in which something hangs is ended by force."""
 LEFTOVERS_S = 1.0
 FAREWELL_S = 2.0
-"""How long each of those beside the node may take to end, where a database that does not answer holds them up."""
+"""How long each part beside the node may take to end while the database does not answer."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
-"""How long to wait for a database that is away before the next try."""
+"""How long to wait between attempts to open a database that does not answer."""
 NOTICE_S = 0.5
-"""How often to look for a notice."""
-
-Deliver = Callable[[Sequence[EventBatch]], Awaitable[None]]
+"""How often to look for the notice file."""
 
 
 class ServeOptions(NamedTuple):
-    """What to run, for how long, and what comes before."""
+    """What to run, for how long, and what to do first."""
 
     app: Mainspring
     screen: Screen
@@ -59,26 +52,16 @@ class ServeOptions(NamedTuple):
     quiet: bool
     work: bool = True
     create: bool = True
-    """Whether to make the database if there is none; otherwise it is waited for."""
+    """Whether to create the database if it does not exist; otherwise the process waits for it."""
     beside: Callable[[Runtime], Awaitable[Callable[[], Awaitable[None]]]] | None = None
-    """Starts something beside the node; its answer stops that."""
-
-    @property
-    def tells_by_relay(self) -> bool:
-        """Whether the scheduler's relay shows what happens."""
-        return self.schedule and not self.quiet and not self.screen.session.as_json
-
-    @property
-    def tells_itself(self) -> bool:
-        """Whether the worker says what it does: it never reads the events of the fleet."""
-        return not self.schedule and not self.quiet
+    """Starts something beside the node, and returns what stops it."""
 
 
 class StopRequests:
-    """Requests to stop: the first drains, the second stops at once, the third ends the process here and now.
+    """Requests to stop: the first drains, the second stops without waiting, the third ends the process immediately.
 
-    A task may block the loop or ignore its cancellation for ever; so every request is heard outside of the loop, and
-    sets a time by which the process ends all the same.
+    A task may block the event loop or ignore its cancellation. So every request is received outside of the loop, and
+    sets a time after which the process is ended by force.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, drain_s: float) -> None:
@@ -89,9 +72,9 @@ class StopRequests:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         self.signalled = asyncio.Event()
-        """Set if a request was a signal: somebody waits for the end, whatever is under way."""
+        """Set if a request was a signal: then the process stops even while it is starting."""
         self.failed = False
-        """Whether the process stops because something in it has failed for good."""
+        """Whether the process stops because of a failure that it cannot mend."""
         self._before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
@@ -100,7 +83,7 @@ class StopRequests:
         self.request()
 
     def request(self) -> None:
-        """One more request. From any thread."""
+        """Count one more request. Callable from any thread."""
         self._count += 1
         if self._count > 2:
             _end(INTERRUPTED)
@@ -109,7 +92,7 @@ class StopRequests:
             self._loop.call_soon_threadsafe((self.first if self._count == 1 else self.second).set)
 
     def request_first(self) -> None:
-        """A request, unless there was one before. From any thread."""
+        """Request a stop, unless there was a request before. Callable from any thread."""
         if self._count == 0:
             self.request()
 
@@ -119,8 +102,8 @@ class StopRequests:
         return self._count > 0
 
     def fail(self, why: str) -> None:
-        """Stop, because something has failed that this process cannot mend: let work finish if that still can be done,
-        then end with a code that says so. From any thread."""
+        """Stop because of a failure that this process cannot mend: let work finish if possible, then end with the exit
+        code of a failure. Callable from any thread."""
         logging.getLogger("mainspring").critical("stopping this process: %s", why)
         if not self.failed:
             self.failed = True
@@ -128,11 +111,11 @@ class StopRequests:
             self.request_first()
 
     def request_first_after(self, seconds: float) -> None:
-        """A request that comes by itself, unless there was one before or all is over."""
+        """Request a stop after a time, unless there was a request before."""
         self._in_thread(seconds, self.request_first)
 
     def request_first_once(self, file: str) -> None:
-        """A request as soon as a file exists: a host that will be taken away is given notice so."""
+        """Request a stop as soon as a file exists: some hosts announce their shutdown this way."""
 
         def watch() -> None:
             while not self._over.wait(NOTICE_S):
@@ -143,7 +126,7 @@ class StopRequests:
         threading.Thread(target=watch, name="mainspring-notice", daemon=True).start()
 
     def end_after(self, seconds: float, code: int) -> None:
-        """End the process, unless all is over before."""
+        """End the process by force after a time, unless it has ended before."""
         self._in_thread(seconds, lambda: _end(code))
 
     def _in_thread(self, seconds: float, act: Callable[[], None]) -> None:
@@ -154,7 +137,7 @@ class StopRequests:
         threading.Thread(target=watch, name="mainspring-stopping", daemon=True).start()
 
     def all_over(self) -> None:
-        """Nothing is left to stop: signals mean again what they meant before."""
+        """Nothing is left to stop: restore the signal handlers."""
         self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -168,10 +151,10 @@ def _end(code: int) -> None:
 
 
 def serve(service: ServeOptions) -> int:
-    """Run until a signal comes or the time is up; the exit code."""
+    """Run until a signal arrives or the time is up; returns the exit code."""
     _set_up_logging(service)
     for variable in unknown_variables(os.environ):
-        service.screen.warn(f"{variable} belongs to no setting, and is ignored")
+        service.screen.warn(f"{variable} is ignored: no setting has this name")
     succession = Succession(service.stop_after_s)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         stopping = StopRequests(runner.get_loop(), service.app.settings.drain_grace / SECOND)
@@ -181,7 +164,7 @@ def serve(service: ServeOptions) -> int:
             stopping.request_first_once(service.app.settings.notice)
         try:
             code = runner.run(_serve(service, stopping, succession))
-            # All work is reported or handed back. What a task may still do on this loop is not waited for.
+            # All work is reported or handed back. Tasks that still run on this loop are not waited for.
             stopping.end_after(LEFTOVERS_S, EXIT_FAILED if stopping.failed else code)
             runner.close()
         finally:
@@ -208,8 +191,6 @@ async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succ
         if runtime is None:
             service.screen.hint("Stopped.")
             return 0
-        told = asyncio.Event()
-        follower = asyncio.create_task(_follow(app, _to_lines(service, lines), told))
         beside = asyncio.create_task(_run_beside(service, runtime, stopping))
         node = runtime.node
         if node is not None:
@@ -217,9 +198,7 @@ async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succ
         if node is None or node.failure is None:
             await stopping.first.wait()
         code = await _stop(runtime, stopping, service.screen)
-        told.set()
         await _briefly(beside)
-        await _briefly(follower)
         if node is not None and node.failure is not None:
             raise node.failure
         return code
@@ -231,7 +210,7 @@ async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succ
 async def _begin(
     service: ServeOptions, stopping: StopRequests, succession: Succession, lines: LinePrinter
 ) -> Runtime | None:
-    """The node, at work. While the database is away, try again and again; None if a signal ends that."""
+    """Start the node. While the database does not answer, try again; None if a signal ends that."""
     pause_s, random = FIRST_PAUSE_S, Random()
     while True:
         starting = asyncio.create_task(_start(service, lines, stopping, succession))
@@ -250,7 +229,7 @@ async def _begin(
             service.screen.warn(f"{error}; trying again in {wait_s:.1f} s")
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.first.wait(), wait_s)
-                if not stopping.signalled.is_set():  # Its time is up, and it never began.
+                if not stopping.signalled.is_set():  # Its time is up before it could start.
                     raise
                 return None
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
@@ -266,26 +245,18 @@ async def _start(service: ServeOptions, lines: LinePrinter, stopping: StopReques
         *(app, app.settings),
         schedule=service.schedule,
         work=service.work,
-        show=lines.put if service.tells_by_relay else None,
-        tell=_teller(service, lines) if service.tells_itself else None,
+        listener=None if service.quiet else listen(lines, app.settings, as_json=service.screen.session.as_json),
         on_failed=stopping.fail,
         on_replaced=lambda unfinished: succession.pass_on(unfinished, stopping=stopping.is_requested),
-        # A process that only works ends with its worker; one that schedules goes on without it.
+        # A process that only works ends with its worker. One that schedules goes on without it.
         on_drain=None if service.schedule else stopping.request_first,
     )
     await runtime.start()
     return runtime
 
 
-def _teller(service: ServeOptions, lines: LinePrinter) -> Callable[[Event, str], None]:
-    """What the worker here does, as it does it: as JSON, or as readable lines."""
-    if service.screen.session.as_json:
-        return lambda event, _: lines.put(service.screen.encode(event_view(None, event)), "")
-    return show_events(lines.put)
-
-
 async def _briefly(task: asyncio.Future[Any], wait_s: float = FAREWELL_S) -> None:
-    """Wait for a task, but not long: what hangs is cancelled, and no fault. Others' faults are raised."""
+    """Wait for a task, but not long: a task that hangs is cancelled. Errors of the task are raised."""
     done, _ = await asyncio.wait({task}, timeout=wait_s)
     if done:
         task.result()
@@ -295,13 +266,13 @@ async def _briefly(task: asyncio.Future[Any], wait_s: float = FAREWELL_S) -> Non
 
 
 async def _run_beside(service: ServeOptions, runtime: Runtime, stopping: StopRequests) -> None:
-    """Run what is beside the node until the process is to stop; if it cannot be started, the process is."""
+    """Run what is beside the node until the process stops. If it cannot start, the process stops."""
     if service.beside is None:
         return
     starting = asyncio.ensure_future(service.beside(runtime))
     stop = asyncio.create_task(stopping.first.wait())
     await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():  # What has not begun when everything ends need not begin.
+    if not starting.done():  # The process stops before this has started.
         starting.cancel()
         await asyncio.wait({starting})
         return
@@ -318,7 +289,7 @@ async def _run_beside(service: ServeOptions, runtime: Runtime, stopping: StopReq
 async def _stop(runtime: Runtime, stopping: StopRequests, screen: Screen) -> int:
     """Let running work finish; at the second request, stop at once."""
     if runtime.node is not None and runtime.node.failure is not None:
-        await runtime.stop(0.0)  # No result of what still runs could be reported.
+        await runtime.stop(0.0)  # No result could be reported.
         return 1
     worker = runtime.node.worker if runtime.node is not None else None
     busy = worker.runner.busy if worker is not None else 0
@@ -336,47 +307,5 @@ async def _stop(runtime: Runtime, stopping: StopRequests, screen: Screen) -> int
     with suppress(asyncio.CancelledError):
         await draining
     await runtime.stop(0.0)
-    screen.hint("Stopped at once: what was running has been handed back.")
+    screen.hint("Stopped at once: unfinished runs have been handed back.")
     return INTERRUPTED
-
-
-def _to_lines(service: ServeOptions, lines: LinePrinter) -> Deliver | None:
-    """Events as JSON; None if others show them."""
-    if service.quiet or service.tells_by_relay or service.tells_itself:
-        return None
-
-    async def as_json(batches: Sequence[EventBatch]) -> None:
-        for batch in batches:
-            for offset, event in enumerate(batch.events):
-                lines.put(service.screen.encode(event_view(batch.position + offset, event)), "")
-
-    return as_json
-
-
-async def _follow(app: Mainspring, deliver: Deliver | None, ended: asyncio.Event) -> None:
-    """Deliver all events from now on, until told to end and none is left."""
-    if deliver is None:
-        return
-    store = await app.open()
-    position: int | None = None
-    while True:
-        last = ended.is_set()
-        batches: Sequence[EventBatch] = ()
-        try:
-            if position is None:
-                position = await store.next_position()
-            batches = await store.events_since(position, FOLLOW_LIMIT)
-        except StoreUnavailable:
-            pass  # The node tells of that, and this goes on where it was.
-        except (MainspringError, asyncio.CancelledError) as error:
-            if is_cancelled() or last:
-                raise
-            logging.getLogger("mainspring").error("events cannot be shown at the moment: %r", error)
-        if batches:
-            await deliver(batches)
-            position = batches[-1].position + len(batches[-1].events)
-        elif last:
-            return
-        else:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), FOLLOW_S)

@@ -1,4 +1,4 @@
-"""Forgets what has been kept long enough, a little at a time."""
+"""Applies retention: deletes what has been kept long enough, a little at a time."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from mainspring.settings import Settings
 from mainspring.store import CareStore
 
 EVERY_S = 15.0
-"""So long a job may keep more runs than its limits say."""
+"""How long a job may keep more runs than its limits allow."""
 IDLE_S = 60.0
-"""And so long where nothing had to be forgotten lately: each time that there is nothing, twice as long as before."""
+"""The longest pause. Each pass that finds nothing doubles the pause up to this."""
 PAUSE_S = 0.2
 LIMIT = 1_000
 
 
 class Cleaner(Loop):
-    """Works where the node leads. Small transactions with pauses: cleaning must not be felt by the work."""
+    """Acts while on duty. Its transactions are small, with pauses between them, so that runs do not wait for it."""
 
     name = "cleaner"
 
     def __init__(
-        self, store: CareStore, leads: Callable[[], bool], settings: Settings, clock: Clock, random: Random
+        self, store: CareStore, on_duty: Callable[[], bool], settings: Settings, clock: Clock, random: Random
     ) -> None:
         super().__init__(clock, random)
         self._store = store
-        self._leads = leads
+        self._on_duty = on_duty
         self._settings = settings
         self._pause_s = EVERY_S
 
     async def turn(self) -> float:
-        if not self._leads():
+        if not self._on_duty():
             return EVERY_S
         keep = self._settings
         gone = await self._store.clean(keep.keep_runs, keep.keep_firings, keep.keep_events, LIMIT)

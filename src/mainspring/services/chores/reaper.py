@@ -1,4 +1,4 @@
-"""Finds what nobody will finish: expired claims, runs past their starting deadline, silent workers."""
+"""Recovers what will not finish by itself: expired claims, runs past their starting deadline, silent workers."""
 
 from __future__ import annotations
 
@@ -13,29 +13,37 @@ from mainspring.store import CareStore
 
 EVERY_S = 1.0
 IDLE_S = 3.0
-"""How often to look where nothing runs: what is claimed meanwhile is not lost before its claim has run out."""
+"""How often to look while nothing runs. A run that is claimed meanwhile cannot be lost before its claim expires."""
 LIMIT = 500
 
 
 class Reaper(Loop):
-    """Runs on every node that schedules, so that whoever died, somebody is left to notice; of workers alone, on one."""
+    """Acts while on duty. Two reapers at once do no harm: each recovery is guarded by the state of the run."""
 
     name = "reaper"
 
-    def __init__(self, store: CareStore, settings: Settings, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        store: CareStore,
+        settings: Settings,
+        clock: Clock,
+        random: Random,
+        *,
+        on_duty: Callable[[], bool] = lambda: True,
+    ) -> None:
         super().__init__(clock, random)
         self._store = store
-        self.on_duty: Callable[[], bool] = lambda: True
+        self._on_duty = on_duty
         self.every_s = EVERY_S
         self._dead_after = settings.worker_dead_after
         self._idle_s = min(IDLE_S, settings.claim_ttl / SECOND)
 
     async def turn(self) -> float:
-        if not self.on_duty():
+        if not self._on_duty():
             return self.every_s
         found = await self._store.recover(self._dead_after, LIMIT)
         for worker in found.dead_workers:
-            log.warning("worker %s has not been heard of for %.0f s: taken for dead", worker, self._dead_after / 1e6)
+            log.warning("worker %s has sent no heartbeat for %.0f s: it counts as dead", worker, self._dead_after / 1e6)
         if max(found.lost, found.expired) >= LIMIT:
             return 0.0
         return max(self.every_s, self._idle_s) if found.idle else self.every_s

@@ -125,6 +125,8 @@ class Planner(Loop):
         self._calendars: dict[str, dict[str, Calendar]] = {}
         self._began: Term | None = None
         self.on_overtaken: list[Callable[[], None]] = []
+        self.on_fired: Callable[[Plan, Fired], None] | None = None
+        """Called with each plan that the store has applied, and what came of it."""
 
     async def turn(self) -> float:
         term = self._leads() if self._leads else None
@@ -370,6 +372,8 @@ class Planner(Loop):
         for made, fired in zip(plans, await self._store.fire(plans, term), strict=True):
             if not fired.applied:
                 self._budget.give_back(made.job.namespace, runs_in(made))
+            elif self.on_fired is not None:
+                self.on_fired(made, fired)
             self._take_over(fired)
 
     async def _fire_ahead(self, term: Term | None) -> None:

@@ -21,6 +21,8 @@ class Claims:
         self._promised: deque[tuple[Sequence[AttemptContext], float]] = deque()
         self._ended: set[tuple[str, int]] = set()
         self._solitary = 0
+        self.total = 0
+        """How many were given since the start."""
         self.run_s: float | None = None
         """How long runs are lately; None before the first has ended."""
         self.on_doubt: Callable[[float], None] = lambda _: None
@@ -63,6 +65,7 @@ class Claims:
         for attempt in attempts:
             self._attempts[attempt.claim.run_id] = (attempt, trusted_until)
             self._solitary += _is_suspect(attempt)
+        self.total += len(attempts)
         self.on_doubt(trusted_until)
 
     def remove(self, claims: Iterable[tuple[str, int]]) -> None:

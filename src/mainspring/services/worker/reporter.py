@@ -12,11 +12,11 @@ from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Report, Worker
 from mainspring.core.runs.fitting import find_fit, judge_unfit
+from mainspring.services.activity import Activity
 from mainspring.services.chores.alerter import expect_alerts
 from mainspring.services.loop import Loop, log
 from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.runner import Runner, conclude
-from mainspring.services.worker.story import Story
 from mainspring.settings import Settings
 from mainspring.store import Store
 
@@ -55,8 +55,8 @@ class Reporter(Loop):
         self._patience = settings.unfit_wait
         self.on_aside: Callable[[str], None] = lambda _: None
         """Called with the name of a task for which the code here is too old."""
-        self.story: Story | None = None
-        """Who is told of what the store accepted."""
+        self.activity: Activity | None = None
+        """Counts what the store accepted, if anything listens."""
         self.on_alerts: Callable[[], None] = lambda: None
         """Called when somebody is to be told of failures, for the first time here."""
 
@@ -90,8 +90,8 @@ class Reporter(Loop):
             if verdict == "stale":
                 self.stale += 1
                 log.warning("run %s: the result came after its claim had passed to another; refused", report.run_id)
-        if self.story is not None:
-            self.story.ended(reports, verdicts, self._claims.attempt_of)
+        if self.activity is not None:
+            self.activity.ended(reports, verdicts, self._claims.attempt_of)
         self._claims.remove([(report.run_id, report.token) for report in reports])
         self._on_room()
 
@@ -107,9 +107,9 @@ class Reporter(Loop):
         if returned:
             with _taken(returned, len(returned)) as claims:
                 count = await self._store.hand_back(claims)
-            if self.story is not None:
+            if self.activity is not None:
                 attempts = [self._claims.attempt_of(run_id) for run_id, _ in claims]
-                self.story.handed_back([attempt for attempt in attempts if attempt is not None])
+                self.activity.handed_back([attempt for attempt in attempts if attempt is not None])
             self._claims.remove(claims)
             self._claims.run_s = None  # What went back could not start: runs are longer than they were.
             self._on_room()

@@ -20,6 +20,7 @@ from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError
 from mainspring.executor import AttemptContext, Executor, StopKind
 from mainspring.process.metrics import figures_of
+from mainspring.services.activity import Activity
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.worker.claimer import Claimer
 from mainspring.services.worker.claims import Claims
@@ -29,7 +30,6 @@ from mainspring.services.worker.loop_monitor import LoopMonitor
 from mainspring.services.worker.pooled_claimer import PooledClaimer
 from mainspring.services.worker.reporter import Reporter
 from mainspring.services.worker.runner import Runner, conclude, stopped
-from mainspring.services.worker.story import Story, Tell
 from mainspring.services.worker.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings, breaker_policy
 from mainspring.store import Store
@@ -130,10 +130,12 @@ class Worker:
         drains and whatever else runs in this process goes on."""
         self.heartbeat.on_drain = self.claimer.on_drain = self._hear_drain
 
-    def tell(self, tell: Tell) -> None:
-        """Call `tell` with what this worker does from now on."""
-        story = Story(self.row.id, tell, self._store.now)
-        self.runner.on_begun, self.reporter.story = story.began, story
+    def report_to(self, activity: Activity) -> None:
+        """Count what this worker does from now on."""
+        activity.claimed, activity.in_hand = lambda: self.claims.total, lambda: len(self.claims)
+        self.reporter.activity = activity
+        if activity.detailed:
+            self.runner.on_begun = activity.began
 
     @property
     def needs_hints(self) -> bool:

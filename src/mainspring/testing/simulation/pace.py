@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from mainspring.services import node
 from mainspring.services.chores import reaper, relay
-from mainspring.services.scheduler import dispatcher, elector, planner
+from mainspring.services.scheduler import dispatcher, elector, planner, scheduler
 from mainspring.services.worker import broker_source as delivered
 from mainspring.services.worker import claimer, heartbeat, reporter
 
@@ -30,7 +29,7 @@ _PAUSES_S: Final = (
     (reporter, "TALK_S", 1.5),
     (heartbeat, "HEAR_S", 0.3),
     (elector, "SHORTEST_S", 0.5),
-    (node, "PLANNER_GAP_S", 0.1),
+    (scheduler, "PLANNER_GAP_S", 0.1),
 )
 
 

@@ -13,7 +13,9 @@ import msgspec
 
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError, StoreFailed
-from mainspring.services.node import Node, Scheduler
+from mainspring.services.chores.chores import Chores
+from mainspring.services.node import Node
+from mainspring.services.scheduler.scheduler import Scheduler
 from mainspring.services.worker.broker_source import Delivered
 from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
@@ -105,23 +107,33 @@ class Process:
                 await self.clock.sleep(0.5)
         self.ready = True
 
-    def _build_scheduler(self) -> Scheduler | None:
+    def _build_scheduler(self, random: Random, broker: Courier | None) -> Scheduler | None:
         if not self._schedules:
             return None
-        random = Random(f"{self._around.seed}:scheduler:{self.actor}")
-        return Scheduler(self.wire.as_store, self.lease, self.actor, [], self._settings, self.clock, random)
+        around = (self._settings, self.clock, random)
+        return Scheduler(self.wire.as_store, self.lease, self.actor, *around, broker=broker)
+
+    def _build_chores(self, random: Random, scheduler: Scheduler | None) -> Chores:
+        around = (self._settings, self.clock, random)
+        if scheduler is None:
+            return Chores(self.wire.as_store, self.actor, *around)
+        return Chores(self.wire.as_store, self.actor, *around, leads=scheduler.leads, alerts=None)
 
     def _build_node(self) -> Node:
-        around, store, scheduler = self._around, self.wire.as_store, self._build_scheduler()
+        around, store = self._around, self.wire.as_store
+        random = Random(f"{around.seed}:scheduler:{self.actor}")
         if around.post is None:
-            return Node(
-                store, scheduler, self._build_worker(store), settings=self._settings, on_failed=self._die_of_loop
-            )
-        random = Random(f"{around.seed}:courier:{self.actor}")
-        courier = Courier(around.post, self.wire, self._host, around.clock, random)
+            scheduler = self._build_scheduler(random, None)
+            chores = self._build_chores(random, scheduler)
+            return Node(store, scheduler, self._build_worker(store), chores, on_failed=self._die_of_loop)
+        courier = Courier(
+            around.post, self.wire, self._host, around.clock, Random(f"{around.seed}:courier:{self.actor}")
+        )
+        scheduler = self._build_scheduler(random, courier)
+        chores = self._build_chores(random, scheduler)
         source = Delivered(store, courier, self.clock, self.actor)
         worker = self._build_worker(cast(Store, source))
-        return Node(store, scheduler, worker, courier, source, settings=self._settings, on_failed=self._die_of_loop)
+        return Node(store, scheduler, worker, chores, courier, source, on_failed=self._die_of_loop)
 
     def _build_worker(self, source: Store) -> Worker | None:
         if not self.works:

@@ -1,8 +1,9 @@
-"""A worker says what it does, from its own loops; the fleet's events are not its business."""
+"""A worker reports what its own loops do. It does not read the events of the fleet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from stage import USUAL, FaultyStore, JumpingClock, at_home, let_pass, make_work
 
 from mainspring import Mainspring, Retry
 from mainspring.core.model import Event
+from mainspring.services.activity import Activity, Listener, Summary
+from mainspring.services.loop import Loop
 from mainspring.services.worker.worker import Worker
 
 
@@ -19,10 +22,25 @@ def app(store: Any, clock: JumpingClock) -> Iterator[Mainspring]:
         yield app
 
 
+class Watched:
+    """A worker, and what it reports."""
+
+    def __init__(self, app: Mainspring, store: Any, clock: JumpingClock, *, detailed: bool) -> None:
+        self.worker: Worker = make_worker(app, store, clock, USUAL)
+        self.events: list[Event] = []
+        self.summaries: list[Summary] = []
+        listener = Listener(lambda event, _: self.events.append(event), self.summaries.append, detailed)
+        self.activity = Activity(self.worker.row.id, listener, store.now, clock, Random(0))
+        self.worker.report_to(self.activity)
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [*self.worker.loops, self.activity]
+
+
 def a_worker(app: Mainspring, store: Any, clock: JumpingClock) -> tuple[Worker, list[Event]]:
-    worker, told = make_worker(app, store, clock, USUAL), []
-    worker.tell(lambda event, args: told.append(event))
-    return worker, told
+    watched = Watched(app, store, clock, detailed=True)
+    return watched.worker, watched.events
 
 
 async def test_each_start_and_each_end_is_told_once(store: Any, app: Mainspring, clock: JumpingClock) -> None:
@@ -61,3 +79,32 @@ async def test_a_run_that_somebody_cancels_ends_so(store: Any, app: Mainspring, 
         await handle.cancel("enough")
         await let_pass(clock, "5s")
     assert [(event.kind, event.reason) for event in told] == [("run.running", ""), ("run.cancelled", "enough")]
+
+
+async def test_a_worker_that_nobody_watches_reports_failures_and_a_summary_a_minute(
+    store: Any, app: Mainspring, clock: JumpingClock
+) -> None:
+    @app.task
+    async def good() -> None: ...
+
+    @app.task(retry=Retry(1))
+    async def bad() -> None:
+        raise ValueError("no")
+
+    @app.task
+    async def long() -> None:
+        await clock.sleep(100)
+
+    watched = Watched(app, store, clock, detailed=False)
+    await good.submit_many([{}] * 20)
+    broken = await bad.submit()
+    await long.submit()
+    async with turning(*watched.loops):
+        await let_pass(clock, "50s")
+        assert [(event.kind, event.run_id, event.attempt) for event in watched.events] == [("run.failed", broken.id, 2)]
+        assert watched.summaries == [], "a minute has not passed"
+        await let_pass(clock, "11s")
+        (summary,) = watched.summaries
+        assert summary[1:] == (watched.worker.row.id, 60, 23, 20, 1, 1, 1)
+        await let_pass(clock, "120s")
+        assert [each[3:] for each in watched.summaries[1:]] == [(0, 1, 0, 0, 0)], "a minute without work is no line"
