@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mainspring.core.instants import DAY, HOUR, MINUTE, parse_instant
-from mainspring.core.model import Job, JobPolicy
+from mainspring.core.model import Job, JobPolicy, Overlap
 from mainspring.core.planning.backfill import check_interval, in_turn, plan_backfill
 from mainspring.core.schedules.calendar_rules import Weekdays
 from mainspring.core.schedules.calendars import Calendar
@@ -49,7 +49,7 @@ def test_runs_are_due_now_and_their_old_deadline_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("overlap", ["forbid", "replace"])
-def test_where_runs_must_not_overlap_each_waits_for_the_one_before_it_in_its_region(overlap: str) -> None:
+def test_where_runs_must_not_overlap_each_waits_for_the_one_before_it_in_its_region(overlap: Overlap) -> None:
     job = replace(JOB, policy=JobPolicy(overlap=overlap, regions=("eu", "us")))
     now = START + 3 * HOUR
     runs = [run for firing in plan_backfill(job, START, now, 5, now, {}).firings for run in firing.runs]

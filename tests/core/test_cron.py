@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -225,8 +226,10 @@ def test_a_wall_time_matches_only_if_every_field_does() -> None:
     match = datetime(2030, 5, 4, 3, 2, 1)
     assert cron.matches_wall(match)
     assert cron.matches_wall(match.replace(microsecond=999_999))
-    for part, value in {"year": 2031, "month": 6, "day": 5, "hour": 4, "minute": 3, "second": 2}.items():
-        assert not cron.matches_wall(match.replace(**{part: value}))
+    other = datetime(2031, 6, 5, 4, 3, 2)
+    for part in ("year", "month", "day", "hour", "minute", "second"):
+        change: Any = {part: getattr(other, part)}
+        assert not cron.matches_wall(match.replace(**change))
     everything = parse_cron("* * * * * *")
     assert not everything.matches_wall(datetime(1969, 12, 31))
     assert not everything.matches_wall(datetime(2200, 1, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -166,7 +167,7 @@ def test_a_date_that_seldom_comes_is_not_refused(expression: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, 1.5, b"* * * * *", ["*"] * 5, {}])
-def test_what_is_not_a_text_is_refused(value: object) -> None:
+def test_what_is_not_a_text_is_refused(value: Any) -> None:
     error = refusal(value)  # the type checker would stop this; data from outside is not checked
     assert error.field == "cron"
 

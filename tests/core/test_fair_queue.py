@@ -11,7 +11,7 @@ from mainspring.core.planning.fair_queue import QUANTUM, FairQueue
 
 
 def drain(queue: FairQueue[tuple[str, int]], costs: dict[str, int], most: int, now: int = 0) -> list[str]:
-    served = []
+    served: list[str] = []
     while len(served) < most and (item := queue.pop(now)) is not None:
         served.append(item[0])
         queue.charge(item[0], costs[item[0]])

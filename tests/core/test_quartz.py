@@ -26,7 +26,8 @@ def fire_times(expression: str) -> str:
         check_cron(expression, "quartz")
     except InvalidCron:
         return "REFUSED"
-    times, instant = [], parse_instant("2026-01-01T12:00:00Z")
+    times: list[str] = []
+    instant = parse_instant("2026-01-01T12:00:00Z")
     for _ in range(6):
         following = parse_cron(expression, "quartz").next_after(instant, "UTC")
         if following is None:

@@ -260,7 +260,7 @@ def test_a_policy_by_name_takes_no_waits_besides() -> None:
         Retry(policy="often")  # type: ignore[arg-type]
     for words in ({"delay": "1s"}, {"factor": 2}, {"delays": ["1s"]}, {"cap": "1h"}, {"backoff": "fixed"}):
         with pytest.raises(InvalidInput, match="together with the policy fixed-5m"):
-            Retry(policy="fixed-5m", **words)  # type: ignore[arg-type]
+            Retry(policy="fixed-5m", **words)
 
 
 def test_an_error_has_one_spelling() -> None:

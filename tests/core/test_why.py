@@ -18,7 +18,7 @@ from mainspring.core.schedules.triggers import (
     ManualTrigger,
     Trigger,
 )
-from mainspring.core.states import FINAL, STATES
+from mainspring.core.states import FINAL, STATES, State
 
 NOW = parse_instant("2026-03-01T12:00:00Z")
 DEAD_AFTER = 10 * SECOND
@@ -48,7 +48,7 @@ def crowd(*workers: Worker) -> Crowd:
 
 def why(
     run: Run, *workers: Worker, job: Job | None = None, upstream: tuple[Run, ...] = (), gate: GateUse | None = None
-):
+) -> list[str]:
     return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=crowd(*workers))
 
 
@@ -180,7 +180,9 @@ class TestRunningRuns:
 
 
 @given(st.sampled_from(STATES), st.integers(-10, 10), st.booleans(), st.booleans())
-def test_every_unfinished_run_that_is_not_running_has_an_answer(state, due_in, has_worker, has_gate) -> None:
+def test_every_unfinished_run_that_is_not_running_has_an_answer(
+    state: State, due_in: int, has_worker: bool, has_gate: bool
+) -> None:
     run = a_run(state=state, due_at=NOW + due_in * SECOND, blocked_on="task:encode" if has_gate else None)
     sentences = why(run, *([a_worker()] if has_worker else []))
     assert bool(sentences) == (state not in FINAL and state != "running")

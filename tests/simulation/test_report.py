@@ -1,6 +1,7 @@
 """`mainspring.testing.simulate`, and what it reports."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from mainspring.testing.simulation import Report, Result, Scenario, run_scenario
 from mainspring.testing.simulation.faults import PROFILES
 from mainspring.testing.simulation.sometimes import ENOUGH_SEEDS, PATHS, demanded
 
-SMALL = {"minutes": 0.3, "nodes": 1, "workers": 1}
+SMALL: dict[str, Any] = {"minutes": 0.3, "nodes": 1, "workers": 1}
 
 
 def result(*, profile: str = "chaos", minutes: float = 10.0, seen: tuple[str, ...] = (), error: str = "") -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from told import TTL, Told
 
@@ -31,7 +32,7 @@ class Plenty:
         return self._told.records
 
     def _tell_run(self, run: str, due: float, number: int) -> None:
-        fields: dict[str, object] = {"gates": (Gate("task:task", 1_000),)} if number % 10 == 1 else {}
+        fields: dict[str, Any] = {"gates": (Gate("task:task", 1_000),)} if number % 10 == 1 else {}
         if number % 10 == 0:
             key = f"k{number % 10_000}"
             fields = {"key": key, "lines": (Gate(f"key:{key}", 1),)}

@@ -9,6 +9,8 @@ from told import Told, instant
 
 from mainspring.core.instants import DAY, SECOND
 from mainspring.core.model import Gate
+from mainspring.core.states import State
+from mainspring.testing.history import Outcome
 
 
 class TestAcceptedWorkIsKeptAndEnds:
@@ -20,7 +22,7 @@ class TestAcceptedWorkIsKeptAndEnds:
         assert [record.what for record in violation.evidence] == ["submit", "run"]
 
     @pytest.mark.parametrize("outcome", ["unknown", "refused"])
-    def test_one_that_was_not_acknowledged_need_not_be(self, outcome: str) -> None:
+    def test_one_that_was_not_acknowledged_need_not_be(self, outcome: Outcome) -> None:
         assert Told().submit("a", outcome=outcome).submit("b").ended("b", "succeeded").broken() == []
 
     def test_a_history_without_an_end_says_nothing_about_it(self) -> None:
@@ -84,7 +86,7 @@ class TestAcceptedWorkIsKeptAndEnds:
 
 class TestCancelsHold:
     @pytest.mark.parametrize("state", ["cancelled", "succeeded", "skipped"])
-    def test_a_run_whose_cancel_was_acknowledged_may_end_so(self, state: str) -> None:
+    def test_a_run_whose_cancel_was_acknowledged_may_end_so(self, state: State) -> None:
         assert Told().submit("a").at(1).claim("a").at(2).cancel("a").at(3).ended("a", state).broken() == []
 
     def test_but_it_does_not_fail(self) -> None:
@@ -115,7 +117,7 @@ class TestCancelsHold:
         assert Told().submit("a").at(1).cancel("a", sent=0).at(2).claim("a", sent=0.5).broken() == []
 
     @pytest.mark.parametrize("outcome", ["unknown", "refused"])
-    def test_a_cancel_that_was_not_acknowledged_promises_nothing(self, outcome: str) -> None:
+    def test_a_cancel_that_was_not_acknowledged_promises_nothing(self, outcome: Outcome) -> None:
         assert Told().submit("a").at(1).cancel("a", outcome).at(2).claim("a").report("a", 1, "failed").broken() == []
 
 

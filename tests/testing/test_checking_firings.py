@@ -11,6 +11,7 @@ from mainspring.core.model import JobPolicy
 from mainspring.core.schedules.calendar_rules import DailyWindow
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import AfterTrigger, AtTrigger, CronTrigger, EveryTrigger, ManualTrigger
+from mainspring.testing.history import Outcome
 
 MINUTELY = EveryTrigger(MINUTE)
 
@@ -103,7 +104,7 @@ class TestOneRecordPerDueInstant:
         assert told.submit("a").ended("a").broken() == []
 
     @pytest.mark.parametrize("outcome", ["unknown", "refused"])
-    def test_one_that_was_not_need_not_be(self, outcome: str) -> None:
+    def test_one_that_was_not_need_not_be(self, outcome: Outcome) -> None:
         assert minutely(next_at=60).fire("j", 60, outcome=outcome).submit("a").ended("a").broken() == []
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from told import Told, instant
 
@@ -123,7 +125,7 @@ class TestNothingBeginsLate:
     @pytest.mark.parametrize(
         "fields", [{"after": ("b",)}, {"gates": (Gate("task:task", 1),)}, {"lines": (Gate("key:k", 1),), "key": "k"}]
     )
-    def test_a_run_that_has_to_wait_may_be_late(self, fields: dict[str, object]) -> None:
+    def test_a_run_that_has_to_wait_may_be_late(self, fields: dict[str, Any]) -> None:
         told = self.quiet().submit("b").submit("a", due=100, **fields).claim("b").report("b").at(200).claim("a")
 
         assert told.broken(lateness_bound=BOUND) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from told import Told, instant
 
@@ -9,11 +11,11 @@ from mainspring.core.instants import MINUTE
 from mainspring.core.model import Gate, JobPolicy, Overlap
 from mainspring.core.schedules.triggers import EveryTrigger
 
-GATE = {"gates": (Gate("task:task", 1),)}
-PAIR = {"gates": (Gate("task:task", 2),)}
+GATE: dict[str, Any] = {"gates": (Gate("task:task", 1),)}
+PAIR: dict[str, Any] = {"gates": (Gate("task:task", 2),)}
 
 
-def minutely(overlap: Overlap, *, completions: int = 1, **fields: object) -> Told:
+def minutely(overlap: Overlap, *, completions: int = 1, **fields: Any) -> Told:
     """A job that is due every minute; its ledger will have two firings."""
     policy = JobPolicy(overlap=overlap, completions=completions)
     return Told().job("j", EveryTrigger(MINUTE), next_at=180, policy=policy, **fields)

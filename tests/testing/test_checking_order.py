@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from told import Told, instant
 
@@ -9,7 +11,7 @@ from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Gate, TaskNotice
 from mainspring.core.schedules.triggers import EveryTrigger
 
-KEY = {"key": "k", "lines": (Gate("key:k", 1),)}
+KEY: dict[str, Any] = {"key": "k", "lines": (Gate("key:k", 1),)}
 
 
 class TestPriorityOrder:
@@ -104,7 +106,7 @@ class TestPriorityOrder:
         assert told.at(1).claim("worse").at(2).claim("better", 2).broken() == []
 
     @pytest.mark.parametrize("fields", [{"after": ("worse",)}, {"gates": (Gate("task:task", 2),)}, KEY])
-    def test_nor_one_that_had_to_wait(self, fields: dict[str, object]) -> None:
+    def test_nor_one_that_had_to_wait(self, fields: dict[str, Any]) -> None:
         told = Told().submit("worse", priority=6).submit("better", priority=5, **fields)
 
         assert told.at(1).claim("worse").report("worse").at(2).claim("better").broken() == []
@@ -112,7 +114,7 @@ class TestPriorityOrder:
     @pytest.mark.parametrize(
         "fields", [{"task": "other"}, {"queue": "other"}, {"region": "other"}, {"namespace": "other"}]
     )
-    def test_nor_one_that_the_worker_may_not_serve(self, fields: dict[str, object]) -> None:
+    def test_nor_one_that_the_worker_may_not_serve(self, fields: dict[str, Any]) -> None:
         told = Told().submit("worse", priority=6).submit("better", priority=5, **fields)
 
         assert told.at(1).claim("worse").at(2).claim("better", worker="w2").broken() == []

@@ -9,6 +9,7 @@ from told import Told
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import RunOptions, TaskNotice
 from mainspring.core.runs.retry import Retry
+from mainspring.core.states import State
 
 
 class TestOneAcceptedResult:
@@ -52,7 +53,7 @@ class TestOneAcceptedResult:
     @pytest.mark.parametrize(
         ("told_as", "stored"), [("succeeded", "failed"), ("failed", "succeeded"), ("skipped", "cancelled")]
     )
-    def test_what_was_accepted_is_how_the_run_ends(self, told_as: str, stored: str) -> None:
+    def test_what_was_accepted_is_how_the_run_ends(self, told_as: str, stored: State) -> None:
         told = Told().submit("a").at(1).claim("a").report("a", 1, told_as).ended("a", stored)
 
         assert told.shown(6) == ["report", "run"]
@@ -214,7 +215,7 @@ class TestOnlyTransitionsOfTheTable:
             ("skipped", ("failed",)),
         ],
     )
-    def test_the_end_fits_the_last_attempt(self, state: str, attempts: tuple[str, ...]) -> None:
+    def test_the_end_fits_the_last_attempt(self, state: State, attempts: tuple[str, ...]) -> None:
         told = Told().submit("other").ended("other", "succeeded", "succeeded").submit("a").ended("a", state, *attempts)
 
         violation = told.found(10)
@@ -232,7 +233,7 @@ class TestOnlyTransitionsOfTheTable:
             ("skipped", ("failed", "skipped")),
         ],
     )
-    def test_these_ends_are_legal(self, state: str, attempts: tuple[str, ...]) -> None:
+    def test_these_ends_are_legal(self, state: State, attempts: tuple[str, ...]) -> None:
         told = Told().submit("other").ended("other", "succeeded", "succeeded").submit("a").ended("a", state, *attempts)
 
         assert told.broken() == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from told import Told
 
+from mainspring.testing.history import Outcome
+
 
 def test_each_leader_fires_under_its_own_term() -> None:
     told = (
@@ -25,7 +27,7 @@ def test_a_stale_leader_cannot_fire() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["refused", "unknown"])
-def test_it_may_try(outcome: str) -> None:
+def test_it_may_try(outcome: Outcome) -> None:
     told = Told().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 6, term=1, actor="n1", outcome=outcome)
 
     assert told.broken() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,8 +20,8 @@ from mainspring.errors import InvalidInput
 from mainspring.testing.checking import INVARIANTS, MOST_VIOLATIONS, check
 from mainspring.testing.history import Record, dump, load
 
-GATE = {"gates": (Gate("task:task", 1),)}
-KEY = {"key": "k", "lines": (Gate("key:k", 1),)}
+GATE: dict[str, Any] = {"gates": (Gate("task:task", 1),)}
+KEY: dict[str, Any] = {"key": "k", "lines": (Gate("key:k", 1),)}
 
 
 def background() -> Told:
@@ -35,7 +36,7 @@ def background() -> Told:
     )
 
 
-def minutely(**policy: object) -> Told:
+def minutely(**policy: Any) -> Told:
     """A job that is due every minute, after the background."""
     return background().at(0).job("j", EveryTrigger(MINUTE), next_at=180, policy=JobPolicy(**policy))
 

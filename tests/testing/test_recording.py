@@ -77,6 +77,8 @@ class TestWhatWasAnswered:
         after = app.clock.now()
         (record,) = told(tmp_path, "submit")
         assert (record.run, record.outcome, record.actor) == (handle.id, "ok", "client")
+        assert record.sent is not None
+        assert record.store is not None
         assert before <= record.sent <= record.store <= after
 
     async def test_a_cancel_that_comes_too_late_is_told_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:
@@ -112,6 +114,7 @@ class TestWhatWasAnswered:
         given = await claim(store)
         await store.renew(WORKER, [(given.run_id, given.token)], 7 * SECOND)
         (renewed,) = told(tmp_path, "renew")
+        assert renewed.sent is not None
         assert renewed.until == renewed.sent + 7 * SECOND
         assert renewed.worker == told(tmp_path, "claim")[0].worker == "client"
 
@@ -131,6 +134,7 @@ class TestWhoeverIsKilledBeforeItHears:
         assert ended.returncode == -signal.SIGKILL
         (record,) = told(tmp_path, "submit")
         assert record.outcome == "unknown"
+        assert record.run is not None
         store = await app.open()
         assert (record.run in await store.find_runs("default", record.run)) == (when == "after")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -41,7 +41,7 @@ class Told:
         self._now = seconds
         return self
 
-    def add(self, what: str, *, sent: float | None = None, **fields: object) -> Self:
+    def add(self, what: str, *, sent: float | None = None, **fields: Any) -> Self:
         """One record."""
         values = {"seq": len(self.records) + 1, "what": what, "store": instant(self._now), **fields}
         if sent is not None:
@@ -55,7 +55,7 @@ class Told:
 
     def submit(
         self, run: str, *, answer: str | None = None, outcome: Outcome = "ok", actor: str = "client",
-        sent: float | None = None, due: float = 0, **fields: object,
+        sent: float | None = None, due: float = 0, **fields: Any,
     ) -> Self:  # fmt: skip
         """A client asked for a run."""
         data = new_run(run, due=due, **fields)
@@ -126,7 +126,7 @@ class Told:
 
     def job(
         self, name: str, trigger: Trigger, *, version: int = 1, edited: float = 0, next_at: float | None = None,
-        policy: JobPolicy | None = None, state: str | None = None, outcome: Outcome = "ok", **fields: object,
+        policy: JobPolicy | None = None, state: str | None = None, outcome: Outcome = "ok", **fields: Any,
     ) -> Self:  # fmt: skip
         """A job, as it was created at the beginning, or edited later."""
         job = Job(
@@ -190,7 +190,7 @@ class Told:
         state: State = "skipped",
         *attempts: str,
         tokens: Sequence[int] | None = None,
-        **fields: object,
+        **fields: Any,
     ) -> Self:
         """A run at the end, with its attempts: one for each token, if not told otherwise."""
         values = {"attempt": len(attempts), "losses": attempts.count("lost"), "token": len(attempts), **fields}
@@ -220,13 +220,13 @@ class Told:
         return [record.what for record in self.found(number, **bounds).evidence]
 
 
-def new_run(run: str, *, due: float = 0, options: RunOptions | None = None, **fields: object) -> NewRun:
+def new_run(run: str, *, due: float = 0, options: RunOptions | None = None, **fields: Any) -> NewRun:
     """A run as it is submitted."""
     plain = NewRun(run, "task", instant(due), START, options=as_json(options or RunOptions()))
     return msgspec.structs.replace(plain, **fields)
 
 
-def run_row(run: str, state: State, *, options: RunOptions | None = None, due: float = 0, **fields: object) -> Run:
+def run_row(run: str, state: State, *, options: RunOptions | None = None, due: float = 0, **fields: Any) -> Run:
     """A run as it is stored."""
     plain = Run(
         id=run, namespace="default", queue="default", region="default", task="task", args="{}", state=state, reason="",
