@@ -12,6 +12,7 @@
     │   └── PayloadTooLarge
     ├── NotFound                    no such job, run, calendar or task
     ├── Conflict                    it exists already, changed meanwhile, or is in a state that forbids this
+    │   └── VersionConflict         the job has another version than the caller saw
     ├── AppLoadError                the user's app file could not be imported
     ├── StoreError
     │   ├── StoreUnavailable        try again: busy, locked, connection lost
@@ -109,6 +110,14 @@ class NotFound(MainspringError):
 
 class Conflict(MainspringError):
     """It exists already, changed meanwhile, or is in a state that forbids this."""
+
+
+class VersionConflict(Conflict):
+    """The job has another version than the caller saw: it has been changed meanwhile."""
+
+    def __init__(self, message: str, version: int) -> None:
+        self.version = version
+        super().__init__(message)
 
 
 class AppLoadError(MainspringError):

@@ -25,7 +25,8 @@ from mainspring.errors import (
     PayloadTooLarge,
 )
 from mainspring.executor import CURRENT, RunContext
-from mainspring.sdk.task import Task, marked
+from mainspring.operations.submission import marked
+from mainspring.sdk.task import Task
 from mainspring.store import RunFilter
 
 

@@ -19,16 +19,14 @@ from mainspring.api.middleware import Shell
 from mainspring.api.pipeline import Desk, refuse
 from mainspring.api.problems import Problem
 from mainspring.api.resources.audit import ENDPOINTS as AUDIT
-from mainspring.api.resources.backfill import ENDPOINTS as BACKFILL
 from mainspring.api.resources.calendars import ENDPOINTS as CALENDARS
 from mainspring.api.resources.documents import with_documents
 from mainspring.api.resources.events import ENDPOINTS as EVENTS
 from mainspring.api.resources.health import ENDPOINTS as HEALTH
-from mainspring.api.resources.job_actions import ENDPOINTS as JOB_ACTIONS
 from mainspring.api.resources.jobs import ENDPOINTS as JOBS
-from mainspring.api.resources.run_actions import ENDPOINTS as RUN_ACTIONS
 from mainspring.api.resources.runs import ENDPOINTS as RUNS
 from mainspring.api.resources.statuses import ENDPOINTS as STATUSES
+from mainspring.api.resources.submissions import ENDPOINTS as SUBMISSIONS
 from mainspring.api.resources.work import ENDPOINTS as WORK
 from mainspring.api.resources.workers import ENDPOINTS as WORKERS
 from mainspring.api.router import Asked, Lane, headers_of
@@ -36,10 +34,8 @@ from mainspring.api.router import Asked, Lane, headers_of
 ENDPOINTS = with_documents(
     (
         *JOBS,
-        *JOB_ACTIONS,
-        *BACKFILL,
+        *SUBMISSIONS,
         *RUNS,
-        *RUN_ACTIONS,
         *STATUSES,
         *WORKERS,
         *WORK,

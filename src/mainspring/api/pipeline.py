@@ -25,7 +25,6 @@ from mainspring.api.resources.health import Vitals
 from mainspring.api.resources.statuses import Statuses
 from mainspring.api.resources.tasks import KnownTasks
 from mainspring.api.router import Asked, check_once
-from mainspring.api.schemas.forms import Forms
 from mainspring.api.streaming import SSE
 from mainspring.core.instants import SECOND, Instant
 from mainspring.errors import StoreUnavailable
@@ -80,7 +79,6 @@ class Desk:
         self.waking = Waking()
         self.watching = Watching(self.waking, lambda: self.store)
         self.guard = Guard(settings, app.clock)
-        self.forms = Forms()
         self.vitals = Vitals()
         self.tasks = KnownTasks(app)
         self._store: Store | None = None

@@ -12,10 +12,16 @@ BEAT_S = 15.0
 """So often something is sent, if only a comment: proxies close what is silent, and we learn who has left."""
 
 
-def sse(kind: str, data: Mapping[str, object], number: int | None = None) -> bytes:
+def sse(kind: str, data: object, number: int | None = None) -> bytes:
     """One event. JSON has no line breaks, so its data is one line."""
     place = b"" if number is None else b"id: %d\n" % number
     return b"%bevent: %b\ndata: %b\n\n" % (place, kind.encode(), msgspec.json.encode(data))
+
+
+def resumed_after(headers: Mapping[str, str]) -> int | None:
+    """The number of the last event that a client has, if it says so."""
+    text = headers.get("last-event-id", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 async def beats(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -8,8 +8,7 @@ from difflib import get_close_matches
 import click
 from click.shell_completion import CompletionItem
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.session import Session
 from mainspring.errors import InvalidInput, MainspringError, NotFound
 from mainspring.operations import records

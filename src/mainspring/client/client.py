@@ -62,6 +62,9 @@ class Client:
         """What has to be well for the server to serve; ServerUnavailable if something is not."""
         return await self._line.ask(Request("GET", "/health/ready"), records.Ready)
 
+    async def open(self) -> None:
+        """Nothing to open: connections are made when they are needed."""
+
     @cached_property
     def sync(self) -> Blocking:
         """The same for code that cannot await."""

@@ -1,4 +1,4 @@
-"""Backfill, as the API and commands do it: which instants of a past interval have no run, and what is shown of them."""
+"""Backfill: which instants of a past interval have no run, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from mainspring.core.model import Firing, Job, NewRun
 from mainspring.core.planning.backfill import Backfill, check_interval, has_run, plan_backfill
 from mainspring.core.planning.plans import PlannedFiring
 from mainspring.core.schedules.calendars import Calendar
-from mainspring.operations.views import View, iso
+from mainspring.operations import records
+from mainspring.operations.from_rows import moment, moment_or_none
 from mainspring.store import Store
 
 MOST_RUNS = 1_000
-"""So many runs at most come of one request; the answer tells where to go on."""
+"""The most runs that one request makes; the answer says where to continue."""
 PAGE = 1_000
 PIECE = 20
 SEARCH_S = 2.0
-"""So long instants are looked for at most."""
+"""Instants that calendars make hard to find are searched for at most this long."""
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -33,35 +34,27 @@ class Survey(msgspec.Struct, frozen=True):
     rows: Mapping[Instant, Sequence[Firing]]
 
     def wanted(self) -> list[PlannedFiring]:
-        """The firings of which a run is lacking."""
+        """The firings that lack a run."""
         return [firing for firing in self.planned.firings if self._lacking(firing)]
 
     def lacking(self) -> frozenset[str]:
-        """The runs that are not yet."""
+        """The ids of the runs that do not exist yet."""
         return frozenset(run.id for firing in self.planned.firings for run in self._lacking(firing))
 
-    def view(self, made: Collection[str], *, dry_run: bool) -> View:
-        """What is shown of it: `made` are the runs that were made, or would be."""
+    def record(self, made: Collection[str], *, dry_run: bool) -> records.Backfill:
+        """What became of the interval; `made` are the runs that were made, or would be."""
         items = [self._item(firing, made) for firing in self.planned.firings]
-        return {
-            "job_id": self.job.id,
-            "dry_run": dry_run,
-            "count": sum(bool(item["run_ids"]) for item in items),
-            "items": items,
-            "next": iso(self.planned.following),
-        }
+        count = sum(bool(item.run_ids) for item in items)
+        return records.Backfill(self.job.id, dry_run, count, items, moment_or_none(self.planned.following))
 
     def _lacking(self, firing: PlannedFiring) -> list[NewRun]:
         kept = {(row.region, row.idx) for row in self.rows.get(firing.fire_at, ()) if has_run(row)}
         return [run for run in firing.runs if (run.region, run.idx) not in kept]
 
-    def _item(self, firing: PlannedFiring, made: Collection[str]) -> View:
+    def _item(self, firing: PlannedFiring, made: Collection[str]) -> records.Backfilled:
         known = [row.outcome for row in self.rows.get(firing.fire_at, ())]
-        return {
-            "fire_at": iso(firing.fire_at),
-            "before": known[0] if known else None,
-            "run_ids": [run.id for run in firing.runs if run.id in made],
-        }
+        run_ids = [run.id for run in firing.runs if run.id in made]
+        return records.Backfilled(moment(firing.fire_at), known[0] if known else None, run_ids)
 
 
 async def survey(store: Store, job: Job, since: Instant, until: Instant, limit: int, remembered: Duration) -> Survey:
@@ -80,7 +73,7 @@ async def survey(store: Store, job: Job, since: Instant, until: Instant, limit: 
 async def _plan(
     job: Job, since: Instant, until: Instant, limit: int, now: Instant, calendars: Mapping[str, Calendar]
 ) -> Backfill:
-    """In pieces and not on this loop: with calendars that allow little, a search may take long. Then it ends early."""
+    """Piece by piece in a thread: with calendars that allow little, a search takes long. Then it ends early."""
     firings: list[PlannedFiring] = []
     deadline = time.monotonic() + SEARCH_S
     while True:

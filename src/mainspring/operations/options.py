@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, TypedDict, get_args
+from typing import Any, Protocol, TypedDict, get_args, runtime_checkable
 
 import msgspec
 
@@ -27,9 +27,17 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import OnFailure, When
 from mainspring.core.tasks.isolation import Isolation, parse_isolation
 from mainspring.errors import InvalidInput
-from mainspring.sdk.handle import RunHandle
 
 LONGEST_NAME = 200
+
+
+@runtime_checkable
+class RunReference(Protocol):
+    """Anything that stands for a run: a `RunHandle`."""
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
 
 
 class ExecutionWords(TypedDict, total=False):
@@ -79,7 +87,7 @@ class RunWords(ExecutionWords, total=False):
     """Due at this instant."""
     expires: Length | None
     """Skipped if it has not started this long after it was due."""
-    after: Sequence[RunHandle[Any] | str] | None
+    after: Sequence[RunReference | str] | None
     """Runs, as handles or ids, that must end first."""
     when: When | None
     on_failure: OnFailure | None
@@ -200,7 +208,7 @@ def _read_calendars(field: str, value: object) -> tuple[str, ...]:
 
 
 def _read_runs(field: str, value: object) -> tuple[str, ...]:
-    return _read_names(field, [each.id if isinstance(each, RunHandle) else each for each in _items(field, value)])
+    return _read_names(field, [each.id if isinstance(each, RunReference) else each for each in _items(field, value)])
 
 
 def _items(field: str, value: object) -> Iterable[object]:

@@ -286,11 +286,14 @@ class Calendars(msgspec.Struct, frozen=True):
     items: list[Calendar]
 
 
+WorkerState = Literal["active", "draining", "stopped", "dead"]
+
+
 class Worker(msgspec.Struct, frozen=True):
     """A worker."""
 
     worker: str
-    state: Literal["active", "draining", "stopped", "dead"]
+    state: WorkerState
     host: str
     pid: int
     app: str
@@ -377,7 +380,7 @@ class Alive(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True):
     """Something that happened."""
 
-    position: int
+    position: int | None
     kind: str
     at: Moment
     namespace: str
@@ -452,5 +455,5 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
     worker: str
     namespace: str
-    state: Literal["active", "draining", "stopped", "dead"]
+    state: WorkerState
     as_of: Moment

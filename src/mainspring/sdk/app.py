@@ -18,16 +18,17 @@ import msgspec
 
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.instants import Instant
-from mainspring.core.model import DEFAULT, PROVIDED_TASKS, Firing, Job, JobPolicy, NewRun, Origin, Run
+from mainspring.core.model import DEFAULT, PROVIDED_TASKS, Firing, Job, JobPolicy, Origin, Run
 from mainspring.core.planning.declaring import source_of
 from mainspring.core.planning.firing_limits import check_firings
 from mainspring.core.planning.plans import make_runs
 from mainspring.core.runs.retry import Length
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import Trigger, check_trigger
-from mainspring.core.states import FINAL, SUCCEEDED, State
+from mainspring.core.states import State
 from mainspring.core.tasks.specs import check_spec
-from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
+from mainspring.errors import Conflict, InvalidInput, MainspringError
+from mainspring.operations.announced_tasks import AnnouncedTasks
 from mainspring.operations.options import (
     Defaults,
     JobWords,
@@ -39,10 +40,10 @@ from mainspring.operations.options import (
     read_policy,
     read_words,
 )
+from mainspring.operations.submission import check_repeatable, repeat_run
 from mainspring.process.ids import IdSource
 from mainspring.process.secrets import environment
 from mainspring.sdk.handle import RunHandle, Waiting
-from mainspring.sdk.known_tasks import KnownTasks
 from mainspring.sdk.lock import Lock, Locks
 from mainspring.sdk.running import Running, run_app
 from mainspring.sdk.setting_words import SettingWords
@@ -56,7 +57,6 @@ from mainspring.sdk.task import (
     make_task,
     module_name,
     place_of,
-    repeat_run,
 )
 from mainspring.settings import FILE, Settings, load_settings
 from mainspring.store import Saved, Store
@@ -107,7 +107,7 @@ class Mainspring:
         self._settings: Settings | None = None
         self._declarations: dict[str, _Declaration] = {}
         self.calendars: dict[str, Calendar] = {}
-        self.known_tasks = KnownTasks()
+        self.known_tasks = AnnouncedTasks()
         self._ids = IdSource(self.clock)
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -255,12 +255,9 @@ class Mainspring:
         """Try once more what has ended without success: a new run of the same work. Conflict otherwise."""
         store = await self.open()
         old = await self.get_run(_id_of(run))
-        if old.state not in FINAL:
-            raise Conflict(f"run {old.id} is {old.state}: wait for its end, or cancel it, before you retry it")
-        if old.state == SUCCEEDED:
-            raise Conflict(f"run {old.id} has succeeded: to do its work again, submit the task again")
+        check_repeatable(old)
         task = await self._learn_task(old.task, ())
-        again = repeat_run(old, self.new_id(), store.now(), await _find_twin(old, store), task.defaults.limit)
+        again = await repeat_run(store, old, self.new_id(), task.defaults.limit)
         (run_id,) = await store.submit([again])
         return RunHandle(self, run_id, task.decode_result)
 
@@ -462,15 +459,3 @@ def _check_trigger(trigger: Trigger) -> None:
             "trigger", trigger, "is not a trigger", 'write cron("0 2 * * *"), every("30s"), at(...), ...'
         )
     check_trigger(trigger)
-
-
-async def _find_twin(run: Run, store: Store) -> NewRun | None:
-    """The run as its job, if it has one, would make it today."""
-    if run.job_id is None or run.fire_at is None:
-        return None
-    try:
-        job = await store.get_job(run.namespace, run.job_id)
-    except NotFound:
-        return None
-    twins = make_runs(job, run.fire_at, store.now())
-    return next((twin for twin in twins if (twin.region, twin.idx) == (run.region, run.idx)), None)

@@ -12,16 +12,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-import msgspec
-
-from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Gate, KeptOptions, NewRun, Run, TaskNotice
-from mainspring.core.schedules.triggers import check_to_come
+from mainspring.core.model import TaskNotice
 from mainspring.errors import InvalidInput
-from mainspring.operations.options import Defaults, RunWords, Values, read_defaults, read_words
+from mainspring.operations.options import Defaults, RunWords, read_words
 from mainspring.operations.payload import Signature, encode_result
+from mainspring.operations.submission import Recipe, make_recipe, submit_runs
 from mainspring.sdk.handle import RunHandle
-from mainspring.store import Store, find_joining
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
@@ -29,93 +25,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound="Task[..., Any]")
-
-
-class Recipe(msgspec.Struct, frozen=True):
-    """All that the runs of one task and its options have in common."""
-
-    model: NewRun
-    delay: Duration = 0
-    at: Instant | None = None
-    expires: Duration | None = None
-    connection: Any = None
-    """The connection whose transaction submissions join."""
-
-    def run(self, run_id: str, args: str, namespace: str, now: Instant) -> NewRun:
-        """A run with these arguments, submitted now; InvalidInput if the instant at which it should run has passed."""
-        due_at = now + self.delay
-        if self.at is not None:
-            check_to_come(self.at, now, "at", "choose a later instant, or leave it out to run it now")
-            due_at = max(self.at, now)  # Waiting begins with the submission: no date makes a run older than that.
-        expires_at = None if self.expires is None else due_at + self.expires
-        return msgspec.structs.replace(
-            self.model, id=run_id, args=args, namespace=namespace, due_at=due_at, created_at=now, expires_at=expires_at
-        )
-
-    def runs(self, ids: Sequence[str], texts: Sequence[str], namespace: str, now: Instant) -> list[NewRun]:
-        """A run for each of these arguments, submitted now."""
-        model, replace = self.run("", "", namespace, now), msgspec.structs.replace
-        return [replace(model, id=run_id, args=args) for run_id, args in zip(ids, texts, strict=True)]
-
-
-def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
-    """What a task's defaults and the options of a submission come to."""
-    if "delay" in values and "at" in values:
-        raise InvalidInput("at", values["at"], "is given together with delay", "give one of them")
-    for word in ("when", "on_failure"):
-        if word in values and not values.get("after"):
-            raise InvalidInput(word, values[word], "has no use without after", "name the runs that it should wait for")
-    merged = read_defaults(values, defaults)
-    key = values.get("key")
-    words = ("region", "key", "after", "when", "on_failure", "idempotency_key")
-    model = NewRun(
-        id="",
-        task=task,
-        due_at=0,
-        created_at=0,
-        queue=merged.queue,
-        priority=merged.priority,
-        options=msgspec.json.encode(merged.options).decode(),
-        gates=(Gate(f"task:{task}", merged.limit),) if merged.limit else (),
-        lines=(Gate(f"key:{key}", 1),) if key else (),
-        **{word: values[word] for word in words if word in values},
-    )
-    return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
-
-
-def marked(options: str, subject: str) -> str:
-    """Options, encoded, of a run that somebody submitted. It begins anew to wait for code that fits it."""
-    known = msgspec.json.decode(options, type=KeptOptions)
-    return msgspec.json.encode(msgspec.structs.replace(known, submitted_by=subject, unfit_since=None)).decode()
-
-
-def repeat_run(
-    old: Run, run_id: str, now: Instant, twin: NewRun | None, limit: int | None, subject: str = ""
-) -> NewRun:
-    """The same work once more, due now, as this subject wants. What it may be held up by is what holds for such runs
-    today."""
-    gates = (Gate(f"task:{old.task}", limit),) if limit else ()
-    lines = (Gate(f"key:{old.key}", 1),) if old.key else ()
-    return NewRun(
-        id=run_id,
-        task=old.task,
-        due_at=now,
-        created_at=now,
-        namespace=old.namespace,
-        queue=old.queue,
-        region=old.region,
-        args=old.args,
-        priority=old.priority,
-        options=marked(old.options, subject),
-        job_id=old.job_id,
-        job=old.job,
-        fire_at=old.fire_at,
-        idx=old.idx,
-        key=old.key,
-        gates=twin.gates if twin else gates,
-        lines=twin.lines if twin else lines,
-        retry_of=old.id,
-    )
 
 
 class BoundTask(Generic[P, R]):
@@ -155,7 +64,7 @@ class BoundTask(Generic[P, R]):
         app = self.app
         store = app.opened or await app.open()
         run = self._recipe.run(app.new_id(), text, app.settings.namespace, store.now())
-        (run_id,) = await (store.submit((run,)) if self._recipe.connection is None else self._submit(store, (run,)))
+        (run_id,) = await submit_runs(store, (run,), self._recipe.connection)
         return RunHandle(app, run_id, self.signature.decode_result)
 
     async def _accept(self, texts: Sequence[str]) -> list[RunHandle[R]]:
@@ -165,18 +74,7 @@ class BoundTask(Generic[P, R]):
         store = await app.open()
         runs = self._recipe.runs(app.new_ids(len(texts)), texts, app.settings.namespace, store.now())
         decode = self.signature.decode_result
-        return [RunHandle(app, run_id, decode) for run_id in await self._submit(store, runs)]
-
-    async def _submit(self, store: Store, runs: Sequence[NewRun]) -> list[str]:
-        connection = self._recipe.connection
-        if connection is None:
-            return await store.submit(runs)
-        joining = find_joining(store)
-        if joining is None:
-            problem = "cannot be joined: the store is not on PostgreSQL"
-            remedy = "submit after your own transaction has been committed"
-            raise InvalidInput("connection", type(connection).__name__, problem, remedy)
-        return await joining.submit_within(connection, runs)
+        return [RunHandle(app, run_id, decode) for run_id in await submit_runs(store, runs, self._recipe.connection)]
 
 
 class Task(BoundTask[P, R]):

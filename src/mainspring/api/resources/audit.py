@@ -1,62 +1,28 @@
-"""The audit trail: each change with who made it, what it was before and what it is after."""
+"""The audit trail, and the tokens that are revoked."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import msgspec
 
 from mainspring.api.auth.access import EVERYWHERE
 from mainspring.api.auth.tokens import LONGEST_LIFE
 from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import RevokeBody
 from mainspring.api.schemas.paging import limit_of, page, read_number
 from mainspring.api.schemas.queries import AuditQuery
 from mainspring.operations import records
-from mainspring.operations.views import change_view
-from mainspring.store import Audit, Change
-
-
-def audit_of(
-    call: Call,
-    action: str,
-    target: str,
-    before: Mapping[str, object] | None = None,
-    after: Callable[[Any], Mapping[str, object] | None] = lambda _: None,
-) -> Audit[Any]:
-    """The audit row of a change that the caller makes: the store commits it with the change, or not at all. `after`
-    shows the store's answer."""
-
-    def audit(answer: Any) -> list[Change]:
-        shown = after(answer)
-        return [
-            Change(
-                namespace=call.namespace,
-                subject=call.caller.subject,
-                action=action,
-                target=target,
-                before=None if before is None else msgspec.json.encode(before).decode(),
-                after=None if shown is None else msgspec.json.encode(shown).decode(),
-                request_id=call.request_id,
-            )
-        ]
-
-    return audit
+from mainspring.operations.audit import Audit
 
 
 async def list_audit(call: Call) -> Answer:
     """The audit trail of a namespace, newest first."""
     words = {name: call.query[name] for name in ("subject", "target") if name in call.query}
-    limit = limit_of(call.query)
-    found = await call.desk.store.list_changes(call.namespace, before=read_number(call.query), limit=limit + 1, **words)
-    following = str(found[limit - 1][0]) if len(found) > limit else None
-    return page([change_view(number, change) for number, change in found[:limit]], following)
+    trail = Audit(Acting(call).context)
+    return page(await trail.page(**words, before=read_number(call.query), limit=limit_of(call.query)))
 
 
 async def revoke_tokens(call: Call) -> Answer:
-    """Make tokens worthless, on every server within seconds: one by its id, or all that a subject got until now. What
-    they allow in other namespaces stays, unless the caller may do this in every namespace."""
+    """Revoke tokens, on every server within seconds: one by its id, or all that a subject got until now. What they
+    allow in other namespaces stays, unless the caller may revoke tokens in every namespace."""
     names = [
         f"{prefix}:{call.given[field]}"
         for field, prefix in (("token_id", "jti"), ("subject", "sub"))
@@ -65,10 +31,11 @@ async def revoke_tokens(call: Call) -> Answer:
     if not names and not call.wrong.faults:
         call.wrong.add("token_id", "is missing", "give a token_id, a subject, or both")
     call.wrong.settle()
+    context, store = Acting(call).context, call.desk.store
     where = "" if call.caller.may("tokens:write", EVERYWHERE) else f"{call.namespace}\n"
     for name in names:
-        await call.desk.store.revoke(where + name, LONGEST_LIFE, audit=audit_of(call, "token.revoke", name))
-    return Answer(200, {"revoked": names})
+        await context.attest(store, "token.revoke", name).revoke(where + name, LONGEST_LIFE)
+    return Answer(200, records.Revoked(names))
 
 
 ENDPOINTS = (

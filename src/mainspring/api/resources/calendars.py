@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
-from mainspring.api.resources.audit import audit_of
+from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import CalendarBody
-from mainspring.core.instants import load_zone
-from mainspring.core.schedules.calendars import Calendar, check_calendar
-from mainspring.errors import InvalidInput, NotFound
+from mainspring.core.schedules.calendars import Calendar
 from mainspring.operations import records
-from mainspring.operations.options import check_name
-from mainspring.operations.views import calendar_view
+from mainspring.operations.calendars import Calendars
 
 
 async def list_calendars(call: Call) -> Answer:
     """All calendars, by name."""
-    found = await call.desk.store.list_calendars(call.namespace)
-    return Answer(200, {"items": [calendar_view(found[name]) for name in sorted(found)]})
+    return Answer(200, {"items": await Calendars(Acting(call).context).list()})
 
 
 async def get_calendar(call: Call) -> Answer:
     """A calendar by name."""
-    name = call.named("name")
-    found = await call.desk.store.list_calendars(call.namespace)
-    if name not in found:
-        raise NotFound(f"there is no calendar {name!r}")
-    return Answer(200, calendar_view(found[name]))
+    return Answer(200, await Calendars(Acting(call).context).get(call.named("name")))
 
 
 async def save_calendar(call: Call) -> Answer:
     """Create a calendar, or replace it: jobs that use it are planned anew."""
-    name, store, wrong = call.named("name"), call.desk.store, call.wrong
-    zone = call.given.get("timezone", "UTC")
-    known = await store.list_calendars(call.namespace)
-    try:
-        check_name("name", name)
-        load_zone(zone, "timezone")
-    except InvalidInput as error:
-        wrong.take(error)
-    calendar = Calendar(name, tuple(call.given.get("rules", ())), zone)
-    if not wrong.faults:
-        try:
-            check_calendar(calendar, known)
-        except InvalidInput as error:
-            wrong.take(error)
-    wrong.settle()
-    before = calendar_view(known[name]) if name in known else None
-    audit = audit_of(call, "calendar.save", f"calendar:{name}", before, lambda _: calendar_view(calendar))
-    await store.save_calendar(call.namespace, calendar, audit=audit)
-    return Answer(200 if name in known else 201, calendar_view(calendar))
+    call.wrong.settle()
+    calendars, name = Calendars(Acting(call).context), call.named("name")
+    known = {each.name for each in await calendars.list()}
+    saved = await calendars.save(Calendar(name, tuple(call.given["rules"]), call.given.get("timezone", "UTC")))
+    return Answer(200 if name in known else 201, saved)
 
 
 EXAMPLE = {

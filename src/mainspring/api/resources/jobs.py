@@ -1,10 +1,10 @@
-"""Jobs: created, looked at, listed, replaced, changed, removed."""
+"""`/v1/jobs`: what can be done with jobs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -12,120 +12,65 @@ import msgspec
 from mainspring.api.decoding import Given, convert, decode_any, given_of
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
-from mainspring.api.resources.audit import audit_of
-from mainspring.api.schemas.bodies import JobBody, JobChange, SyncBody
+from mainspring.api.resources.acting import Acting
+from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, ReasonBody, SyncBody, TriggerBody
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
-from mainspring.api.schemas.paging import limit_of, page, read_cursor
-from mainspring.api.schemas.queries import JobQuery, ReasonQuery
+from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number
+from mainspring.api.schemas.queries import JobQuery, NextQuery, PageQuery, ReasonQuery
+from mainspring.core.instants import Instant, parse_instant, to_datetime
 from mainspring.core.model import Job
-from mainspring.errors import Conflict, NotFound
+from mainspring.errors import InvalidInput, VersionConflict
 from mainspring.operations import records
 from mainspring.operations.bodies import body_of
-from mainspring.operations.explain import explain_job, last_firings, last_run, note_jobs
-from mainspring.operations.views import firing_view, job_view, progress_view
 
-SCAN = 500
-MOST_SCANNED = 20_000
-"""A list with a filter that fits little ends its page after so many jobs, with a cursor to go on from."""
-TRIES = 5
 AT_ONCE = 50
-"""So many jobs of a sync are read without a look at what else there is to do."""
+"""How many jobs of a sync are read before other requests get their turn."""
 
 
-def job_answer(status: int, job: Job, more: Mapping[str, object] = MappingProxyType({})) -> Answer:
-    """A job and its version."""
-    return Answer(status, {**job_view(job), **more}, {"ETag": f'"{job.version}"'})
+def _job_answer(status: int, job: records.Job) -> Answer:
+    """A job, with its version as ETag."""
+    return Answer(status, job, {"ETag": f'"{job.version}"'})
 
 
 async def create_job(call: Call) -> Answer:
     """Store a new job. `name`, one of `schedule`, `every`, `run_at`, `after`, `manual`, and `task` or `command`."""
-    desk = call.desk
+    acting = Acting(call)
     await learn_tasks(call, [call.given])
-    draft = read_job(call, call.given, call.wrong, None)
-    headers = await call.spend_definitions(1)
-    (job_id,) = call.stamp.ids(1, desk.app.new_ids)
-    try:
-        audit = audit_of(call, "job.create", f"job:{job_id}", None, job_view)
-        job = await desk.store.create_job(msgspec.structs.replace(draft, id=job_id), audit=audit)
-    except Conflict as error:
-        job = await _made_before(call, job_id, error)
-    warnings = await desk.tasks.warn(call.namespace, [job.task])
-    answer = job_answer(201, job, progress_view(None) | ({"warnings": warnings} if warnings else {}))
-    return answer._replace(headers={**answer.headers, **headers, "Location": f"/v1/jobs/{job.id}"})
-
-
-async def _made_before(call: Call, job_id: str, refusal: Conflict) -> Job:
-    """The job that the same request made, if its answer was lost; Conflict if the name is another's."""
-    if call.stamp.key is not None:
-        try:
-            return await call.desk.store.get_job(call.namespace, job_id)
-        except NotFound:
-            pass
-    raise refusal
+    job = await acting.jobs.add(read_job(call, call.given, call.wrong, None))
+    if warnings := await call.desk.tasks.warn(call.namespace, [job.task]):
+        job = msgspec.structs.replace(job, warnings=warnings)
+    answer = _job_answer(201, job)
+    return answer._replace(headers={**answer.headers, **acting.headers, "Location": f"/v1/jobs/{job.job_id}"})
 
 
 async def get_job(call: Call) -> Answer:
     """A job by its id or name, and what keeps it from firing."""
-    job = await call.desk.store.get_job(call.namespace, call.named("job_id"))
-    app = call.desk.app
-    return job_answer(200, job, progress_view(await last_run(app, job)) | {"why": await explain_job(app, job)})
+    return _job_answer(200, await Acting(call).jobs.get(call.named("job_id")))
 
 
 async def list_jobs(call: Call) -> Answer:
     """Jobs in order of name."""
-    limit, wanted = limit_of(call.query), call.query
-    found: list[Job] = []
-    after, scanned, ended = read_cursor(wanted), 0, False
-    while len(found) <= limit and scanned < MOST_SCANNED and not ended:
-        some = await _some_jobs(call, after)
-        found += [job for job in some if _fits(job, wanted)]
-        scanned += len(some)
-        ended = len(some) < SCAN
-        after = some[-1].name if some else after
-    following = found[limit - 1].name if len(found) > limit else (None if ended else after)
-    views = [job_view(job) for job in found[:limit]]
-    if wanted.get("last", False):
-        ledgers = await last_firings(call.desk.app, found[:limit])
-        for view, job in zip(views, found, strict=False):
-            view["last"] = firing_view(ledgers[job.id]) if job.id in ledgers else None
-    return page(views, following)
+    words = {name: call.query[name] for name in ("name", "app", "task", "tag", "state", "last") if name in call.query}
+    return page(await Acting(call).jobs.page(**words, after=read_cursor(call.query), limit=limit_of(call.query)))
 
 
-async def _some_jobs(call: Call, after: str | None) -> list[Job]:
-    """The next jobs to look at; the only one, if it was named."""
-    if "name" not in call.query:
-        return await call.desk.store.list_jobs(call.namespace, app=call.query.get("app"), after=after, limit=SCAN)
+@contextmanager
+def _matching(call: Call) -> Iterator[set[int] | None]:
+    """The versions that `If-Match` names; None if any will do. Problem if the job has another one."""
+    written = call.headers.get("if-match", "*").strip()
+    tags = [each.strip().strip('"') for each in written.split(",")]
     try:
-        return [await call.desk.store.get_job(call.namespace, call.query["name"])]
-    except NotFound:
-        return []
-
-
-def _fits(job: Job, wanted: Given) -> bool:
-    state = "active" if job.paused_at is None else "paused"
-    return (
-        wanted.get("name", job.name) == job.name
-        and wanted.get("app", job.app) == job.app
-        and wanted.get("task", job.task) == job.task
-        and wanted.get("state", state) == state
-        and ("tag" not in wanted or wanted["tag"] in job.options.tags)
-    )
-
-
-def check_version(call: Call, job: Job) -> None:
-    """Problem if the caller says which version it means, and it is not the one that there is."""
-    written = call.headers.get("if-match")
-    if written is None or written.strip() == "*":
-        return
-    if f'"{job.version}"' not in [each.strip() for each in written.split(",")]:
-        detail = f'job {job.name} has version "{job.version}", not {written[:100]}'
+        yield None if written == "*" else {int(tag) if tag.isdecimal() else -1 for tag in tags}
+    except VersionConflict as error:
+        etag = f'"{error.version}"'
+        detail = f"the job has version {etag}, not {written[:100]}"
         remedy = "read it again, and decide again"
-        raise Problem("precondition-failed", detail, remedy=remedy, headers={"ETag": f'"{job.version}"'})
+        raise Problem("precondition-failed", detail, remedy=remedy, headers={"ETag": etag}) from None
 
 
 async def replace_job(call: Call) -> Answer:
     """Replace a definition: what is left out is as if the job were new. `If-Match` guards against lost updates."""
-    return await _edit(call, lambda job: (call.given, call.wrong))
+    return await _replace(call, lambda job: (call.given, call.wrong))
 
 
 async def change_job(call: Call) -> Answer:
@@ -137,64 +82,46 @@ async def change_job(call: Call) -> Answer:
         given, wrong = convert(merge_change(body_of(job), change), JobBody)
         return given, Wrong(wrong.faults, call.wrong.names)
 
-    return await _edit(call, merged)
+    return await _replace(call, merged)
 
 
-async def _edit(call: Call, wanted: Any) -> Answer:
-    """Apply an edit to the version that is there; again if it changes meanwhile, unless the caller named it."""
-    store = call.desk.store
-    for attempt in range(TRIES):
-        job = await store.get_job(call.namespace, call.named("job_id"))
-        check_version(call, job)
+async def _replace(call: Call, wanted: Any) -> Answer:
+    def draft(job: Job) -> Job:
         given, wrong = wanted(job)
         if given.get("name", job.name) != job.name:
             wrong.add("name", "cannot be changed", f"leave it {job.name}, or make a new job")
-        draft = read_job(call, given, wrong, job)
-        try:
-            audit = audit_of(call, "job.update", f"job:{job.id}", job_view(job), job_view)
-            edited = await store.edit_job(draft, job.version, audit=audit)
-        except Conflict:
-            if attempt == TRIES - 1:
-                raise
-            continue  # If the caller named a version, the next look at the job tells that it has another one.
-        return job_answer(200, edited)
-    raise AssertionError("unreachable")
+        return read_job(call, given, wrong, job)
+
+    with _matching(call) as versions:
+        return _job_answer(200, await Acting(call).jobs.replace(call.named("job_id"), draft, versions))
 
 
 async def delete_job(call: Call) -> Answer:
-    """Forget a definition. Its unfinished runs go on, and the ledger stays."""
-    store = call.desk.store
-    for attempt in range(TRIES):
-        job = await store.get_job(call.namespace, call.named("job_id"))
-        check_version(call, job)
-        audit = audit_of(call, "job.delete", f"job:{job.id}", job_view(job))
-        try:
-            # What is in the trail as it was before is what is removed, and nothing that was changed meanwhile.
-            await store.remove_job(call.namespace, job.id, job.version, audit=audit)
-        except Conflict:
-            if attempt == TRIES - 1 or await _is_as(call, job):
-                raise
-            continue
-        await note_jobs(store, [job], call.query.get("reason", ""))
-        return Answer(204)
-    raise AssertionError("unreachable")
-
-
-async def _is_as(call: Call, job: Job) -> bool:
-    """Whether a job still has the version that was seen."""
-    return (await call.desk.store.get_job(call.namespace, job.id)).version == job.version
+    """Remove a definition. Its unfinished runs go on, and the ledger stays."""
+    with _matching(call) as versions:
+        reason = call.query.get("reason", "")
+        await Acting(call).jobs.remove(call.named("job_id"), reason=reason, version=versions)
+    return Answer(204)
 
 
 async def sync_jobs(call: Call) -> Answer:
     """Make the stored jobs of an app what it declares, all or nothing. Those no longer declared are only named."""
-    desk, bodies = call.desk, call.given.get("jobs", ())
+    acting, drafts = Acting(call), await _read_all(call, call.given.get("jobs", ()))
+    app, context = call.given["app"], acting.context
+    if drafts:
+        await context.admit("jobs", len(drafts))
+    ids = context.new_ids(len(drafts))
+    jobs = [msgspec.structs.replace(job, id=job_id, app=app) for job, job_id in zip(drafts, ids, strict=True)]
+    return Answer(200, await acting.jobs.declare(app, jobs, call.given.get("source", "")), acting.headers)
+
+
+async def _read_all(call: Call, bodies: list[JobBody]) -> list[Job]:
     drafts: list[Job] = []
     for index, body in enumerate(bodies):
         if index % AT_ONCE == AT_ONCE - 1:
-            await asyncio.sleep(0)  # Others want to be served, too.
-        wrong = nothing_wrong()
+            await asyncio.sleep(0)
         try:
-            drafts.append(read_job(call, given_of(body), wrong, None, past=True))
+            drafts.append(read_job(call, given_of(body), nothing_wrong(), None, past=True))
         except Problem as error:
             if error.kind != "invalid-input":
                 raise
@@ -202,16 +129,75 @@ async def sync_jobs(call: Call) -> Answer:
                 Fault(f"jobs[{index}].{each.field}", each.fault, each.remedy) for each in error.faults
             )
     call.wrong.settle()
-    app, source = call.given["app"], call.given.get("source", "")
-    headers = await call.spend_definitions(len(drafts)) if drafts else {}
-    ids = call.stamp.ids(len(drafts), desk.app.new_ids)
-    jobs = [msgspec.structs.replace(job, id=job_id, app=app) for job, job_id in zip(drafts, ids, strict=True)]
-    audit = audit_of(call, "job.sync", f"app:{app}", None, msgspec.structs.asdict)
-    saved = await desk.store.sync_jobs(app, call.namespace, jobs, source=source, audit=audit)
-    return Answer(200, msgspec.structs.asdict(saved), headers)
+    return drafts
 
 
-EXAMPLE = {"name": "daily-report", "schedule": "0 0 * * *", "command": "python generate_report.py"}
+async def pause_job(call: Call) -> Answer:
+    """Stop a job from firing: instants that come due meanwhile are recorded as skipped. Runs that exist go on."""
+    call.wrong.settle()
+    (job,) = await Acting(call).jobs.pause(call.named("job_id"), reason=call.given.get("reason", ""))
+    return _job_answer(200, job)
+
+
+async def resume_job(call: Call) -> Answer:
+    """Let a paused job fire again, from its next instant after now."""
+    call.wrong.settle()
+    (job,) = await Acting(call).jobs.resume(call.named("job_id"), reason=call.given.get("reason", ""))
+    return _job_answer(200, job)
+
+
+async def trigger_job(call: Call) -> Answer:
+    """Fire a job now, by hand; its overlap policy holds. With an idempotency key, it fires once."""
+    call.wrong.settle()
+    acting, given = Acting(call), call.given
+    firing = await acting.jobs.trigger(call.named("job_id"), given.get("request_id"), reason=given.get("reason", ""))
+    return Answer(201, firing, acting.headers)
+
+
+async def backfill_job(call: Call) -> Answer:
+    """Fire the past instants of an interval that have no run yet: missed, skipped, or before the job was created. What
+    has run stays as it is. At most `limit` instants: `next` says where to continue. With `dry_run`, only look."""
+    acting = Acting(call)
+    since, until = _instant(call, "from"), _instant(call, "to")
+    call.wrong.settle()
+    words = {name: call.given[name] for name in ("limit", "dry_run", "reason") if name in call.given}
+    ends = to_datetime(since), to_datetime(until)
+    return Answer(200, await acting.jobs.backfill(call.named("job_id"), *ends, **words), acting.headers)
+
+
+def _instant(call: Call, field: str) -> Instant:
+    try:
+        return parse_instant(call.given[field], field) if field in call.given else 0
+    except InvalidInput as error:
+        call.wrong.take(error)
+        return 0
+
+
+async def preview_job(call: Call) -> Answer:
+    """When a job fires next, in its own zone or another. Fewer times than asked for, if they are hard to find."""
+    count, zone = call.query.get("count", 10), call.query.get("timezone")
+    return Answer(200, {"items": await Acting(call).jobs.next(call.named("job_id"), count, zone)})
+
+
+async def list_firings(call: Call) -> Answer:
+    """The ledger of a job, newest first: what became of every due instant."""
+    before, limit = read_number(call.query), limit_of(call.query)
+    return page(await Acting(call).jobs.firing_page(call.named("job_id"), before=before, limit=limit))
+
+
+async def list_job_runs(call: Call) -> Answer:
+    """The runs of a job, newest first."""
+    acting = Acting(call)
+    job = await call.desk.store.get_job(call.namespace, call.named("job_id"))
+    return page(await acting.runs.page(job=job.name, before=read_cursor(call.query), limit=limit_of(call.query)))
+
+
+EXAMPLE: Mapping[str, object] = {
+    "name": "daily-report",
+    "schedule": "0 0 * * *",
+    "command": "python generate_report.py",
+}
+PAST = {"from": "2026-03-01T00:00:00Z", "to": "2026-03-08T00:00:00Z", "dry_run": True}
 
 ENDPOINTS = (
     Endpoint(
@@ -241,5 +227,33 @@ ENDPOINTS = (
     Endpoint(
         "POST", "/v1/jobs:sync", sync_jobs, "jobs:write", "Store all jobs that an app declares.",
         {200: records.Synced}, SyncBody, problems=(409, 429), example={"app": "billing", "jobs": [EXAMPLE]}, grows=True,
+    ),
+    Endpoint(
+        "POST", "/v1/jobs/{job_id}/pause", pause_job, "jobs:operate", "Pause a job.", {200: records.Job},
+        ReasonBody, needs_body=False, example={"reason": "maintenance"},
+    ),
+    Endpoint(
+        "POST", "/v1/jobs/{job_id}/resume", resume_job, "jobs:operate", "Let a paused job fire again.",
+        {200: records.Job}, ReasonBody, needs_body=False,
+    ),
+    Endpoint(
+        "POST", "/v1/jobs/{job_id}/trigger", trigger_job, "jobs:operate", "Fire a job now.",
+        {201: records.Firing}, TriggerBody, needs_body=False, problems=(429,), grows=True,
+    ),
+    Endpoint(
+        "POST", "/v1/jobs/{job_id}/backfill", backfill_job, "jobs:operate", "Fire past instants that never ran.",
+        {200: records.Backfill}, BackfillBody, problems=(409, 429), example=PAST, grows=True,
+    ),
+    Endpoint(
+        "GET", "/v1/jobs/{job_id}/next", preview_job, "jobs:read", "Preview the next fire times of a job.",
+        {200: records.FireTimes}, query=NextQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/jobs/{job_id}/firings", list_firings, "jobs:read", "What became of a job's due instants.",
+        {200: records.Page[records.Firing]}, query=PageQuery, history=True,
+    ),
+    Endpoint(
+        "GET", "/v1/jobs/{job_id}/runs", list_job_runs, "runs:read", "List the runs of a job.",
+        {200: records.Page[records.Run]}, query=PageQuery, history=True,
     ),
 )  # fmt: skip

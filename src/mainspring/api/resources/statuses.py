@@ -22,8 +22,8 @@ from mainspring.core.runs.status import (
 )
 from mainspring.errors import CacheUnavailable, NotFound
 from mainspring.operations.explain import look_around
+from mainspring.operations.from_rows import moment
 from mainspring.operations.records import RunStatus, WorkerStatus
-from mainspring.operations.views import View, iso
 from mainspring.process.metrics import figures_of
 from mainspring.services.breaker import Switch
 from mainspring.services.loop import log
@@ -85,8 +85,8 @@ class Statuses:
 
 def _answer(found: tuple[Status, str]) -> Answer:
     status, source = found
-    view: View = msgspec.structs.asdict(status)
-    return Answer(200, {**view, "as_of": iso(status.as_of)}, {SOURCE_HEADER: source})
+    view = msgspec.structs.asdict(status)
+    return Answer(200, {**view, "as_of": moment(status.as_of)}, {SOURCE_HEADER: source})
 
 
 async def get_run_status(call: Call) -> Answer:

@@ -178,7 +178,7 @@ async def _report(
     if word == "stale":
         raise _overtaken(run.id)
     now = await store.get_run(call.namespace, run.id)
-    return Answer(200, {"run_id": run.id, "verdict": word, "state": now.state})
+    return Answer(200, records.Reported(run.id, word, now.state))
 
 
 async def _held_run(call: Call) -> Run:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 from hashlib import blake2b
+from typing import Literal
 
 import msgspec
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.load.watching import kind_of
-from mainspring.api.resources.audit import audit_of
+from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerBody
 from mainspring.core.instants import SECOND, format_duration, parse_duration
-from mainspring.core.model import Claim, Run, RunOptions, Worker
+from mainspring.core.model import Claim, Run, Worker
 from mainspring.core.states import PENDING
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations import records
-from mainspring.operations.explain import ask_to_drain, look_around
-from mainspring.operations.views import View, iso, raw, worker_view
+from mainspring.operations.from_rows import as_stored, claim_record
+from mainspring.operations.workers import HTTP_APP, Workers
 from mainspring.store import RunFilter
 
 LONGEST_WAIT_S = 60.0
@@ -26,8 +27,6 @@ NAMED_LOOK_S = 1.0
 """How often a worker that waits for one job looks: what wakes the others may not be for it."""
 MOST_LOOKED_AT = 1_000
 """Waiting runs of a job that is named, of which those are taken that are due."""
-
-_options = msgspec.json.Decoder(RunOptions)
 
 
 def owner_mark(call: Call) -> str:
@@ -44,7 +43,7 @@ async def register_worker(call: Call) -> Answer:
     worker = Worker(
         id=f"{given.get('name', 'http')}~{tag}{owner_mark(call)}",
         namespace=call.namespace,
-        app="http",
+        app=HTTP_APP,
         host=given.get("name", ""),
         queues=tuple(given.get("queues", ("default",))),
         regions=tuple(given.get("regions", ("default",))),
@@ -53,23 +52,21 @@ async def register_worker(call: Call) -> Answer:
     )
     await call.desk.store.register(worker)
     settings = call.desk.settings
-    view = {
-        "worker_id": worker.id,
-        "heartbeat_every": format_duration(settings.claim_renew),
-        "claim_ttl": format_duration(settings.claim_ttl),
-    }
-    return Answer(201, view, {"Location": f"/v1/workers/{worker.id}"})
+    registered = records.Registered(
+        worker.id, format_duration(settings.claim_renew), format_duration(settings.claim_ttl)
+    )
+    return Answer(201, registered, {"Location": f"/v1/workers/{worker.id}"})
 
 
 async def list_workers(call: Call) -> Answer:
     """All workers that were heard of lately, with the state that each is really in."""
-    crowd = await look_around(call.desk.app, call.namespace)
-    return Answer(200, {"items": [worker_view(worker, crowd.state_of(worker)) for worker in crowd.workers]})
+    return Answer(200, {"items": await Workers(Acting(call).context).list()})
 
 
-async def _worker(call: Call, *, own: bool) -> Worker:
+async def _own_worker(call: Call) -> Worker:
+    """The worker, if the caller registered it."""
     worker_id = call.named("worker_id")
-    if not own or worker_id.endswith(owner_mark(call)):
+    if worker_id.endswith(owner_mark(call)):
         for worker in await call.desk.store.list_workers(call.namespace):
             if worker.id == worker_id:
                 return worker
@@ -78,15 +75,13 @@ async def _worker(call: Call, *, own: bool) -> Worker:
 
 async def get_worker(call: Call) -> Answer:
     """A worker."""
-    worker = await _worker(call, own=False)
-    crowd = await look_around(call.desk.app, call.namespace)
-    return Answer(200, worker_view(worker, crowd.state_of(worker)))
+    return Answer(200, await Workers(Acting(call).context).get(call.named("worker_id")))
 
 
 async def heartbeat(call: Call) -> Answer:
     """A sign of life. It renews the claims that the worker names; those not `held` any more must stop at once."""
     call.wrong.settle()
-    worker, store = await _worker(call, own=True), call.desk.store
+    worker, store = await _own_worker(call), call.desk.store
     if worker.state in ("dead", "stopped"):
         # It was taken for dead, and is not. What it held may have gone to others: the renewal says so.
         worker = msgspec.structs.replace(worker, state="active")
@@ -94,13 +89,9 @@ async def heartbeat(call: Call) -> Answer:
     claims = [(each.run_id, each.token) for each in call.given.get("claims", ())]
     renewal = await store.renew(worker, claims, call.desk.settings.claim_ttl)
     held = {run_id for run_id, _ in renewal.held}
-    view = {
-        "held": sorted(held),
-        "lost": sorted({run_id for run_id, _ in claims} - held),
-        "cancel": dict(renewal.cancels),
-        "state": worker.state,
-    }
-    return Answer(200, view)
+    lost = {run_id for run_id, _ in claims} - held
+    state: Literal["active", "draining"] = "draining" if worker.state == "draining" else "active"
+    return Answer(200, records.Heartbeat(sorted(held), sorted(lost), dict(renewal.cancels), state))
 
 
 async def assign_work(call: Call) -> Answer:
@@ -112,7 +103,7 @@ async def assign_work(call: Call) -> Answer:
     except InvalidInput as error:
         call.wrong.take(error)
     call.wrong.settle()
-    worker, desk = await _worker(call, own=True), call.desk
+    worker, desk = await _own_worker(call), call.desk
     if worker.state == "draining":
         raise Conflict(f"worker {worker.id} was asked to stop: finish what you hold, and register anew later")
     loop = asyncio.get_running_loop()
@@ -120,13 +111,13 @@ async def assign_work(call: Call) -> Answer:
     limit, kind = call.given.get("limit", 1), kind_of(worker)
     while True:
         if call.gone():
-            return Answer(200, {"runs": []})  # Nobody would hear of it: it is left to others.
+            return Answer(200, records.Assigned([]))  # Nobody would hear of it: it is left to others.
         claims = await _claim(call, worker, limit)
         left = deadline - loop.time()
         if claims and "job_id" not in call.given:
             desk.watching.work.pass_on(kind)  # There may be more.
         if claims or left <= 0 or desk.waking.closing:
-            return Answer(200, {"runs": [claim_view(claim) for claim in claims]})
+            return Answer(200, records.Assigned([claim_record(claim, as_stored) for claim in claims]))
         if "job_id" in call.given:
             await desk.waking.wait(min(left, NAMED_LOOK_S))
         else:
@@ -157,32 +148,11 @@ async def _due(call: Call, named: str, limit: int) -> list[Run]:
     return sorted(due, key=lambda run: (run.priority, run.due_at, run.id))[:limit]
 
 
-def claim_view(claim: Claim) -> View:
-    """What a worker needs to execute one attempt."""
-    timeout = _options.decode(claim.options).timeout
-    return {
-        "run_id": claim.run_id,
-        "token": claim.token,
-        "task": claim.task,
-        "args": raw(claim.args),
-        "attempt": claim.attempt + 1,
-        "job": claim.job,
-        "fire_at": iso(claim.fire_at),
-        "index": claim.idx,
-        "timeout": None if timeout is None else format_duration(timeout),
-        "claimed_until": iso(claim.claimed_until),
-    }
-
-
 async def drain_worker(call: Call) -> Answer:
     """Ask a worker to finish what it holds, to take no more, and to end. It learns of it with its next heartbeat."""
     call.wrong.settle()
-    worker = await _worker(call, own=False)
-    crowd = await look_around(call.desk.app, call.namespace)
-    told = {"drain": True, "reason": call.given.get("reason", "")}
-    audit = audit_of(call, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, lambda _: told)
-    asked = await ask_to_drain(call.desk.store, crowd, worker, audit)
-    return Answer(200, worker_view(asked, asked.state))
+    workers = Workers(Acting(call).context)
+    return Answer(200, await workers.drain(call.named("worker_id"), call.given.get("reason", "")))
 
 
 ENDPOINTS = (

@@ -27,13 +27,12 @@ from mainspring.core.planning.firing_limits import check_firings
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.tasks.specs import SECRET, SPECS, check_spec, without_secrets
 from mainspring.errors import InvalidInput, PayloadTooLarge
+from mainspring.operations.definitions import define
 from mainspring.operations.options import Defaults, JobWords, Values, check_name, read_defaults, read_policy
 from mainspring.sdk.app import Mainspring
 
-OWNER = "api"
 MOST_LEARNED = 20
-"""How many tasks a request may have looked up: names come from callers, and each costs a question."""
-"""The app that jobs made over HTTP belong to: not one of code, whose sync would call them undeclared."""
+"""How many tasks a request may have looked up: callers choose the names, and each costs a query."""
 
 _WHEN = ("schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect")
 _SECRET = f'"{SECRET}"'
@@ -65,20 +64,8 @@ def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past
     execution = read_defaults(values, usual)
     need_command(call, work.task, execution.options, (stored or usual).options)
     need_secrets(call, args)
-    old = stored or Job("", named["name"], work.task, trigger, call.namespace, OWNER, created_at=now, origin="api")
-    job = msgspec.structs.replace(
-        old,
-        task=work.task,
-        trigger=trigger,
-        args=args,
-        queue=execution.queue,
-        priority=execution.priority,
-        key=values.get("key"),
-        limit=execution.limit,
-        policy=policy,
-        options=execution.options,
-        updated_at=now,
-    )
+    base = stored or Job("", named["name"], work.task, trigger, call.namespace, created_at=now, origin="api")
+    job = define(base, trigger, work.task, args, execution, policy, values.get("key"), now)
     _note(wrong, check_firings, job, desk.settings.firing_rate_of(job.namespace))
     wrong.settle()
     return job

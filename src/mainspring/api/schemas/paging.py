@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
 from typing import TypeVar
 
 from mainspring.api.decoding import Given
 from mainspring.api.endpoint import Answer
 from mainspring.api.problems import Fault, invalid
+from mainspring.operations.records import Page
 
 DEFAULT_LIMIT = 50
 
@@ -55,6 +55,6 @@ def limit_of(query: Given) -> int:
     return limit
 
 
-def page(items: Sequence[object], following: str | None) -> Answer:
-    """One page; `following` is where the next one begins, None on the last."""
-    return Answer(200, {"items": items, "next": None if following is None else write_cursor(following)})
+def page(found: Page[T]) -> Answer:
+    """One page of a list; `next` is null on the last."""
+    return Answer(200, {"items": found.items, "next": None if found.next is None else write_cursor(found.next)})

@@ -8,9 +8,8 @@ from typing import Any, TypedDict, Unpack
 import click
 import msgspec
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.lazy import Errand
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.core.instants import load_zone
@@ -35,7 +34,7 @@ from mainspring.operations import records
 def list_calendars(session: Session) -> None:
     """List calendars, and what each excludes."""
 
-    async def look(scheduler: Scheduler) -> list[records.Calendar]:
+    async def look(scheduler: Scheduler) -> Sequence[records.Calendar]:
         return await scheduler.calendars.list()
 
     found = with_scheduler(session, look)
@@ -43,7 +42,7 @@ def list_calendars(session: Session) -> None:
     screen.answer(found, lambda: _draw_list(screen, found))
 
 
-def _draw_list(screen: Screen, found: list[records.Calendar]) -> None:
+def _draw_list(screen: Screen, found: Sequence[records.Calendar]) -> None:
     if not found:
         screen.hint("There are no calendars. Save one: mainspring calendar save holidays --weekends --date 12-25")
         return

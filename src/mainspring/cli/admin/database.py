@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from mainspring.cli.backends.opening import open_app, with_app
 from mainspring.cli.lazy import Verb
+from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.output.errors import FAILED
 from mainspring.cli.output.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.session import Session
 from mainspring.core.states import STATES, State
-from mainspring.operations.explain import select_jobs
+from mainspring.operations.operations import Operations
 from mainspring.process.urls import show_url
 from mainspring.sdk.app import Mainspring
 from mainspring.wiring import DatabaseStatus, database_status
@@ -43,7 +43,8 @@ def status(session: Session) -> int:
 
 async def _count(app: Mainspring) -> tuple[dict[State, int], int]:
     store = await app.open()
-    return await store.count_runs(app.settings.namespace), len(await select_jobs(app))
+    jobs = [job.name async for job in Operations(app).jobs.list()]
+    return await store.count_runs(app.settings.namespace), len(jobs)
 
 
 def _draw(screen: Screen, url: str, found: DatabaseStatus, jobs: int, runs: dict[State, int]) -> None:

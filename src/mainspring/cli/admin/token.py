@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from mainspring.cli.backends.opening import open_app, with_app
 from mainspring.cli.lazy import Verb
+from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.core.instants import DAY, format_instant, parse_duration

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.lazy import Errand
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -26,7 +27,7 @@ def workers(session: Session, everyone: bool) -> None:
     One that has been silent for too long is dead, even if no node has noticed it yet.
     """
 
-    async def look(scheduler: Scheduler) -> tuple[list[records.Worker], Instant]:
+    async def look(scheduler: Scheduler) -> tuple[Sequence[records.Worker], Instant]:
         return await scheduler.workers.list(), scheduler.now()
 
     found, now = with_scheduler(session, look)

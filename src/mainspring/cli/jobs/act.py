@@ -8,12 +8,11 @@ from typing import TypedDict, Unpack
 import click
 import msgspec
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.filters import care_options, confirm, count_of
 from mainspring.cli.jobs.show import describe_work
 from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.errors import RUN_FAILED
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.session import Session

@@ -8,12 +8,11 @@ from datetime import datetime
 import click
 import msgspec
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.filters import care_options, confirm, count_of
 from mainspring.cli.jobs.triggers import read_instant
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, get_args
 import click
 import msgspec
 
-from mainspring.cli.backends.opening import OWNERS, with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.jobs.preview import draw_fire_times
 from mainspring.cli.jobs.show import describe_work
 from mainspring.cli.jobs.triggers import (
@@ -22,6 +20,7 @@ from mainspring.cli.jobs.triggers import (
 )
 from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
+from mainspring.cli.opening import OWNERS, Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.arguments import Work, read_work
 from mainspring.cli.session import Session
@@ -31,7 +30,6 @@ from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import AtTrigger, CronTrigger, Trigger, describe
 from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.operations import records
-from mainspring.operations.views import View
 
 Words = dict[str, Any]
 
@@ -244,5 +242,5 @@ def _show(screen: Screen, defined: _Defined, verb: str) -> None:
             screen.hint(sentence)
 
     # A server adds what the maker may not have meant; for both, `why` says it.
-    view: View = {name: getattr(job, name) for name in records.Job.__struct_fields__}
+    view: dict[str, object] = {name: getattr(job, name) for name in records.Job.__struct_fields__}
     screen.answer({**view, "next_fire_times": ahead}, draw)

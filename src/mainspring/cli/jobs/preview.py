@@ -7,12 +7,10 @@ from typing import NamedTuple, Unpack
 
 import click
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
-from mainspring.cli.backends.stored_jobs import shown
 from mainspring.cli.jobs.triggers import TriggerWords, clock_options, read_trigger
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.output.times import moment, relative
 from mainspring.cli.session import Session
@@ -23,7 +21,7 @@ from mainspring.core.planning.plans import jitter_of
 from mainspring.core.runs.why import about
 from mainspring.core.schedules.triggers import check_not_past, describe, manual
 from mainspring.operations import records
-from mainspring.operations.forecast import forecast, forecast_view
+from mainspring.operations.forecast import forecast
 
 
 class Ahead(NamedTuple):
@@ -74,7 +72,7 @@ def _of_words(words: TriggerWords, count: int) -> Ahead:
     now = SystemClock().now()
     check_not_past(trigger, now)
     seen = forecast(Job("", "a job", "", trigger, created_at=now), {}, now, count, words.get("tz"))
-    return Ahead("a job", describe(trigger), [shown(view, records.FireTime) for view in forecast_view(seen)], now)
+    return Ahead("a job", describe(trigger), seen, now)
 
 
 def _of_job(session: Session, name: str, words: TriggerWords, count: int) -> Ahead:

@@ -9,24 +9,22 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.jobs.preview import draw_fire_times
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, find_job
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.output.times import both, instant_of, length, moment, relative
 from mainspring.cli.runs.arguments import PROVIDED
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant
-from mainspring.core.model import Job, JobPolicy
+from mainspring.core.model import JobPolicy
 from mainspring.core.runs.why import OVERDUE
-from mainspring.core.schedules.triggers import manual
 from mainspring.core.tasks.commands import show_command
 from mainspring.errors import NotFound
 from mainspring.operations import records
 from mainspring.operations.explain import short_id
-from mainspring.operations.views import View, policy_view
+from mainspring.operations.from_rows import policy_words
 
 AT_ONCE = 8
 
@@ -108,8 +106,8 @@ def show(session: Session, name: str, firings: int) -> None:
     screen.answer(_view(story), lambda: _draw_story(screen, story))
 
 
-def _view(story: _Story) -> View:
-    view: View = msgspec.structs.asdict(story.job)
+def _view(story: _Story) -> dict[str, object]:
+    view: dict[str, object] = msgspec.structs.asdict(story.job)
     return {**view, "next_fire_times": story.ahead, "firings": story.ledger}
 
 
@@ -177,7 +175,7 @@ def _facts(job: records.Job, ledger: Sequence[object], now: Instant) -> list[tup
 def describe_policy(policy: Mapping[str, Any]) -> str:
     """What differs from the defaults, and the two words that everybody asks about."""
     shown = [f"misfire={policy['misfire']}", f"overlap={policy['overlap']}"]
-    usual = msgspec.json.decode(msgspec.json.encode(policy_view(Job("", "", "", manual(), policy=JobPolicy()))))
+    usual = policy_words(JobPolicy())
     for name, value in policy.items():
         if name not in ("misfire", "overlap") and value != usual.get(name):
             shown.append(f"{name}={','.join(map(str, value)) if isinstance(value, list) else value}")

@@ -9,11 +9,10 @@ from typing import Final, Literal, get_args
 import click
 import msgspec
 
-from mainspring.cli.backends.opening import open_app, with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.filters import count_of
 from mainspring.cli.jobs.act import remove_jobs
 from mainspring.cli.lazy import Errand
+from mainspring.cli.opening import Scheduler, open_app, with_scheduler
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.session import Session
 from mainspring.core.instants import to_datetime

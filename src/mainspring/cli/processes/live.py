@@ -14,7 +14,7 @@ from random import Random
 from types import FrameType
 from typing import Any, NamedTuple
 
-from mainspring.cli.backends.opening import check_made
+from mainspring.cli.opening import check_made
 from mainspring.cli.output.errors import INTERRUPTED
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.processes.lines import LinePrinter, listen

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from mainspring import __version__
-from mainspring.cli.backends.opening import open_app
-from mainspring.cli.backends.stored_runs import Stored
 from mainspring.cli.jobs.sync import Undeclared, describe_saved, sync_jobs, undeclared_option
 from mainspring.cli.lazy import Verb, stack
+from mainspring.cli.opening import open_app
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.processes.live import ServeOptions, serve
 from mainspring.cli.session import Session
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.errors import MainspringError
+from mainspring.operations.operations import Operations
 from mainspring.sdk.app import Mainspring
 from mainspring.services.runtime import Runtime
 from mainspring.settings import LogFormat, LogLevel, Settings
@@ -89,7 +89,7 @@ def server(
         _log_access()
 
     async def prepare() -> None:
-        saved = None if ref is None else await sync_jobs(Stored(app), app, undeclared)
+        saved = None if ref is None else await sync_jobs(Operations(app), app, undeclared)
         screen.hint(f"mainspring {__version__}")
         screen.hint(f"store  {describe_store(app.settings)}")
         if saved is not None:

@@ -8,11 +8,10 @@ from typing import TypedDict, Unpack, get_args
 import click
 
 from mainspring import __version__
-from mainspring.cli.backends.opening import open_app
-from mainspring.cli.backends.stored_runs import Stored
 from mainspring.cli.filters import count_of
 from mainspring.cli.jobs.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
 from mainspring.cli.lazy import Verb, stack
+from mainspring.cli.opening import open_app
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment, relative
 from mainspring.cli.processes.live import ServeOptions, serve
@@ -29,6 +28,7 @@ from mainspring.cli.processes.server import (
 from mainspring.cli.session import Session
 from mainspring.core.instants import LATEST, SECOND, parse_duration
 from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.operations.operations import Operations
 from mainspring.process.urls import show_url
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.name_clashes import check_twins
@@ -128,7 +128,7 @@ def up(
 
     async def prepare() -> None:
         await _warn_of_twins(screen, app)
-        saved = None if ref is None else await sync_jobs(Stored(app), app, undeclared)
+        saved = None if ref is None else await sync_jobs(Operations(app), app, undeclared)
         if not words["quiet"]:
             _introduce(screen, app, ref)
             if saved is not None:

@@ -7,11 +7,10 @@ from typing import NamedTuple, Unpack
 
 import click
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.filters import RunWords, care_options, confirm, count_of, run_filters
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.errors import FAILED as TROUBLE
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.runs.tables import describe_run, draw_runs
@@ -21,7 +20,6 @@ from mainspring.core.states import FAILED, FINAL, RUNNING, STATES, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
 from mainspring.operations.explain import short_id
-from mainspring.operations.views import View
 
 Act = Callable[[Scheduler, records.Run], Awaitable["Done"]]
 
@@ -126,7 +124,7 @@ async def _each(scheduler: Scheduler, screen: Screen, verb: str, runs: Sequence[
     return done
 
 
-def _view(done: Done) -> View:
+def _view(done: Done) -> dict[str, object]:
     return {"run_id": done.run.run_id, "state": done.state, "note": done.note, "new_run_id": done.new_id}
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 import msgspec
 
 from mainspring.core.tasks.commands import split_command
-from mainspring.errors import InvalidInput, PayloadTooLarge
+from mainspring.errors import InvalidInput
 
 COMMAND = "command"
 """The task that executes an argument list."""
@@ -60,12 +60,3 @@ def _read_value(text: str) -> object:
     except (msgspec.DecodeError, UnicodeEncodeError):
         return text
     return value
-
-
-def encode_args(arguments: Mapping[str, object], limit: int) -> str:
-    """Arguments as they are stored."""
-    text = msgspec.json.encode(arguments)
-    if len(text) > limit:
-        remedy = "keep the data elsewhere and pass where it is, or raise the setting payload_limit"
-        raise PayloadTooLarge("args", len(text), f"bytes are more than the {limit} of payload_limit", remedy)
-    return text.decode()

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 
 import click
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.errors import RUN_FAILED
 from mainspring.cli.output.harmless import harmless, harmless_line
 from mainspring.cli.output.screen import Screen
@@ -23,7 +22,6 @@ from mainspring.core.instants import SECOND, parse_duration
 from mainspring.core.states import FINAL, SUCCEEDED
 from mainspring.errors import WaitTimeout
 from mainspring.operations import records
-from mainspring.operations.views import View
 
 LOOK_S = 1.0
 """How often a run is looked at while somebody watches its progress; its end is known at once."""
@@ -65,7 +63,7 @@ def logs(session: Session, run_id: str, follow: bool, raw: bool) -> None:
         screen.hint("It wrote nothing.")
 
 
-def _view(line: records.Line) -> View:
+def _view(line: records.Line) -> dict[str, object]:
     return {"at": line.at, "attempt": line.attempt, "stream": line.stream, "text": line.text}
 
 

@@ -6,18 +6,16 @@ from typing import Unpack
 
 import click
 
-from mainspring.cli.backends.opening import with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.filters import RunWords, run_filters
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, complete_run, find_run
+from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.tables import Story, draw_runs, draw_story
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant
 from mainspring.core.states import FAILED
 from mainspring.operations import records
-from mainspring.operations.views import View
 
 
 @click.command("list", cls=Errand)
@@ -86,6 +84,6 @@ def show(session: Session, run_id: str) -> None:
     screen.answer(_view(story), lambda: draw_story(screen, story))
 
 
-def _view(story: Story) -> View:
-    view: View = {name: getattr(story.run, name) for name in story.run.__struct_fields__}
+def _view(story: Story) -> dict[str, object]:
+    view: dict[str, object] = {name: getattr(story.run, name) for name in story.run.__struct_fields__}
     return {**view, "attempts": story.attempts, "why": story.run.why}

@@ -9,11 +9,10 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from mainspring.cli.backends.opening import is_served, open_app, with_scheduler
-from mainspring.cli.backends.scheduler import Scheduler
 from mainspring.cli.jobs.triggers import check_to_come, read_instant
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.opening import Scheduler, is_served, open_app, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.arguments import read_work
 from mainspring.cli.runs.tables import describe_run

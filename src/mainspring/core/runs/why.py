@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from mainspring.core.instants import (
     DAY,
@@ -55,7 +55,7 @@ class Crowd(NamedTuple):
         oldest = self.now - DEAD_LATELY
         return [each for each in self.workers if self.state_of(each) == "dead" and each.heartbeat_at >= oldest]
 
-    def state_of(self, worker: Worker) -> str:
+    def state_of(self, worker: Worker) -> Literal["active", "draining", "stopped", "dead"]:
         """The state that a worker is really in: one that was silent for too long is dead, if nobody noticed yet."""
         silent = worker.heartbeat_at < self.now - self.dead_after
         return "dead" if silent and worker.state != "stopped" else worker.state

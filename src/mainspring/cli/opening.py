@@ -1,32 +1,36 @@
-"""From a command line to an app with an open store, or to a scheduler behind a store or a server."""
+"""From a command line to an app with an open store, or to a scheduler: operations on a store, or a server's client."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
 
-from mainspring.cli.backends.scheduler import Scheduler
-from mainspring.cli.backends.stored_runs import Stored
 from mainspring.cli.session import Session
 from mainspring.core.model import DEFAULT
 from mainspring.core.runs.retry import Retry
 from mainspring.errors import NotFound, StoreUnavailable
+from mainspring.operations.operations import Operations
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.loading import load_app
 from mainspring.wiring import database_status, describe_store, sqlite_file
 
+if TYPE_CHECKING:
+    from mainspring.client.client import Client
+
 T = TypeVar("T")
+Scheduler: TypeAlias = "Operations | Client"
+"""What a command talks to. Both have the same verbs with the same answers, so a command looks the same against both."""
 
 PATIENCE = Retry(2, delay="100ms", factor=3.0, cap="20s", jitter=0.5)
-"""A person waits: half a second, unless a server asks for more."""
+"""A person waits: give up after half a second, unless a server asks for more."""
 
 OWNER = "cli"
-"""The app that jobs added by hand belong to: not one of code, whose sync would call them undeclared."""
+"""The app that jobs added by commands belong to. No code declares it, so that no sync calls them undeclared."""
 OWNERS = (OWNER, "api")
-"""The same, and that of jobs that were added over HTTP."""
+"""The same, and the app that jobs added over HTTP belong to."""
 
 
 def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:
@@ -45,7 +49,7 @@ def with_app(
     app: Mainspring | None = None,
     create: bool = False,
 ) -> T:
-    """Do something with the store, and let go of it. A missing database is made only if `create` says so."""
+    """Do something with the store, and close it. A missing database is made only if `create` says so."""
     chosen = app or open_app(session)
     if not create:
         check_exists(chosen)
@@ -66,19 +70,16 @@ def with_scheduler(
     app: Mainspring | None = None,
     create: bool = False,
 ) -> T:
-    """Do something with the scheduler that the command line names: behind a server, or behind the store."""
+    """Do something with the scheduler that the command line names: on a server, or on the store."""
     chosen = app or open_app(session)
-    if is_served(session, chosen):
-        scheduler: Scheduler = _call_server(chosen)
-    else:
-        scheduler = Stored(chosen)
-        if not create:
-            check_exists(chosen)
+    served = is_served(session, chosen)
+    if not (served or create):
+        check_exists(chosen)
 
     async def do() -> T:
+        scheduler: Scheduler = _client(chosen) if served else Operations(chosen, by="hand")
         try:
-            if isinstance(scheduler, Stored):
-                await scheduler.open()
+            await scheduler.open()
             return await work(scheduler)
         finally:
             await scheduler.close()
@@ -87,13 +88,13 @@ def with_scheduler(
 
 
 def is_served(session: Session, app: Mainspring) -> bool:
-    """Whether a server is asked, not the store. A flag overrules what the environment names."""
+    """Whether a server is asked, not the store. A flag overrides the environment."""
     if session.store is not None and session.server is not None:
         raise click.UsageError("Name a database with --store or a server with --server, not both.")
     return app.settings.server is not None and session.store is None
 
 
-def _call_server(app: Mainspring) -> Scheduler:
+def _client(app: Mainspring) -> Client:
     from mainspring.client.client import Client
 
     settings = app.settings
@@ -102,8 +103,8 @@ def _call_server(app: Mainspring) -> Scheduler:
 
 
 def check_made(app: Mainspring) -> None:
-    """StoreUnavailable if the file of the database is not there: a worker in the wrong folder must not make another,
-    and wait in it for ever."""
+    """StoreUnavailable if the file of the database does not exist: a worker in the wrong folder must not make another
+    one, and wait in it for ever."""
     file = sqlite_file(app.settings)
     if file is not None and not file.exists():
         raise StoreUnavailable(
@@ -113,7 +114,7 @@ def check_made(app: Mainspring) -> None:
 
 
 def check_exists(app: Mainspring) -> None:
-    """Refuse to look into a database that nobody has made yet: an empty answer would hide a wrong path."""
+    """NotFound if the database does not exist yet: an empty answer would hide a wrong path."""
     if not database_status(app.settings).exists:
         raise NotFound(
             f"there is no database at {describe_store(app.settings)} yet. `mainspring db migrate` makes one, and so do "

@@ -1,0 +1,67 @@
+"""The operations of one request: on behalf of its caller, within the caller's limits, with ids that an idempotency key
+gives again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from mainspring.api.endpoint import Call
+from mainspring.core.model import EventBatch
+from mainspring.operations.context import Actor, Context
+from mainspring.operations.from_rows import as_stored
+from mainspring.operations.jobs import Jobs
+from mainspring.operations.runs import Runs
+from mainspring.store import Store
+
+OWNER = "api"
+"""The app that jobs made over HTTP belong to. No code declares it, so that no sync calls them undeclared."""
+LONGEST_WAIT_S = 300.0
+
+
+class Acting:
+    """What a request does. `headers` says how much of the caller's rate limit is left, once something was counted."""
+
+    __slots__ = ("_call", "context", "headers")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.headers: dict[str, str] = {}
+        self.context = Context(
+            call.desk.app,
+            namespace=call.namespace,
+            store=call.desk.store,
+            actor=Actor(call.caller.subject, call.request_id),
+            app=OWNER,
+            origin="api",
+            new_ids=self._new_ids,
+            admit=self._admit,
+            follower=self,
+            read=as_stored,
+        )
+
+    @property
+    def jobs(self) -> Jobs:
+        """What can be done with jobs."""
+        return Jobs(self.context)
+
+    @property
+    def runs(self) -> Runs:
+        """What can be done with runs."""
+        return Runs(self.context)
+
+    def _new_ids(self, count: int) -> list[str]:
+        return self._call.stamp.ids(count, self._call.desk.app.new_ids)
+
+    async def _admit(self, kind: Literal["runs", "jobs"], count: int) -> None:
+        spend = self._call.spend if kind == "runs" else self._call.spend_definitions
+        self.headers.update(await spend(count))
+
+    def events(self, store: Store, position: int) -> AsyncIterator[EventBatch]:
+        """See `Follower`: one reader serves all streams of the server."""
+        return self._call.desk.watching.tail.follow(position)
+
+    async def more_lines(self, run_id: str, after: int) -> bool:
+        """See `Follower`: one look at the store serves all streams of the server."""
+        await self._call.desk.watching.lines.wait((run_id, after), LONGEST_WAIT_S)
+        return not self._call.desk.waking.closing

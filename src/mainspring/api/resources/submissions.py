@@ -1,0 +1,224 @@
+"""Submissions over HTTP: one run, many runs, and a run in the words of other schedulers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import msgspec
+
+from mainspring.api.decoding import Given, given_of
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
+from mainspring.api.resources.acting import Acting
+from mainspring.api.schemas.bodies import BatchBody, RunBody, ScheduleBody
+from mainspring.api.schemas.definitions import encode_work, learn_tasks, names_secret, need_command, need_secrets
+from mainspring.api.schemas.reading import COMMANDS, Work, read_run_options, read_work, settle_names
+from mainspring.core.instants import Instant, parse_instant
+from mainspring.core.model import PROVIDED_TASKS, NewRun
+from mainspring.core.schedules.triggers import AtTrigger, check_not_past
+from mainspring.errors import InvalidInput, PayloadTooLarge
+from mainspring.operations import records
+from mainspring.operations.options import read_defaults
+from mainspring.operations.payload import Signature
+from mainspring.operations.submission import Recipe, make_recipe, marked
+
+AnyRecord = TypeVar("AnyRecord", records.NewRun, records.ScheduledRun, records.Batch)
+
+AT_ONCE = 100
+"""How many kinds of runs of a batch are read before other requests get their turn."""
+_encode = msgspec.json.Encoder().encode
+replace = msgspec.structs.replace
+
+
+async def submit_run(call: Call) -> Answer:
+    """Submit one run: durable once it is answered."""
+    acting = Acting(call)
+    run = await _submit(call, acting)
+    return Answer(201, run, {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
+
+
+async def _submit(call: Call, acting: Acting) -> records.NewRun:
+    await learn_tasks(call, [call.given])
+    recipe, work = _read(call, call.given, call.wrong)
+    args = encode_work(call.desk.app, work, call.wrong)
+    call.wrong.settle()
+    assert recipe is not None
+    _check_allowed(call, work, args)
+    (run_id,) = acting.context.new_ids(1)
+    run = await acting.runs.accept(recipe.run(run_id, args, call.namespace, call.desk.store.now()))
+    return await _with_warnings(call, run, [run.task])
+
+
+async def _with_warnings(call: Call, made: AnyRecord, tasks: Iterable[str]) -> AnyRecord:
+    """What was made, with a warning for each task that no live worker knows."""
+    warnings = await call.desk.tasks.warn(call.namespace, tasks)
+    return replace(made, warnings=warnings) if warnings else made
+
+
+async def schedule_run(call: Call) -> Answer:
+    """Submit one run for an instant, in the words of other schedulers: `type` is a task, `payload` its arguments. The
+    `job_id` of the answer is the run's id, and names it wherever a job is reported on."""
+    if "executeAt" in call.given:
+        try:
+            check_not_past(AtTrigger(parse_instant(call.given["executeAt"], "executeAt")), call.desk.store.now())
+        except InvalidInput as error:
+            call.wrong.add("executeAt", error.problem, error.remedy)
+            call.wrong.settle()
+    acting = Acting(call)
+    run = await _submit(call, acting)
+    fields: dict[str, Any] = {**msgspec.structs.asdict(run), "job_id": run.run_id, "status": "scheduled"}
+    return Answer(201, records.ScheduledRun(**fields), {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
+
+
+async def submit_batch(call: Call) -> Answer:
+    """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission."""
+    acting = Acting(call)
+    bodies: Sequence[RunBody] = call.given.get("runs", ())
+    await learn_tasks(call, [{"task": task} for task in {body.task for body in bodies}])
+    runs = await _draft_all(call, acting, bodies)
+    call.wrong.settle()
+    run_ids = [*await acting.runs.accept_all(runs)]
+    batch = await _with_warnings(call, records.Batch(run_ids, len(run_ids)), {run.task for run in runs})
+    return Answer(201, batch, acting.headers)
+
+
+def _read(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
+    """What runs of these fields have in common, and the work of this one; None, and the faults noted, if wrong."""
+    named = settle_names(given, wrong)
+    if "dependencies" in named:
+        if "after" in named:
+            wrong.add("dependencies", "is given together with after", "give one of them")
+        named["after"] = named.pop("dependencies")
+        wrong.names["after"] = "dependencies"
+    work = read_work(named, wrong)
+    values = read_run_options(named, wrong)
+    if wrong.faults:
+        return None, work
+    app = call.desk.app
+    task = app.tasks.get(work.task)
+    usual = task.defaults if task else app.known_tasks.defaults(call.namespace, work.task, values)
+    try:
+        if "alert" in values or "isolation" in values:
+            need_command(call, work.task, read_defaults(values, usual).options, usual.options)
+        recipe = make_recipe(work.task, usual, values)
+        recipe.run("", "{}", call.namespace, call.desk.store.now())  # Refused here if its instant has passed.
+    except InvalidInput as error:
+        wrong.take(error)
+        return None, work
+    options = marked(recipe.model.options, call.caller.subject)
+    return replace(recipe, model=replace(recipe.model, options=options)), work
+
+
+def _check_allowed(call: Call, work: Work, args: str) -> None:
+    """Problem if the caller may not run commands, and this is one or could reveal a secret."""
+    if work.task in COMMANDS:
+        call.need("run:command")
+    need_secrets(call, args)
+
+
+async def _draft_all(call: Call, acting: Acting, bodies: Sequence[RunBody]) -> list[NewRun]:
+    """Runs that differ in their arguments only share what was read of the first of them."""
+    ids = acting.context.new_ids(len(bodies))
+    known: dict[bytes, _Alike] = {}
+    limit = call.desk.settings.payload_limit
+    last: RunBody | None = None
+    group: _Alike | None = None
+    for index, body in enumerate(bodies):
+        args, body.args = body.args, msgspec.UNSET
+        if last is None or body != last:
+            last, group = body, known.get(_encode(body))
+        if group is not None and (text := group.encode(args if isinstance(args, dict) else {}, limit)) is not None:
+            group.add(index, ids[index], text)
+            continue
+        if len(known) % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)
+        drafted = _draft_one(call, {**given_of(body), "args": args}, index)
+        if drafted is not None:
+            group = known.setdefault(_encode(body), drafted[0])
+            group.add(index, ids[index], drafted[1])
+        elif len(call.wrong.faults) >= MOST_FAULTS:
+            break
+    return await _in_order(list(known.values()), call.namespace, call.desk.store.now())
+
+
+def _draft_one(call: Call, given: Given, index: int) -> tuple[_Alike, str] | None:
+    """What a run of a batch comes to, and its arguments; None, and the faults noted, if it is wrong."""
+    wrong = nothing_wrong()
+    recipe, work = _read(call, {name: value for name, value in given.items() if value is not msgspec.UNSET}, wrong)
+    try:
+        text = encode_work(call.desk.app, work, wrong)
+    except PayloadTooLarge as error:
+        wrong.take(error)
+        text = "{}"
+    call.wrong.faults.extend(Fault(f"runs[{index}].{each.field}", each.fault, each.remedy) for each in wrong.faults)
+    if recipe is None or wrong.faults:
+        return None
+    _check_allowed(call, work, text)
+    task = call.desk.app.tasks.get(work.task)
+    return _Alike(recipe, None if task is None else task.signature), text
+
+
+class _Alike:
+    """Runs that have everything but their arguments in common."""
+
+    def __init__(self, recipe: Recipe, signature: Signature | None) -> None:
+        self.recipe = recipe
+        self._signature = signature
+        """What arguments have to fit, if the program registers the task."""
+        self.places: list[int] = []
+        self.ids: list[str] = []
+        self.texts: list[str] = []
+
+    def encode(self, args: dict[str, Any], limit: int) -> str | None:
+        """Arguments as they are stored; None if they need a closer look."""
+        if self.recipe.model.task in PROVIDED_TASKS:
+            return None
+        if self._signature is None:
+            encoded = _encode(args)
+            text = encoded.decode() if len(encoded) <= limit else None
+        else:
+            try:
+                text = self._signature.encode((), args, limit)
+            except InvalidInput:
+                return None
+        return None if text is None or names_secret(text) else text
+
+    def add(self, place: int, run_id: str, text: str) -> None:
+        self.places.append(place)
+        self.ids.append(run_id)
+        self.texts.append(text)
+
+
+async def _in_order(groups: Sequence[_Alike], namespace: str, now: Instant) -> list[NewRun]:
+    """The runs of all groups, in the order of the batch."""
+    if len(groups) == 1:
+        return groups[0].recipe.runs(groups[0].ids, groups[0].texts, namespace, now)
+    made: list[tuple[int, NewRun]] = []
+    for index, group in enumerate(groups):
+        if index % AT_ONCE == AT_ONCE - 1:
+            await asyncio.sleep(0)
+        made += zip(group.places, group.recipe.runs(group.ids, group.texts, namespace, now), strict=True)
+    made.sort(key=itemgetter(0))
+    return [run for _, run in made]
+
+
+EXAMPLE = {"task": "encode", "args": {"video": "v1", "size": "4K"}, "priority": 2}
+
+ENDPOINTS = (
+    Endpoint(
+        "POST", "/v1/runs", submit_run, "runs:submit", "Submit a run.", {201: records.NewRun}, RunBody,
+        problems=(409, 429), example=EXAMPLE, description="A command needs the permission run:command.", grows=True,
+    ),
+    Endpoint(
+        "POST", "/v1/runs:batch", submit_batch, "runs:submit", "Submit many runs, all or none.", {201: records.Batch},
+        BatchBody, problems=(409, 429), example={"runs": [EXAMPLE]}, grows=True,
+    ),
+    Endpoint(
+        "POST", "/api/jobs/schedule", schedule_run, "runs:submit", "Submit a run for an instant.",
+        {201: records.ScheduledRun}, ScheduleBody, problems=(409, 429), grows=True,
+        example={"type": "payout", "priority": 1, "executeAt": "2030-03-04T09:00:00Z", "payload": {"driver": "d7"}},
+    ),
+)  # fmt: skip

@@ -1,0 +1,40 @@
+"""The audit trail: who changed what over the API, with each change before and after."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from mainspring.operations import records
+from mainspring.operations.context import Context
+from mainspring.operations.from_rows import change_record
+from mainspring.operations.paging import walk
+
+
+class Audit:
+    """What `/v1/audit` and `mainspring audit` do."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def list(
+        self, *, subject: str | None = None, target: str | None = None, limit: int | None = None
+    ) -> AsyncGenerator[records.Change, None]:
+        """Changes, newest first."""
+
+        async def fetch(place: str | None, size: int) -> records.Page[records.Change]:
+            before = None if place is None else int(place)
+            return await self.page(subject=subject, target=target, before=before, limit=size)
+
+        return walk(fetch, limit)
+
+    async def page(
+        self, *, subject: str | None = None, target: str | None = None, before: int | None = None, limit: int = 50
+    ) -> records.Page[records.Change]:
+        """One page of changes, newest first, those before a number."""
+        store = await self._context.open()
+        found = await store.list_changes(
+            self._context.namespace, subject=subject, target=target, before=before, limit=limit + 1
+        )
+        following = str(found[limit - 1][0]) if len(found) > limit else None
+        read = self._context.read
+        return records.Page([change_record(*row, read) for row in found[:limit]], following)

@@ -1,0 +1,246 @@
+"""On whose behalf operations act, on which store, and what the program around them provides.
+
+The SDK, the API and the command line differ in these points only. Each makes a `Context`; the operations are the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from mainspring.clock import Clock
+from mainspring.core.answers import Change
+from mainspring.core.model import PROVIDED_TASKS, EventBatch, Origin, Run
+from mainspring.core.tasks.specs import check_spec
+from mainspring.operations.announced_tasks import AnnouncedTasks
+from mainspring.operations.from_rows import Read, decode
+from mainspring.operations.options import Defaults, check_name
+from mainspring.operations.payload import Signature
+from mainspring.settings import Settings
+from mainspring.store import Store
+
+LOOK_S = 0.2
+"""How often a program without a server of its own looks for new events and lines while it follows them."""
+EVENTS_AT_ONCE = 200
+
+
+class RegisteredTask(Protocol):
+    """What operations need of a task that the program registers."""
+
+    @property
+    def defaults(self) -> Defaults:
+        """How its runs are executed where their options do not say it."""
+
+    @property
+    def signature(self) -> Signature:
+        """Which arguments it takes."""
+
+
+class Waiting(Protocol):
+    """One look at the store serves everything in the program that waits for the end of a run."""
+
+    async def until_ended(self, run_id: str) -> Run:
+        """The run, once it has ended."""
+
+
+class Host(Protocol):
+    """The program that operations run in: `Mainspring` is one."""
+
+    @property
+    def name(self) -> str:
+        """Its name: the app that new jobs belong to."""
+
+    @property
+    def job_origin(self) -> Origin:
+        """How jobs that it adds came about."""
+
+    @property
+    def settings(self) -> Settings:
+        """Its settings."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock."""
+
+    @property
+    def tasks(self) -> Mapping[str, RegisteredTask]:
+        """The tasks that it registers, by name."""
+
+    @property
+    def known_tasks(self) -> AnnouncedTasks:
+        """What workers announced of other tasks."""
+
+    @property
+    def waiting(self) -> Waiting:
+        """How to wait for the end of a run."""
+
+    async def open(self) -> Store:
+        """Its store, opened on first use."""
+
+    def new_ids(self, count: int) -> list[str]:
+        """Ids for new runs and jobs, in order."""
+
+
+class Actor(NamedTuple):
+    """The caller of a server: the audit trail names it."""
+
+    subject: str
+    request_id: str
+
+
+class Follower(Protocol):
+    """How an operation that follows something waits for more of it."""
+
+    def events(self, store: Store, position: int) -> AsyncIterator[EventBatch]:
+        """Events from a position on, without end."""
+
+    async def more_lines(self, run_id: str, after: int) -> bool:
+        """Wait until the run may have written lines beyond a number, or may have ended. False: stop following."""
+
+
+class Polling:
+    """Follows by looking at the store again and again."""
+
+    async def events(self, store: Store, position: int) -> AsyncIterator[EventBatch]:
+        """See `Follower`."""
+        while True:
+            batches = await store.events_since(position, EVENTS_AT_ONCE)
+            for batch in batches:
+                yield batch
+                position = batch.position + len(batch.events)
+            if not batches:
+                await asyncio.sleep(LOOK_S)
+
+    async def more_lines(self, run_id: str, after: int) -> bool:
+        """See `Follower`."""
+        await asyncio.sleep(LOOK_S)
+        return True
+
+
+class Admit(Protocol):
+    """Is awaited before new runs or jobs are written, and raises if they are too many."""
+
+    def __call__(self, kind: Literal["runs", "jobs"], count: int, /) -> Awaitable[object]:
+        """Admit so many."""
+
+
+async def _admit_all(kind: str, count: int) -> None:
+    """Nothing limits a program that has the store itself."""
+
+
+class Context:
+    """What every operation is given."""
+
+    __slots__ = ("_namespace", "_store", "actor", "admit", "app", "by", "follower", "host", "new_ids", "origin", "read")
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        namespace: str | None = None,
+        store: Store | None = None,
+        actor: Actor | None = None,
+        by: str | None = None,
+        app: str | None = None,
+        origin: Origin | None = None,
+        new_ids: Callable[[int], list[str]] | None = None,
+        admit: Admit = _admit_all,
+        follower: Follower | None = None,
+        read: Read = decode,
+    ) -> None:
+        """`by` names the program in reasons that its user does not give. `app` and `origin` are those of new jobs.
+        `admit` limits how much a caller may add. `read` says what becomes of stored JSON (see `from_rows`)."""
+        self.host = host
+        self.actor = actor
+        self.by = f"app {host.name}" if by is None else by
+        self.app = app
+        self.origin = origin
+        self.new_ids = new_ids or host.new_ids
+        self.admit = admit
+        self.follower: Follower = follower or Polling()
+        self.read = read
+        self._namespace = namespace
+        self._store = store
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that is acted on."""
+        return self._namespace or self.host.settings.namespace
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the program."""
+        return self.host.settings
+
+    @property
+    def subject(self) -> str:
+        """The caller, where a server knows it; empty otherwise."""
+        return "" if self.actor is None else self.actor.subject
+
+    async def open(self) -> Store:
+        """The store."""
+        return self._store or await self.host.open()
+
+    async def defaults(self, task: str, said: Collection[str]) -> Defaults:
+        """How runs of a task are executed unless their options, of which `said` are given, say otherwise: as the
+        program registers it, or as workers announced it."""
+        known = self.host.tasks.get(task)
+        if known is not None:
+            return known.defaults
+        if task not in PROVIDED_TASKS:
+            await self.host.known_tasks.learn(
+                await self.open(), self.namespace, check_name("task", task), self.host.clock.monotonic()
+            )
+        return self.host.known_tasks.defaults(self.namespace, task, said)
+
+    def encode_args(self, task: str, args: Mapping[str, object]) -> str:
+        """Arguments as they are stored. InvalidInput if they do not fit a task that the program registers."""
+        limit = self.settings.payload_limit
+        check_spec(task, args)
+        known = self.host.tasks.get(task)
+        signature = Signature(task, _anything) if known is None else known.signature
+        return signature.encode((), args, limit)
+
+    def attest(
+        self,
+        store: Store,
+        action: str,
+        target: str,
+        before: object = None,
+        after: Callable[[Any], object] = lambda answer: None,
+    ) -> Store:
+        """The store, for one change that the audit trail names if a server's caller makes it."""
+        return self.attest_all(store, lambda answer: [(action, target, before, after(answer))])
+
+    def attest_all(self, store: Store, rows: Callable[[Any], Iterable[tuple[str, str, object, object]]]) -> Store:
+        """The same for several changes at once: action, target, before and after of each."""
+        if self.actor is None:
+            return store
+        subject, request_id = self.actor
+
+        def tell(answer: Any) -> list[Change]:
+            return [
+                Change(
+                    namespace=self.namespace,
+                    subject=subject,
+                    action=action,
+                    target=target,
+                    before=_json(before),
+                    after=_json(after),
+                    request_id=request_id,
+                )
+                for action, target, before, after in rows(answer)
+            ]
+
+        return store.attested(tell)
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def _anything(**arguments: Any) -> None:
+    """Stands for the function of a task that another program registers: it takes any arguments by name."""

@@ -1,0 +1,314 @@
+"""From the store's rows to public records: instants become datetimes, durations text like `1h30m`, stored JSON values.
+
+`read` says what becomes of stored JSON: `decode` for programs, `as_stored` where the record is encoded again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from mainspring.core import model
+from mainspring.core.answers import Change
+from mainspring.core.instants import EPOCH, Duration, Instant, format_duration, format_instant
+from mainspring.core.model import KeptOptions, RunOptions
+from mainspring.core.schedules import calendars
+from mainspring.core.schedules.triggers import (
+    AfterTrigger,
+    AtTrigger,
+    CronTrigger,
+    EveryTrigger,
+    ManualTrigger,
+    Trigger,
+    describe,
+)
+from mainspring.core.states import BLOCKED, SUCCEEDED
+from mainspring.core.tasks.isolation import format_isolation
+from mainspring.operations import records
+
+Read = Callable[[str | None], Any]
+
+_STATUSES: Mapping[str, records.JobStatus] = {BLOCKED: "pending", SUCCEEDED: "completed"}
+_options = msgspec.json.Decoder(KeptOptions)
+_decode = msgspec.json.Decoder().decode
+
+
+def decode(text: str | None) -> Any:
+    """Stored JSON as values."""
+    return None if text is None else _decode(text)
+
+
+def as_stored(text: str | None) -> msgspec.Raw | None:
+    """Stored JSON as it is: an encoder copies it."""
+    return None if text is None else msgspec.Raw(text.encode())
+
+
+def moment(instant: Instant) -> datetime:
+    """An instant as a datetime in UTC."""
+    return EPOCH + timedelta(microseconds=instant)
+
+
+def moment_or_none(instant: Instant | None) -> datetime | None:
+    """The same, of an instant that may be missing."""
+    return None if instant is None else EPOCH + timedelta(microseconds=instant)
+
+
+def span(duration: Duration | None) -> str | None:
+    """A duration as text."""
+    return None if duration is None else format_duration(duration)
+
+
+def run_record(run: model.Run, read: Read = decode) -> records.Run:
+    """A run."""
+    return records.Run(**run_fields(run, read))
+
+
+def run_fields(run: model.Run, read: Read = decode) -> dict[str, Any]:
+    """The fields of `records.Run`, for records that have more."""
+    options = _options.decode(run.options)
+    ran = None
+    if run.started_at is not None and run.finished_at is not None:
+        ran = format_duration(max(run.finished_at - run.started_at, 0))
+    return {
+        "run_id": run.id,
+        "job": run.job,
+        "task": run.task,
+        "state": run.state,
+        "reason": run.reason,
+        "fire_at": moment_or_none(run.fire_at),
+        "due_at": moment(run.due_at),
+        "attempt": run.attempt,
+        "started_at": moment_or_none(run.started_at),
+        "finished_at": moment_or_none(run.finished_at),
+        "duration": ran,
+        "worker": run.worker,
+        "namespace": run.namespace,
+        "queue": run.queue,
+        "region": run.region,
+        "priority": run.priority,
+        "key": run.key,
+        **_execution(options),
+        "args": read(run.args),
+        "result": read(run.result),
+        "error": read(run.error),
+        "progress": run.progress,
+        "progress_note": run.progress_note,
+        "losses": run.losses,
+        "waits_for": run.waits_for,
+        "job_id": run.job_id,
+        "index": run.idx,
+        "created_at": moment(run.created_at),
+        "updated_at": moment(_updated_at(run)),
+        "expires_at": moment_or_none(run.expires_at),
+        "cancel_requested_at": moment_or_none(run.cancel_requested_at),
+        "cancel_reason": run.cancel_reason,
+        "retry_of": run.retry_of,
+        "submitted_by": options.submitted_by or None,
+    }
+
+
+def _updated_at(run: model.Run) -> Instant:
+    """The newest of: accepted, started, asked to stop, an attempt ended, the run ended."""
+    moments = (run.created_at, run.started_at, run.cancel_requested_at, run.attempt_ended_at, run.finished_at)
+    return max(each for each in moments if each is not None)
+
+
+def _execution(options: RunOptions) -> dict[str, Any]:
+    """How runs are executed."""
+    return {
+        "timeout": span(options.timeout),
+        "soft_timeout": span(options.soft_timeout),
+        "retries": options.retry.retries,
+        "isolation": None if options.isolation is None else format_isolation(options.isolation),
+        "under_pressure": options.under_pressure,
+        "tags": list(options.tags),
+    }
+
+
+def job_record(job: model.Job, read: Read = decode) -> records.Job:
+    """A job."""
+    return records.Job(**job_fields(job, read))
+
+
+def job_fields(job: model.Job, read: Read = decode) -> dict[str, Any]:
+    """The fields of `records.Job`, for records that have more."""
+    next_at, last_at = moment_or_none(job.next_fire_at), moment_or_none(job.last_fire_at)
+    return {
+        "job_id": job.id,
+        "name": job.name,
+        "task": job.task,
+        "state": "active" if job.paused_at is None else "paused",
+        "schedule": describe(job.trigger),
+        "trigger": trigger_words(job.trigger),
+        "next_fire_at": next_at,
+        "next_run": next_at,
+        "last_fire_at": last_at,
+        "last_run": last_at,
+        "fired": job.fired,
+        "paused_at": moment_or_none(job.paused_at),
+        "paused_why": job.paused_why,
+        "app": job.app,
+        "origin": job.origin,
+        "namespace": job.namespace,
+        "args": read(job.args),
+        "queue": job.queue,
+        "priority": job.priority,
+        "key": job.key,
+        "limit": job.limit,
+        **_execution(job.options),
+        "policy": policy_words(job.policy),
+        "version": job.version,
+        "created_at": moment(job.created_at),
+        "updated_at": moment(job.updated_at),
+    }
+
+
+def progress_of(last: model.Run | None) -> dict[str, Any]:
+    """`status` and `retry_count` of a job, by its last run, in the words of other schedulers."""
+    if last is None:
+        return {"status": "scheduled", "retry_count": 0}
+    status = _STATUSES.get(last.state, last.state)
+    retries = 0 if last.state == SUCCEEDED else last.attempt
+    return {"status": "retrying" if status == "pending" and retries else status, "retry_count": retries}
+
+
+def policy_words(policy: model.JobPolicy) -> dict[str, Any]:
+    """What happens at and around a due instant, in the words of the options that say it."""
+    words: dict[str, Any] = msgspec.structs.asdict(policy)
+    for name in ("grace", "catch_up_window", "start_deadline", "jitter"):
+        words[name] = span(words[name])
+    for name in ("start_at", "end_at"):
+        words[name] = None if words[name] is None else format_instant(words[name])
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in words.items()}
+
+
+def trigger_words(trigger: Trigger) -> dict[str, Any]:
+    """A trigger, in the words of the functions that make one."""
+    match trigger:
+        case CronTrigger(expression, tz, dialect):
+            return {"kind": "cron", "cron": expression, "tz": tz, "dialect": dialect}
+        case EveryTrigger(period, anchor):
+            start = None if anchor is None else format_instant(anchor)
+            return {"kind": "every", "every": format_duration(period), "anchor": start}
+        case AtTrigger(at):
+            return {"kind": "at", "at": format_instant(at)}
+        case AfterTrigger(jobs, when, on_failure):
+            return {"kind": "after", "after": list(jobs), "when": when, "on_failure": on_failure}
+        case ManualTrigger():
+            return {"kind": "manual"}
+
+
+def firing_record(firing: model.Firing) -> records.Firing:
+    """A row of the ledger."""
+    return records.Firing(
+        fire_at=moment(firing.fire_at),
+        last_at=moment_or_none(firing.last_at),
+        count=firing.count,
+        kind=firing.kind,
+        outcome=firing.outcome,
+        reason=firing.reason,
+        run_id=firing.run_id,
+        region=firing.region,
+        index=firing.idx,
+        finished_at=moment_or_none(firing.finished_at),
+    )
+
+
+def attempt_record(attempt: model.Attempt, read: Read = decode) -> records.Attempt:
+    """One attempt of a run that has ended."""
+    return records.Attempt(
+        attempt=attempt.attempt,
+        worker=attempt.worker,
+        outcome=attempt.outcome,
+        started_at=moment_or_none(attempt.started_at),
+        finished_at=moment(attempt.finished_at),
+        reason=attempt.reason,
+        error=read(attempt.error),
+    )
+
+
+def line_records(lines: Iterable[tuple[int, model.LogLine]]) -> list[records.Line]:
+    """Lines that a run wrote, with their numbers."""
+    return [
+        records.Line(number=number, at=moment(line.at), attempt=line.attempt, stream=line.stream, text=line.text)
+        for number, line in lines
+    ]
+
+
+def worker_record(worker: model.Worker, state: records.WorkerState) -> records.Worker:
+    """A worker, with the state that it is really in."""
+    return records.Worker(
+        worker=worker.id,
+        state=state,
+        host=worker.host,
+        pid=worker.pid,
+        app=worker.app,
+        namespace=worker.namespace,
+        queues=list(worker.queues),
+        regions=list(worker.regions),
+        tasks=list(worker.tasks),
+        running=worker.running,
+        concurrency=worker.concurrency,
+        started_at=moment(worker.started_at),
+        heartbeat_at=moment(worker.heartbeat_at),
+        drain_requested_at=moment_or_none(worker.drain_requested_at),
+    )
+
+
+def claim_record(claim: model.Claim, read: Read = decode) -> records.Claim:
+    """What a worker needs to execute one attempt."""
+    return records.Claim(
+        run_id=claim.run_id,
+        token=claim.token,
+        task=claim.task,
+        args=read(claim.args),
+        attempt=claim.attempt + 1,
+        job=claim.job,
+        fire_at=moment_or_none(claim.fire_at),
+        index=claim.idx,
+        timeout=span(_options.decode(claim.options).timeout),
+        claimed_until=moment(claim.claimed_until),
+    )
+
+
+def event_record(position: int | None, event: model.Event) -> records.Event:
+    """An event. What a worker reports of itself has no public position."""
+    return records.Event(
+        position=position,
+        kind=event.kind,
+        at=moment(event.at),
+        namespace=event.namespace,
+        run_id=event.run_id,
+        job=event.job,
+        job_id=event.job_id,
+        task=event.task,
+        worker=event.worker,
+        fire_at=moment_or_none(event.fire_at),
+        attempt=event.attempt,
+        reason=event.reason,
+        duration=span(event.duration),
+        count=event.count,
+    )
+
+
+def calendar_record(calendar: calendars.Calendar) -> records.Calendar:
+    """A calendar."""
+    return records.Calendar(calendar.name, calendar.tz, msgspec.to_builtins(calendar.rules))
+
+
+def change_record(number: int, change: Change, read: Read = decode) -> records.Change:
+    """A row of the audit trail."""
+    return records.Change(
+        number=number,
+        at=moment(change.at),
+        subject=change.subject,
+        action=change.action,
+        target=change.target,
+        before=read(change.before),
+        after=read(change.after),
+        request_id=change.request_id,
+        namespace=change.namespace,
+    )

@@ -1,0 +1,402 @@
+"""What can be done with jobs. A job is named by its name or its id; NotFound if there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Literal, Protocol, Unpack
+
+import msgspec
+
+from mainspring.core.instants import Instant, from_datetime, load_zone
+from mainspring.core.model import Event, Firing, Job, Run
+from mainspring.core.planning.firing_limits import check_firings, runs_of
+from mainspring.core.planning.plans import make_runs
+from mainspring.core.runs.retry import RetryPolicy
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import Trigger
+from mainspring.core.states import SUCCEEDED
+from mainspring.errors import Conflict, NotFound, VersionConflict
+from mainspring.operations import records
+from mainspring.operations.backfill import survey
+from mainspring.operations.context import Context
+from mainspring.operations.definitions import change, change_retries, check_is_trigger, define
+from mainspring.operations.explain import explain_job
+from mainspring.operations.forecast import forecast
+from mainspring.operations.from_rows import firing_record, job_fields, job_record, moment, progress_of
+from mainspring.operations.options import JobWords, check_name, read_defaults, read_policy, read_words
+from mainspring.operations.paging import PAGE, walk
+from mainspring.operations.runs import Runs
+from mainspring.store import Store
+
+MOST_SCANNED = 20_000
+"""A page with a filter that few jobs fit ends after this many jobs, with a place to continue from."""
+SEARCH_S = 2.0
+"""Fire times that calendars make hard to find are searched for at most this long."""
+TRIES = 5
+"""How often a change is tried again that meets another change of the same job."""
+
+Versions = int | Collection[int] | None
+"""The version, or one of the versions, that the caller has seen; None: any."""
+
+
+class Declaring(Protocol):
+    """An app that declares jobs and calendars."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def source(self) -> str:
+        """Which code it is."""
+
+    @property
+    def calendars(self) -> Mapping[str, Calendar]:
+        """The calendars that it declares."""
+
+    def declared_jobs(self, now: Instant) -> list[Job]:
+        """The jobs that it declares, as if each were made now."""
+
+
+class Jobs:
+    """`app.jobs`, and what `/v1/jobs` and `mainspring job` do."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def _stored(self, job: str) -> Job:
+        return await (await self._context.open()).get_job(self._context.namespace, job)
+
+    def _record(self, job: Job) -> records.Job:
+        return job_record(job, self._context.read)
+
+    async def get(self, job: str) -> records.JobStory:
+        """A job, how its last run stands, and what keeps the job from firing."""
+        store, found = await self._context.open(), await self._stored(job)
+        progress = progress_of(await _last_run(store, found))
+        why = await explain_job(self._context, found)
+        return records.JobStory(**job_fields(found, self._context.read), **progress, why=why)
+
+    def list(
+        self,
+        *,
+        app: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        state: Literal["active", "paused"] | None = None,
+        last: bool = False,
+        limit: int | None = None,
+    ) -> AsyncGenerator[records.ListedJob, None]:
+        """Jobs in order of name; with `last`, each with the newest row of its ledger."""
+
+        async def fetch(place: str | None, size: int) -> records.Page[records.ListedJob]:
+            return await self.page(app=app, task=task, tag=tag, state=state, last=last, after=place, limit=size)
+
+        return walk(fetch, limit)
+
+    async def page(
+        self,
+        *,
+        name: str | None = None,
+        app: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        state: Literal["active", "paused"] | None = None,
+        last: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> records.Page[records.ListedJob]:
+        """One page of jobs in order of name, those after a name."""
+        store, found, scanned, ended = await self._context.open(), list[Job](), 0, False
+        while len(found) <= limit and scanned < MOST_SCANNED and not ended:
+            some = await self._scan(store, name, app, after)
+            found += [
+                job
+                for job in some
+                if app in (None, job.app)
+                and task in (None, job.task)
+                and (tag is None or tag in job.options.tags)
+                and (state is None or state == ("active" if job.paused_at is None else "paused"))
+            ]
+            scanned += len(some)
+            ended = len(some) < PAGE
+            after = some[-1].name if some else after
+        following = found[limit - 1].name if len(found) > limit else (None if ended else after)
+        return records.Page([*await self._listed(store, found[:limit], last=last)], following)
+
+    async def _scan(self, store: Store, name: str | None, app: str | None, after: str | None) -> Sequence[Job]:
+        """The next jobs to look at; the only one, if it is named."""
+        if name is None:
+            return await store.list_jobs(self._context.namespace, app=app, after=after, limit=PAGE)
+        found = await self._find(name)
+        return [found] if found is not None and found.name == name else []
+
+    async def _find(self, job: str) -> Job | None:
+        try:
+            return await self._stored(job)
+        except NotFound:
+            return None
+
+    async def _listed(self, store: Store, jobs: Sequence[Job], *, last: bool) -> Sequence[records.ListedJob]:
+        read = self._context.read
+        if not last:
+            return [records.ListedJob(**job_fields(job, read)) for job in jobs]
+        newest: dict[str, records.Firing] = {}
+        for first in range(0, len(jobs), PAGE):
+            rows = await store.newest_firings([job.id for job in jobs[first : first + PAGE]])
+            newest |= {row.job_id: firing_record(row) for row in rows}
+        return [records.ListedJob(**job_fields(job, read), last=newest.get(job.id)) for job in jobs]
+
+    async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[records.FireTime]:
+        """When a job fires next, in its own zone or another. Fewer times than asked for if they are hard to find."""
+        if zone is not None:
+            load_zone(zone, "timezone")
+        store, found = await self._context.open(), await self._stored(job)
+        calendars = await store.list_calendars(found.namespace)
+        deadline = time.monotonic() + SEARCH_S
+        # In a thread: with calendars that allow little, a search takes long.
+        return await asyncio.to_thread(
+            forecast, found, calendars, store.now(), count, zone, lambda: time.monotonic() > deadline
+        )
+
+    def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Firing, None]:
+        """The ledger of a job, newest first."""
+
+        async def fetch(place: str | None, size: int) -> records.Page[records.Firing]:
+            return await self.firing_page(job, before=None if place is None else int(place), limit=size)
+
+        return walk(fetch, limit)
+
+    async def firing_page(
+        self, job: str, *, before: Instant | None = None, limit: int = 50
+    ) -> records.Page[records.Firing]:
+        """One page of the ledger, the rows before an instant. A page ends with a whole instant."""
+        found = await self._stored(job)
+        rows = await (await self._context.open()).list_firings(found.id, before=before, limit=limit + 1)
+        shown = _whole_instants(rows, limit)
+        following = str(shown[-1].fire_at) if len(rows) > len(shown) else None
+        return records.Page([firing_record(row) for row in shown], following)
+
+    async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Run, None]:
+        """The runs of a job, newest first."""
+        async for run in Runs(self._context).list(job=(await self._stored(job)).name, limit=limit):
+            yield run
+
+    async def create(
+        self,
+        name: str,
+        trigger: Trigger,
+        *,
+        task: str,
+        args: Mapping[str, object] | None = None,
+        **words: Unpack[JobWords],
+    ) -> records.NewJob:
+        """Store a new job. Conflict if there is one of that name."""
+        context = self._context
+        check_is_trigger(trigger)
+        values = read_words(words, JobWords, "a job")
+        policy = read_policy(values)
+        now = (await context.open()).now()
+        execution = read_defaults(values, await context.defaults(task, values))
+        new = Job("", check_name("name", name), task, trigger, context.namespace, created_at=now)
+        text = context.encode_args(task, args or {})
+        return await self.add(define(new, trigger, task, text, execution, policy, values.get("key"), now))
+
+    async def add(self, draft: Job) -> records.NewJob:
+        """Store a new job that has everything but its id and owner. If the answer to an earlier try was lost, the job
+        that this try made. Conflict if another job has the name."""
+        context, store = self._context, await self._context.open()
+        host = context.host
+        check_firings(draft, context.settings.firing_rate_of(draft.namespace))
+        await context.admit("jobs", 1)
+        (job_id,) = context.new_ids(1)
+        owner, origin = context.app or host.name, context.origin or host.job_origin
+        draft = msgspec.structs.replace(draft, id=job_id, app=owner, origin=origin)
+        try:
+            job = await context.attest(store, "job.create", f"job:{job_id}", None, self._record).create_job(draft)
+        except Conflict:
+            found = await self._find(job_id)
+            if found is None:
+                raise
+            job = found
+        return records.NewJob(**job_fields(job, context.read), **progress_of(None))
+
+    async def edit(
+        self,
+        job: str,
+        *,
+        trigger: Trigger | None = None,
+        task: str | None = None,
+        args: Mapping[str, object] | None = None,
+        retries: int | None = None,
+        retry_policy: RetryPolicy | None = None,
+        clear: Collection[str] = (),
+        version: Versions = None,
+        **words: Unpack[JobWords],
+    ) -> records.Job:
+        """Change what is named: `retries` alone leaves the waits, `retry_policy` alone the number of retries. `clear`
+        names options to take away. VersionConflict if the job no longer has the `version` that the caller saw."""
+        values = read_words(words, JobWords, "a job")
+
+        def edited(stored: Job) -> Job:
+            wanted = dict(values)
+            if retries is not None or retry_policy is not None:
+                wanted["retry"] = change_retries(stored.options.retry, retries, retry_policy)
+            new = change(stored, wanted, tuple(clear))
+            if args is not None or task not in (None, stored.task):
+                text = self._context.encode_args(task or stored.task, args or {})
+                new = msgspec.structs.replace(new, task=task or stored.task, args=text)
+            return new if trigger is None else msgspec.structs.replace(new, trigger=trigger)
+
+        if trigger is not None:
+            check_is_trigger(trigger)
+        return await self.replace(job, edited, version)
+
+    async def replace(self, job: str, wanted: Callable[[Job], Job], version: Versions = None) -> records.Job:
+        """Give a job the definition that `wanted` makes of the stored one; again if the job changes meanwhile, unless
+        the caller named its version."""
+        context, store = self._context, await self._context.open()
+        for attempt in range(TRIES):
+            stored = await self._stored(job)
+            _check_version(stored, version)
+            draft = wanted(stored)
+            check_firings(draft, context.settings.firing_rate_of(draft.namespace))
+            trail = context.attest(store, "job.update", f"job:{stored.id}", self._record(stored), self._record)
+            try:
+                return self._record(await trail.edit_job(draft, stored.version))
+            except Conflict:
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def remove(self, job: str, *, reason: str = "", version: Versions = None) -> None:
+        """Remove a definition. Its unfinished runs go on, and the ledger stays. Conflict if another job fires after
+        it; VersionConflict if it no longer has the `version` that the caller saw."""
+        context, store = self._context, await self._context.open()
+        for attempt in range(TRIES):
+            stored = await self._stored(job)
+            _check_version(stored, version)
+            trail = context.attest(store, "job.delete", f"job:{stored.id}", self._record(stored))
+            try:
+                # With its version, so that the audit trail shows exactly what is removed.
+                await trail.remove_job(context.namespace, stored.id, stored.version)
+            except Conflict:
+                if attempt == TRIES - 1 or (await self._stored(stored.id)).version == stored.version:
+                    raise
+            else:
+                await self._note([stored], reason)
+                return
+
+    async def pause(self, *jobs: str, reason: str = "") -> Sequence[records.Job]:
+        """Stop jobs from firing, all or none. Instants that come due meanwhile are recorded as skipped; runs that
+        exist go on."""
+        return [self._record(job) for job in await self._set_paused("job.pause", jobs, reason, paused=True)]
+
+    async def resume(self, *jobs: str, reason: str = "") -> Sequence[records.Job]:
+        """Let paused jobs fire again, all or none, from their next instant after now."""
+        resumed = await self._set_paused("job.resume", jobs, "", paused=False)
+        await self._note(resumed, reason)
+        return [self._record(job) for job in resumed]
+
+    async def _set_paused(self, action: str, jobs: Sequence[str], reason: str, *, paused: bool) -> Sequence[Job]:
+        before = {job.id: job for job in [await self._stored(each) for each in jobs]}
+
+        def rows(after: Sequence[Job]) -> list[tuple[str, str, object, object]]:
+            return [(action, f"job:{job.id}", self._record(before[job.id]), self._record(job)) for job in after]
+
+        store = self._context.attest_all(await self._context.open(), rows)
+        names = [job.name for job in before.values()]
+        return await store.pause_jobs(self._context.namespace, names, paused=paused, reason=reason)
+
+    async def trigger(self, job: str, request_id: str | None = None, *, reason: str = "") -> records.Firing:
+        """Fire a job now, by hand; its overlap policy holds. The same request id gives the same firing."""
+        context, store = self._context, await self._context.open()
+        stored = await self._stored(job)
+        await context.admit("runs", runs_of(stored))
+        trail = context.attest(store, "job.trigger", f"job:{stored.id}", None, firing_record)
+        request = request_id or context.new_ids(1)[0]
+        firing = await trail.trigger(
+            context.namespace, stored.id, request, lambda job, fire_at: make_runs(job, fire_at, store.now())
+        )
+        await self._note([stored], reason)
+        return firing_record(firing)
+
+    async def backfill(
+        self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
+    ) -> records.Backfill:
+        """Fire the instants of a past interval, both ends included, that have no run: missed, skipped, or before the
+        job was created. At most `limit` instants: `next` in the answer says where to continue."""
+        context, store = self._context, await self._context.open()
+        stored = await self._stored(job)
+        first, last = from_datetime(since, "from"), from_datetime(until, "to")
+        found = await survey(store, stored, first, last, limit, context.settings.keep_firings)
+        made = found.lacking()
+        if made and not dry_run:
+            await context.admit("runs", len(made))
+            said = {"from": moment(first), "to": moment(last), "reason": reason}
+            trail = context.attest(
+                store, "job.backfill", f"job:{stored.id}", None, lambda ids: {**said, "runs": len(ids)}
+            )
+            made = frozenset(await trail.backfill(stored, found.wanted()))
+            await self._note([stored], reason)
+        return found.record(made, dry_run=dry_run)
+
+    async def sync(self, app: Declaring) -> records.Synced:
+        """Make the stored calendars and jobs of an app what its code declares. Jobs that the code declared before and
+        no longer does are only named; those that were added otherwise are left alone."""
+        store = await self._context.open()
+        for calendar in app.calendars.values():
+            await store.save_calendar(self._context.namespace, calendar)
+        return await self.declare(app.name, app.declared_jobs(store.now()), app.source)
+
+    async def declare(self, app: str, jobs: Sequence[Job], source: str) -> records.Synced:
+        """Make the stored jobs of an app these, all or nothing."""
+        context, store = self._context, await self._context.open()
+        trail = context.attest(store, "job.sync", f"app:{app}", None, lambda saved: saved)
+        saved = await trail.sync_jobs(app, context.namespace, jobs, source=source)
+        return msgspec.convert(saved, records.Synced, from_attributes=True)
+
+    async def _note(self, jobs: Sequence[Job], reason: str) -> None:
+        """Keep a reason among the events, where the action itself has no place for it."""
+        if reason:
+            store = await self._context.open()
+            now = store.now()
+            await store.tell(
+                [
+                    Event("job.noted", now, job.namespace, None, job.id, job.name, job.task, reason=reason)
+                    for job in jobs
+                ]
+            )
+
+
+def _check_version(job: Job, seen: Versions) -> None:
+    versions = {seen} if isinstance(seen, int) else seen
+    if versions is not None and job.version not in versions:
+        wanted = ", ".join(map(str, sorted(versions)))
+        problem = f"job {job.name} has version {job.version}, not {wanted}: read it again, and decide again"
+        raise VersionConflict(problem, job.version)
+
+
+async def _last_run(store: Store, job: Job) -> Run | None:
+    """A run of the newest firing that has one that is still kept; of several, one that did not succeed."""
+    size = len(job.policy.regions) * job.policy.completions
+    rows = [row for row in await store.list_firings(job.id, limit=size) if row.run_id is not None]
+    if not rows:
+        return None
+    newest = [row for row in rows if row.fire_at == rows[0].fire_at]
+    telling = next((row for row in newest if row.outcome != SUCCEEDED), newest[0])
+    try:
+        return await store.get_run(job.namespace, telling.run_id or "")
+    except NotFound:
+        return None
+
+
+def _whole_instants(rows: Sequence[Firing], limit: int) -> Sequence[Firing]:
+    """At most `limit` rows, but all rows of an instant or none: the next page begins with the instant before."""
+    if len(rows) <= limit:
+        return rows
+    whole = [row for row in rows[:limit] if row.fire_at != rows[limit].fire_at]
+    return whole or rows[:limit]

@@ -1,0 +1,329 @@
+"""What can be done with runs. A run is named by its id; NotFound if there is none, or if it is no longer kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, Unpack
+
+import msgspec
+
+from mainspring.core.ids import encode_bits, encode_time
+from mainspring.core.instants import SECOND, from_datetime, parse_duration
+from mainspring.core.model import Event, NewRun, Run
+from mainspring.core.runs.retry import Length
+from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
+from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitTimeout
+from mainspring.operations import records
+from mainspring.operations.context import Context
+from mainspring.operations.explain import explain_run, find_ids
+from mainspring.operations.from_rows import attempt_record, line_records, run_fields, run_record
+from mainspring.operations.options import RunWords, read_words
+from mainspring.operations.paging import walk
+from mainspring.operations.submission import Recipe, accepted, check_repeatable, make_recipe, repeat_run, submit_runs
+from mainspring.store import RunFilter
+
+LINES_AT_ONCE = 1_000
+RERUN_PAGE = 500
+
+
+class Runs:
+    """`app.runs`, and what `/v1/runs` and `mainspring run` do."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def _stored(self, run_id: str) -> Run:
+        return await (await self._context.open()).get_run(self._context.namespace, run_id)
+
+    def _record(self, run: Run) -> records.Run:
+        return run_record(run, self._context.read)
+
+    async def submit(
+        self, task: str, args: Mapping[str, object] | None = None, **words: Unpack[RunWords]
+    ) -> records.NewRun:
+        """Submit a run: durable once this returns. For the options see `RunWords`."""
+        recipe = await self._recipe(task, words)
+        text = self._context.encode_args(task, args or {})
+        store = await self._context.open()
+        run = recipe.run(self._context.new_ids(1)[0], text, self._context.namespace, store.now())
+        return await self.accept(run, recipe.connection)
+
+    async def submit_many(
+        self, task: str, calls: Iterable[Mapping[str, object]], **words: Unpack[RunWords]
+    ) -> Sequence[str]:
+        """Submit a run for each of these arguments: all are accepted, or none. Their ids."""
+        recipe = await self._recipe(task, words)
+        texts = [self._context.encode_args(task, args) for args in calls]
+        if len(texts) > 1 and recipe.model.idempotency_key is not None:
+            problem = f"would stand for {len(texts)} runs at once"
+            raise InvalidInput("idempotency_key", recipe.model.idempotency_key, problem, "submit them one by one")
+        store = await self._context.open()
+        runs = recipe.runs(self._context.new_ids(len(texts)), texts, self._context.namespace, store.now())
+        return await self.accept_all(runs, recipe.connection)
+
+    async def _recipe(self, task: str, words: RunWords) -> Recipe:
+        values = read_words(words, RunWords, "a submission")
+        return make_recipe(task, await self._context.defaults(task, values), values)
+
+    async def accept(self, run: NewRun, connection: Any = None) -> records.NewRun:
+        """Accept a new run. The audit trail notes one run with the run itself."""
+        context, store = self._context, await self._context.open()
+        await context.admit("runs", 1)
+        if context.actor is not None:
+            run = msgspec.structs.replace(run, noted_for=context.actor.subject, request_id=context.actor.request_id)
+        (run_id,) = await submit_runs(store, [run], connection)
+        # Inside of the caller's own transaction nobody can read the run yet; a run that waits for nothing is pending.
+        waits = run.after or run.lines or run.idempotency_key is not None
+        stored = await self._stored(run_id) if waits and connection is None else accepted(run)
+        return records.NewRun(**run_fields(stored, context.read))
+
+    async def accept_all(self, runs: Sequence[NewRun], connection: Any = None) -> Sequence[str]:
+        """Accept new runs, all or none. Their ids."""
+        if not runs:
+            return []
+        context, store = self._context, await self._context.open()
+        await context.admit("runs", len(runs))
+        said = {"count": len(runs), "first": runs[0].id, "last": runs[-1].id}
+        trail = context.attest(store, "run.submit_batch", f"runs:{len(runs)}", None, lambda ids: said)
+        return await submit_runs(trail, runs, connection)
+
+    async def get(self, run_id: str) -> records.RunStory:
+        """A run, and what keeps it from running."""
+        run = await self._stored(run_id)
+        why = await explain_run(self._context, run)
+        return records.RunStory(**run_fields(run, self._context.read), why=why)
+
+    async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
+        """The runs whose ids, or their short forms, begin with a text."""
+        found = await find_ids(await self._context.open(), self._context.namespace, part, limit)
+        return [self._record(await self._stored(run_id)) for run_id in found]
+
+    def list(
+        self,
+        *,
+        states: Sequence[State] = (),
+        job: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[records.Run, None]:
+        """Runs, newest first; those that `worker` holds, those that were due or submitted from `since` to `until`."""
+
+        async def fetch(place: str | None, size: int) -> records.Page[records.Run]:
+            return await self.page(
+                states=states,
+                job=job,
+                task=task,
+                tag=tag,
+                queue=queue,
+                worker=worker,
+                since=since,
+                until=until,
+                before=place,
+                limit=size,
+            )
+
+        return walk(fetch, limit)
+
+    async def page(
+        self,
+        *,
+        states: Sequence[State] = (),
+        job: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> records.Page[records.Run]:
+        """One page of runs, newest first, those before an id."""
+        if until is not None:
+            bound = encode_time(from_datetime(until, "until"))
+            before = bound if before is None else min(before, bound)
+        where = RunFilter(
+            self._context.namespace,
+            tuple(states),
+            job,
+            task,
+            tag,
+            before,
+            limit + 1,
+            queue,
+            worker,
+            None if since is None else encode_time(from_datetime(since, "since")),
+        )
+        runs = await (await self._context.open()).list_runs(where)
+        following = runs[limit - 1].id if len(runs) > limit else None
+        return records.Page([self._record(run) for run in runs[:limit]], following)
+
+    def dead_letters(
+        self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
+    ) -> AsyncGenerator[records.Run, None]:
+        """Runs that failed for good, newest first."""
+        return self.list(states=(FAILED,), job=job, task=task, tag=tag, limit=limit)
+
+    async def attempts(self, run_id: str) -> Sequence[records.Attempt]:
+        """The attempts of a run that have ended, in order."""
+        run, store = await self._stored(run_id), await self._context.open()
+        return [attempt_record(each, self._context.read) for each in await store.list_attempts(run.id)]
+
+    async def logs(
+        self, run_id: str, *, follow: bool = False, tail: int | None = None, after: int = 0
+    ) -> AsyncGenerator[records.Line, None]:
+        """What a run wrote beyond line `after`, all attempts together; only the last `tail` lines; with `follow`, also
+        what it writes from now on, until it has ended."""
+        kept: Sequence[records.Line] = []
+        while True:
+            # The state first: everything that a run wrote is stored before its end is.
+            ended = (await self._stored(run_id)).state in FINAL or not follow
+            page = await self.lines(run_id, after=after, limit=LINES_AT_ONCE)
+            kept = [*kept, *page][-tail:] if tail else []
+            for line in () if tail else page:
+                yield line
+            after = page[-1].number if page else after
+            if len(page) == LINES_AT_ONCE:
+                continue
+            if ended or not await self._context.follower.more_lines(run_id, after):
+                break
+        for line in kept:
+            yield line
+
+    async def lines(self, run_id: str, *, after: int = 0, limit: int = LINES_AT_ONCE) -> Sequence[records.Line]:
+        """One page of what a run wrote, the lines beyond a number."""
+        return line_records(await (await self._context.open()).list_logs(run_id, after=after, limit=limit))
+
+    async def poll(self, run_id: str, timeout: Length) -> records.Run:
+        """The run once it has ended, or as it is after the timeout."""
+        seconds = parse_duration(timeout, "timeout") / SECOND
+        run = await self._stored(run_id)
+        if run.state not in FINAL and seconds > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    run = await self._context.host.waiting.until_ended(run_id)
+            except TimeoutError:
+                run = await self._stored(run_id)
+        return self._record(run)
+
+    async def wait(self, run_id: str, timeout: Length | None = None) -> records.Run:
+        """The run once it has ended; WaitTimeout if that takes longer. The run itself goes on."""
+        if timeout is None:
+            await self._stored(run_id)
+            return self._record(await self._context.host.waiting.until_ended(run_id))
+        run = await self.poll(run_id, timeout)
+        if run.state not in FINAL:
+            raise still_running(run, timeout)
+        return run
+
+    async def result(self, run_id: str, timeout: Length | None = None) -> Any:
+        """What the run returned; RunFailed if it ended otherwise, WaitTimeout if it has not ended in time."""
+        return result_of(await self.wait(run_id, timeout))
+
+    async def cancel(self, run_id: str, reason: str = "") -> State:
+        """Cancel a run that waits, or ask a running one to stop; the state it is then in. Conflict if it has ended."""
+        context, store = self._context, await self._context.open()
+        run = await self._stored(run_id)
+        why = reason or f"cancelled by {context.subject or context.by}"
+        trail = context.attest(
+            store, "run.cancel", f"run:{run.id}", {"state": run.state}, lambda state: {"state": state, "reason": why}
+        )
+        return await trail.request_cancel(context.namespace, run.id, why)
+
+    async def retry(self, run_id: str, reason: str = "") -> records.Run:
+        """Try once more what has ended without success: a new run of the same work. Conflict otherwise."""
+        context, store = self._context, await self._context.open()
+        old = await self._stored(run_id)
+        check_repeatable(old)
+        await context.admit("runs", 1)
+        (new_id,) = context.new_ids(1)
+        again = await self._repeat(old, new_id)
+        await context.attest(
+            store, "run.retry", f"run:{old.id}", {"state": old.state}, lambda ids: {"retried_as": new_id}
+        ).submit([again])
+        if reason:
+            event = Event("run.noted", store.now(), old.namespace, new_id, old.job_id, old.job, old.task, reason=reason)
+            await store.tell([event])
+        return self._record(await self._stored(new_id))
+
+    async def _repeat(self, old: Run, new_id: str) -> NewRun:
+        limit = (await self._context.defaults(old.task, ())).limit
+        return await repeat_run(await self._context.open(), old, new_id, limit, self._context.subject)
+
+    async def rerun(
+        self,
+        *,
+        run_ids: Collection[str] = (),
+        job: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        limit: int = 1_000,
+        dry_run: bool = False,
+    ) -> records.Rerun:
+        """Run failed runs again: these, or all of a job, a task or a tag. Each at most once, however often this is
+        asked for."""
+        context, store = self._context, await self._context.open()
+        chosen, refused = await self._choose(run_ids)
+        if job or task or tag:
+            chosen = [*chosen, *await self._failed(job, task, tag, limit - len(chosen))]
+        chosen = chosen[:limit]
+        again = {run.id: _rerun_id(run) for run in chosen}
+        if chosen and not dry_run:
+            await context.admit("runs", len(chosen))
+            trail = context.attest(store, "run.rerun", f"runs:{len(chosen)}", None, lambda ids: again)
+            await trail.submit([await self._repeat(run, again[run.id]) for run in chosen])
+        return records.Rerun(len(again), again, refused)
+
+    async def _choose(self, run_ids: Collection[str]) -> tuple[Sequence[Run], dict[str, str]]:
+        """Those of the runs that can be run again, and why the others cannot."""
+        runs, refused = list[Run](), dict[str, str]()
+        for run_id in dict.fromkeys(run_ids):
+            try:
+                run = await self._stored(run_id)
+                check_repeatable(run)
+                runs.append(run)
+            except (NotFound, Conflict) as error:
+                refused[run_id] = str(error)
+        return runs, refused
+
+    async def _failed(self, job: str | None, task: str | None, tag: str | None, limit: int) -> Sequence[Run]:
+        store, runs = await self._context.open(), list[Run]()
+        while len(runs) < limit:
+            size = min(RERUN_PAGE, limit - len(runs))
+            before = runs[-1].id if runs else None
+            page = await store.list_runs(
+                RunFilter(self._context.namespace, (FAILED,), job, task, tag, before=before, limit=size)
+            )
+            runs += page
+            if len(page) < size:
+                break
+        return runs
+
+
+def _rerun_id(run: Run) -> str:
+    """Derived from the failed run, so that it cannot be run again twice."""
+    number = int.from_bytes(blake2b(f"rerun\0{run.id}".encode(), digest_size=10).digest(), "big")
+    return encode_time(run.finished_at or run.created_at) + encode_bits(number, 16)
+
+
+def still_running(run: records.Run, timeout: Length) -> WaitTimeout:
+    """The error of a wait that has ended before the run."""
+    return WaitTimeout(
+        f"run {run.run_id} is still {run.state} after {timeout}, and goes on. "
+        f"`mainspring run show {run.run_id}` says why"
+    )
+
+
+def result_of(run: records.Run) -> Any:
+    """What a run that has ended returned; RunFailed if it did not succeed."""
+    if run.state != SUCCEEDED:
+        raise RunFailed(run.run_id, run.state, run.reason)
+    return run.result

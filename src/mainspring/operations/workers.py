@@ -1,0 +1,69 @@
+"""What can be done with workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mainspring.core.instants import format_instant
+from mainspring.core.model import Worker
+from mainspring.core.runs.why import Crowd
+from mainspring.errors import Conflict, NotFound
+from mainspring.operations import records
+from mainspring.operations.context import Context
+from mainspring.operations.explain import look_around
+from mainspring.operations.from_rows import worker_record
+
+HTTP_APP = "http"
+"""The app that workers which take their work over HTTP belong to."""
+
+
+class Workers:
+    """What `/v1/workers`, `mainspring workers` and `mainspring drain` do."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def list(self) -> Sequence[records.Worker]:
+        """All that were heard of lately, each with the state that it is really in."""
+        crowd = await self._look()
+        return [worker_record(worker, crowd.state_of(worker)) for worker in crowd.workers]
+
+    async def get(self, worker_id: str) -> records.Worker:
+        """A worker, with the state that it is really in."""
+        crowd = await self._look()
+        worker = _find(crowd, worker_id)
+        return worker_record(worker, crowd.state_of(worker))
+
+    async def drain(self, worker_id: str, reason: str = "") -> records.Worker:
+        """Ask a worker to finish what it holds, to take no more, and to end. It learns of it with its next heartbeat;
+        one that works over HTTP gets no more work from now on. Conflict if it has ended already."""
+        context, store, crowd = self._context, await self._context.open(), await self._look()
+        worker = _find(crowd, worker_id)
+        state = crowd.state_of(worker)
+        if state not in ("active", "draining"):
+            seen = f"last heard of at {format_instant(worker.heartbeat_at)}"
+            raise Conflict(
+                f"worker {worker.id} is {state} ({seen}), so it cannot drain: `mainspring workers` lists others"
+            )
+        said = {"drain": True, "reason": reason}
+        trail = context.attest(store, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, lambda _: said)
+        if worker.app == HTTP_APP and "~" in worker.id:
+            asked: Worker | None = msgspec.structs.replace(worker, state="draining")
+            await trail.register(msgspec.structs.replace(worker, state="draining"))
+        else:
+            asked = await trail.request_drain(worker.namespace, worker.id)
+        if asked is None:
+            raise Conflict(f"worker {worker.id} has just ended: there is nothing to drain")
+        return worker_record(asked, asked.state)
+
+    async def _look(self) -> Crowd:
+        return await look_around(self._context, self._context.namespace)
+
+
+def _find(crowd: Crowd, worker_id: str) -> Worker:
+    for worker in crowd.workers:
+        if worker.id == worker_id:
+            return worker
+    raise NotFound(f"there is no worker {worker_id!r}: `mainspring workers` lists those that there are")
