@@ -11,6 +11,7 @@ from mainspring.operations import records
 from mainspring.operations.context import Context
 from mainspring.operations.from_rows import calendar_record
 from mainspring.operations.options import check_name
+from mainspring.store import Audit
 
 
 class Calendars:
@@ -40,12 +41,11 @@ class Calendars:
         check_calendar(calendar, known)
         before = known.get(calendar.name)
         record = calendar_record(calendar)
-        trail = self._context.attest(
-            store,
+        audit: Audit[None] | None = self._context.audit(
             "calendar.save",
             f"calendar:{calendar.name}",
             None if before is None else calendar_record(before),
             lambda _: record,
         )
-        await trail.save_calendar(namespace, calendar)
+        await store.save_calendar(namespace, calendar, audit=audit)
         return record

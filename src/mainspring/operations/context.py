@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -20,7 +20,9 @@ from mainspring.operations.from_rows import Read, decode
 from mainspring.operations.options import Defaults, check_name
 from mainspring.operations.payload import Signature
 from mainspring.settings import Settings
-from mainspring.store import Store
+from mainspring.store import Audit, Store
+
+T = TypeVar("T")
 
 LOOK_S = 0.2
 """How often a program without a server of its own looks for new events and lines while it follows them."""
@@ -204,24 +206,23 @@ class Context:
         signature = Signature(task, _anything) if known is None else known.signature
         return signature.encode((), args, limit)
 
-    def attest(
+    def audit(
         self,
-        store: Store,
         action: str,
         target: str,
         before: object = None,
-        after: Callable[[Any], object] = lambda answer: None,
-    ) -> Store:
-        """The store, for one change that the audit trail names if a server's caller makes it."""
-        return self.attest_all(store, lambda answer: [(action, target, before, after(answer))])
+        after: Callable[[T], object] = lambda answer: None,
+    ) -> Audit[T] | None:
+        """The row of the audit trail for a change that a server's caller makes; None where there is no such caller."""
+        return self.audit_all(lambda answer: [(action, target, before, after(answer))])
 
-    def attest_all(self, store: Store, rows: Callable[[Any], Iterable[tuple[str, str, object, object]]]) -> Store:
+    def audit_all(self, rows: Callable[[T], Iterable[tuple[str, str, object, object]]]) -> Audit[T] | None:
         """The same for several changes at once: action, target, before and after of each."""
         if self.actor is None:
-            return store
+            return None
         subject, request_id = self.actor
 
-        def tell(answer: Any) -> list[Change]:
+        def tell(answer: T) -> list[Change]:
             return [
                 Change(
                     namespace=self.namespace,
@@ -235,7 +236,7 @@ class Context:
                 for action, target, before, after in rows(answer)
             ]
 
-        return store.attested(tell)
+        return tell
 
 
 def _json(value: object) -> str | None:

@@ -296,7 +296,7 @@ def event_record(position: int | None, event: model.Event) -> records.Event:
 
 def calendar_record(calendar: calendars.Calendar) -> records.Calendar:
     """A calendar."""
-    return records.Calendar(calendar.name, calendar.tz, msgspec.to_builtins(calendar.rules))
+    return records.Calendar(calendar.name, calendar.tz, _decode(msgspec.json.encode(calendar.rules)))
 
 
 def change_record(number: int, change: Change, read: Read = decode) -> records.Change:

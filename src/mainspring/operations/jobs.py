@@ -29,7 +29,7 @@ from mainspring.operations.from_rows import firing_record, job_fields, job_recor
 from mainspring.operations.options import JobWords, check_name, read_defaults, read_policy, read_words
 from mainspring.operations.paging import PAGE, walk
 from mainspring.operations.runs import Runs
-from mainspring.store import Store
+from mainspring.store import Audit, Saved, Store
 
 MOST_SCANNED = 20_000
 """A page with a filter that few jobs fit ends after this many jobs, with a place to continue from."""
@@ -216,7 +216,8 @@ class Jobs:
         owner, origin = context.app or host.name, context.origin or host.job_origin
         draft = msgspec.structs.replace(draft, id=job_id, app=owner, origin=origin)
         try:
-            job = await context.attest(store, "job.create", f"job:{job_id}", None, self._record).create_job(draft)
+            audit = context.audit("job.create", f"job:{job_id}", None, self._record)
+            job = await store.create_job(draft, audit=audit)
         except Conflict:
             found = await self._find(job_id)
             if found is None:
@@ -264,9 +265,9 @@ class Jobs:
             _check_version(stored, version)
             draft = wanted(stored)
             check_firings(draft, context.settings.firing_rate_of(draft.namespace))
-            trail = context.attest(store, "job.update", f"job:{stored.id}", self._record(stored), self._record)
+            audit = context.audit("job.update", f"job:{stored.id}", self._record(stored), self._record)
             try:
-                return self._record(await trail.edit_job(draft, stored.version))
+                return self._record(await store.edit_job(draft, stored.version, audit=audit))
             except Conflict:
                 if attempt == TRIES - 1:
                     raise
@@ -279,10 +280,10 @@ class Jobs:
         for attempt in range(TRIES):
             stored = await self._stored(job)
             _check_version(stored, version)
-            trail = context.attest(store, "job.delete", f"job:{stored.id}", self._record(stored))
+            audit: Audit[None] | None = context.audit("job.delete", f"job:{stored.id}", self._record(stored))
             try:
                 # With its version, so that the audit trail shows exactly what is removed.
-                await trail.remove_job(context.namespace, stored.id, stored.version)
+                await store.remove_job(context.namespace, stored.id, stored.version, audit=audit)
             except Conflict:
                 if attempt == TRIES - 1 or (await self._stored(stored.id)).version == stored.version:
                     raise
@@ -307,19 +308,22 @@ class Jobs:
         def rows(after: Sequence[Job]) -> list[tuple[str, str, object, object]]:
             return [(action, f"job:{job.id}", self._record(before[job.id]), self._record(job)) for job in after]
 
-        store = self._context.attest_all(await self._context.open(), rows)
+        store, audit = await self._context.open(), self._context.audit_all(rows)
         names = [job.name for job in before.values()]
-        return await store.pause_jobs(self._context.namespace, names, paused=paused, reason=reason)
+        return await store.pause_jobs(self._context.namespace, names, paused=paused, reason=reason, audit=audit)
 
     async def trigger(self, job: str, request_id: str | None = None, *, reason: str = "") -> records.Firing:
         """Fire a job now, by hand; its overlap policy holds. The same request id gives the same firing."""
         context, store = self._context, await self._context.open()
         stored = await self._stored(job)
         await context.admit("runs", runs_of(stored))
-        trail = context.attest(store, "job.trigger", f"job:{stored.id}", None, firing_record)
         request = request_id or context.new_ids(1)[0]
-        firing = await trail.trigger(
-            context.namespace, stored.id, request, lambda job, fire_at: make_runs(job, fire_at, store.now())
+        firing = await store.trigger(
+            context.namespace,
+            stored.id,
+            request,
+            lambda job, fire_at: make_runs(job, fire_at, store.now()),
+            audit=context.audit("job.trigger", f"job:{stored.id}", None, firing_record),
         )
         await self._note([stored], reason)
         return firing_record(firing)
@@ -337,10 +341,10 @@ class Jobs:
         if made and not dry_run:
             await context.admit("runs", len(made))
             said = {"from": moment(first), "to": moment(last), "reason": reason}
-            trail = context.attest(
-                store, "job.backfill", f"job:{stored.id}", None, lambda ids: {**said, "runs": len(ids)}
+            audit: Audit[list[str]] | None = context.audit(
+                "job.backfill", f"job:{stored.id}", None, lambda ids: {**said, "runs": len(ids)}
             )
-            made = frozenset(await trail.backfill(stored, found.wanted()))
+            made = frozenset(await store.backfill(stored, found.wanted(), audit=audit))
             await self._note([stored], reason)
         return found.record(made, dry_run=dry_run)
 
@@ -355,8 +359,8 @@ class Jobs:
     async def declare(self, app: str, jobs: Sequence[Job], source: str) -> records.Synced:
         """Make the stored jobs of an app these, all or nothing."""
         context, store = self._context, await self._context.open()
-        trail = context.attest(store, "job.sync", f"app:{app}", None, lambda saved: saved)
-        saved = await trail.sync_jobs(app, context.namespace, jobs, source=source)
+        audit: Audit[Saved] | None = context.audit("job.sync", f"app:{app}", None, lambda saved: saved)
+        saved = await store.sync_jobs(app, context.namespace, jobs, source=source, audit=audit)
         return msgspec.convert(saved, records.Synced, from_attributes=True)
 
     async def _note(self, jobs: Sequence[Job], reason: str) -> None:

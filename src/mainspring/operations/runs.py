@@ -23,7 +23,7 @@ from mainspring.operations.from_rows import attempt_record, line_records, run_fi
 from mainspring.operations.options import RunWords, read_words
 from mainspring.operations.paging import walk
 from mainspring.operations.submission import Recipe, accepted, check_repeatable, make_recipe, repeat_run, submit_runs
-from mainspring.store import RunFilter
+from mainspring.store import Audit, RunFilter
 
 LINES_AT_ONCE = 1_000
 RERUN_PAGE = 500
@@ -87,8 +87,8 @@ class Runs:
         context, store = self._context, await self._context.open()
         await context.admit("runs", len(runs))
         said = {"count": len(runs), "first": runs[0].id, "last": runs[-1].id}
-        trail = context.attest(store, "run.submit_batch", f"runs:{len(runs)}", None, lambda ids: said)
-        return await submit_runs(trail, runs, connection)
+        audit = context.audit("run.submit_batch", f"runs:{len(runs)}", None, lambda ids: said)
+        return await submit_runs(store, runs, connection, audit)
 
     async def get(self, run_id: str) -> records.RunStory:
         """A run, and what keeps it from running."""
@@ -233,10 +233,10 @@ class Runs:
         context, store = self._context, await self._context.open()
         run = await self._stored(run_id)
         why = reason or f"cancelled by {context.subject or context.by}"
-        trail = context.attest(
-            store, "run.cancel", f"run:{run.id}", {"state": run.state}, lambda state: {"state": state, "reason": why}
+        audit: Audit[State] | None = context.audit(
+            "run.cancel", f"run:{run.id}", {"state": run.state}, lambda state: {"state": state, "reason": why}
         )
-        return await trail.request_cancel(context.namespace, run.id, why)
+        return await store.request_cancel(context.namespace, run.id, why, audit=audit)
 
     async def retry(self, run_id: str, reason: str = "") -> records.Run:
         """Try once more what has ended without success: a new run of the same work. Conflict otherwise."""
@@ -246,9 +246,10 @@ class Runs:
         await context.admit("runs", 1)
         (new_id,) = context.new_ids(1)
         again = await self._repeat(old, new_id)
-        await context.attest(
-            store, "run.retry", f"run:{old.id}", {"state": old.state}, lambda ids: {"retried_as": new_id}
-        ).submit([again])
+        audit: Audit[list[str]] | None = context.audit(
+            "run.retry", f"run:{old.id}", {"state": old.state}, lambda ids: {"retried_as": new_id}
+        )
+        await store.submit([again], audit=audit)
         if reason:
             event = Event("run.noted", store.now(), old.namespace, new_id, old.job_id, old.job, old.task, reason=reason)
             await store.tell([event])
@@ -278,8 +279,8 @@ class Runs:
         again = {run.id: _rerun_id(run) for run in chosen}
         if chosen and not dry_run:
             await context.admit("runs", len(chosen))
-            trail = context.attest(store, "run.rerun", f"runs:{len(chosen)}", None, lambda ids: again)
-            await trail.submit([await self._repeat(run, again[run.id]) for run in chosen])
+            audit: Audit[list[str]] | None = context.audit("run.rerun", f"runs:{len(chosen)}", None, lambda ids: again)
+            await store.submit([await self._repeat(run, again[run.id]) for run in chosen], audit=audit)
         return records.Rerun(len(again), again, refused)
 
     async def _choose(self, run_ids: Collection[str]) -> tuple[Sequence[Run], dict[str, str]]:

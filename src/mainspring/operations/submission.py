@@ -14,7 +14,7 @@ from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations.options import Defaults, Values, read_defaults
-from mainspring.store import Store, find_joining
+from mainspring.store import Audit, Store, find_joining
 
 _FROM_OPTIONS = ("region", "key", "after", "when", "on_failure", "idempotency_key")
 """The options of a submission that are fields of the run under the same name."""
@@ -71,10 +71,12 @@ def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
     return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
 
 
-async def submit_runs(store: Store, runs: Sequence[NewRun], connection: Any = None) -> list[str]:
+async def submit_runs(
+    store: Store, runs: Sequence[NewRun], connection: Any = None, audit: Audit[list[str]] | None = None
+) -> list[str]:
     """Submit runs, in the caller's own transaction if a connection is given. Their ids."""
     if connection is None:
-        return await store.submit(runs)
+        return await store.submit(runs, audit=audit)
     joining = find_joining(store)
     if joining is None:
         problem = "cannot be joined: the store is not on PostgreSQL"

@@ -48,12 +48,17 @@ class Workers:
                 f"worker {worker.id} is {state} ({seen}), so it cannot drain: `mainspring workers` lists others"
             )
         said = {"drain": True, "reason": reason}
-        trail = context.attest(store, "worker.drain", f"worker:{worker.id}", {"state": worker.state}, lambda _: said)
+        target, before = f"worker:{worker.id}", {"state": worker.state}
         if worker.app == HTTP_APP and "~" in worker.id:
             asked: Worker | None = msgspec.structs.replace(worker, state="draining")
-            await trail.register(msgspec.structs.replace(worker, state="draining"))
+            await store.register(
+                msgspec.structs.replace(worker, state="draining"),
+                audit=context.audit("worker.drain", target, before, lambda _: said),
+            )
         else:
-            asked = await trail.request_drain(worker.namespace, worker.id)
+            asked = await store.request_drain(
+                worker.namespace, worker.id, audit=context.audit("worker.drain", target, before, lambda _: said)
+            )
         if asked is None:
             raise Conflict(f"worker {worker.id} has just ended: there is nothing to drain")
         return worker_record(asked, asked.state)

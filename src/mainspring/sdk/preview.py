@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mainspring.clock import SystemClock
-from mainspring.core.instants import parse_instant, to_datetime
+from mainspring.core.instants import load_zone, parse_instant
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import Trigger, check_trigger
@@ -24,5 +24,4 @@ def fire_times(
     now = SystemClock().now() if after is None else parse_instant(after, "after")
     known = {each.name: each for each in calendars}
     job = Job(id="", name="", task="", trigger=trigger, policy=JobPolicy(calendars=tuple(known)), created_at=now)
-    seen = forecast(job, known, now, count)
-    return [to_datetime(instant, seen.zone) for instant in seen.instants]
+    return [time.fire_at.astimezone(load_zone(time.zone)) for time in forecast(job, known, now, count)]
