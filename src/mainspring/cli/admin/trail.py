@@ -9,8 +9,8 @@ import msgspec
 
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, find_run
-from mainspring.cli.output.event_lines import describe_event
 from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.output.event_lines import describe_event
 from mainspring.cli.output.harmless import harmless
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.output.times import moment

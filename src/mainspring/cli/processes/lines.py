@@ -19,7 +19,7 @@ from mainspring.cli.output.event_lines import describe_event, describe_summary
 from mainspring.cli.output.harmless import harmless, harmless_json
 from mainspring.core.model import PROVIDED_TASKS, Event
 from mainspring.core.tasks.commands import show_command
-from mainspring.operations.views import event_view, iso
+from mainspring.operations.from_rows import event_record, moment
 from mainspring.services.activity import Listener, Summary
 from mainspring.settings import Settings
 
@@ -66,7 +66,7 @@ def _event_as_text(printer: LinePrinter) -> Callable[[Event, str], None]:
 
 
 def _event_as_json(printer: LinePrinter) -> Callable[[Event, str], None]:
-    return lambda event, _: printer.put(_encode(event_view(None, event)), "")
+    return lambda event, _: printer.put(_encode(event_record(None, event)), "")
 
 
 def _summary_as_text(summary: Summary) -> tuple[str, str]:
@@ -74,7 +74,7 @@ def _summary_as_text(summary: Summary) -> tuple[str, str]:
 
 
 def _summary_as_json(summary: Summary) -> tuple[str, str]:
-    return _encode({"kind": "worker.summary", **summary._asdict(), "at": iso(summary.at)}), ""
+    return _encode({"kind": "worker.summary", **summary._asdict(), "at": moment(summary.at)}), ""
 
 
 def _encode(value: object) -> str:
