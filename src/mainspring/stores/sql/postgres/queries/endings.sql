@@ -88,10 +88,10 @@ DELETE FROM mainspring.edges WHERE upstream_id = ANY ($1::text[]) RETURNING upst
 -- drop_edges: what these runs waited for, when they no longer do
 DELETE FROM mainspring.edges WHERE run_id = ANY ($1::text[]) RETURNING run_id;
 
--- wait_less: count down what runs wait for; at nothing they are pending
+-- wait_less: count down what runs wait for; at nothing they are pending. The state is compared in a way that no index has: runs are found by id
 UPDATE mainspring.runs AS r SET waits_for = r.waits_for - e.less, state = CASE WHEN r.waits_for <= e.less THEN 'pending' ELSE 'blocked' END
 FROM unnest($1::text[], $2::integer[]) AS e (id, less)
-WHERE r.id = ANY ($1) AND r.id = e.id AND r.state = 'blocked' AND r.waits_for > 0;
+WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'blocked' AND r.waits_for > 0;
 
 -- lock_lines: whoever touches a line holds its lock until the end of the transaction; in one order for all
 SELECT count(pg_advisory_xact_lock(key)) FROM (
