@@ -18,9 +18,10 @@ from mainspring.clock import SystemClock
 from mainspring.errors import InvalidInput, StoreError, StoreMismatch, StoreUnavailable
 from mainspring.stores.postgres.server.connection import LOCK, look_at, migrate, prepare, schema_status
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.stores.sql import load_migrations
+from mainspring.stores.sql import load_functions, load_migrations
 
 CLOCK = SystemClock()
+SERVER = "mainspring.stores.postgres.server.connection"
 LATEST = len(load_migrations("postgres"))
 
 
@@ -203,16 +204,40 @@ class TestMigrations:
         connection = await asyncpg.connect(new_database)
         everything = load_migrations("postgres")
         for count in range(1, len(everything) + 1):
-            monkeypatch.setattr(
-                "mainspring.stores.postgres.server.connection.load_migrations", lambda _, n=count: everything[:n]
-            )
-            await migrate(connection, 0)
+            with monkeypatch.context() as patch:
+                patch.setattr(f"{SERVER}.load_migrations", lambda _, n=count: everything[:n])
+                patch.setattr(f"{SERVER}.load_functions", lambda _: ())
+                await migrate(connection, 0)
+        await migrate(connection, 0)
         assert await connection.fetchval("SELECT count(*) FROM mainspring.migrations") == len(everything)
         stepwise = await schema_of(connection)
         await connection.execute("DROP SCHEMA mainspring CASCADE")
         await migrate(connection, 0)
         assert stepwise == await schema_of(connection)
         await connection.close()
+
+    async def test_a_function_is_created_anew_when_its_text_changes(
+        self, new_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not by a program with an older schema: its text is older, too."""
+        everything, known = load_migrations("postgres"), load_functions("postgres")
+        now = next(each for each in known if each.name == "store_now")
+
+        async def open_as(migrations: int, answer: int | None) -> int:
+            given = "given" if answer is None else f"{answer}::bigint"
+            script = now.script.replace("coalesce(given", f"coalesce({given}")
+            changed = now._replace(script=script, hash=f"hash of {answer}")
+            with monkeypatch.context() as patch:
+                patch.setattr(f"{SERVER}.load_migrations", lambda _: everything[:migrations])
+                patch.setattr(f"{SERVER}.load_functions", lambda _: [changed if it is now else it for it in known])
+                await prepare(new_database, 0)
+            return int(await on(new_database, lambda it: it.fetchval("SELECT mainspring.store_now(7)")))
+
+        newest = len(everything)
+        assert await open_as(newest, None) == 7
+        assert await open_as(newest, 1) == 1
+        assert await open_as(newest - 1, 2) == 1
+        assert await open_as(newest, None) == 7
 
     async def test_one_that_fails_leaves_nothing_behind(
         self, new_database: str, monkeypatch: pytest.MonkeyPatch

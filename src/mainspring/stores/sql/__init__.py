@@ -1,7 +1,16 @@
-"""SQL as files: named queries and numbered migrations, per dialect.
+"""SQL as files: named queries, numbered migrations and functions, per dialect.
 
-A query file holds queries, each under a line `-- name: what it does`. A migration file is `NNNN_name.sql`; its first
-line, `-- oldest: N`, is the oldest schema version whose program may still use the database afterwards.
+- A query file holds queries, each under a line `-- name: what it does`.
+- A migration file is `NNNN_name.sql`. Its first line, `-- oldest: N`, is the oldest schema version whose program may
+  still use the database afterwards. Tables, columns and indexes change here, and only here.
+- A function file is `name.sql`: functions, procedures and their triggers as `CREATE OR REPLACE`, so that the file is
+  the whole text that a database has. Each program creates those whose text differs from its own, after the migrations,
+  and in the same transaction; the database keeps a hash of each text.
+
+Two versions of the program share a database during a rolling upgrade. So a function keeps its signature and what it
+means to its callers; what needs another signature gets another name, and the old one stays for older programs (see
+`postgres/functions/older_programs.sql`). A program never replaces a text that a program with a newer schema created: a
+release that changes a function also has a migration.
 """
 
 from __future__ import annotations
@@ -9,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, SupportsIndex, cast
 
@@ -64,6 +74,26 @@ def load_queries(dialect: str, topic: str) -> dict[str, str]:
     if dialect == "sqlite":
         return {name: Numbered(query) if _NUMBER.search(query) else query for name, query in queries.items()}
     return queries
+
+
+class Function(NamedTuple):
+    """A file of functions that the database keeps."""
+
+    name: str
+    hash: str
+    script: str
+
+
+@cache
+def load_functions(dialect: str) -> tuple[Function, ...]:
+    """All functions in order of name; they do not depend on each other when they are created."""
+    found = []
+    for file in sorted((_HERE / dialect / "functions").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".sql"):
+            script = file.read_text("utf-8")
+            digest = blake2b(script.encode(), digest_size=16).hexdigest()
+            found.append(Function(file.name.removesuffix(".sql"), digest, script))
+    return tuple(found)
 
 
 @cache

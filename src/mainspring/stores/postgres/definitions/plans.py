@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs
 from mainspring.stores.rows.run_rows import submitted
 from mainspring.stores.sql import load_queries
+
+log = logging.getLogger("mainspring")
 
 _Q = load_queries("postgres", "firings")
 _JOBS = load_queries("postgres", "jobs")
@@ -87,6 +90,7 @@ async def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known
     plain = sorted([plan for plan in plans if _is_plain(plan)], key=lambda plan: plan.job.id)
     fired = await _fire_plain(tx, plain) if plain else {}
     rest = [plan for plan in plans if plan.job.id not in fired]
+    log.debug("fired %d jobs by fire_plain, %d by a transaction of several statements", len(fired), len(rest))
     if rest:
         fired |= await _fire_rest(tx, rest)
     return await _add_unapplied(tx, plans, fired)

@@ -9,7 +9,7 @@ import asyncpg
 from mainspring.errors import InvalidInput, StoreMismatch
 from mainspring.process.urls import show_url
 from mainspring.stores.postgres.server.errors import DRIVER_ERRORS, mapped_errors
-from mainspring.stores.sql import load_migrations
+from mainspring.stores.sql import Function, load_functions, load_migrations
 
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`: the driver ships no types."""
@@ -110,7 +110,7 @@ async def prepare(url: str, now: int, *, durable: bool = True) -> Server:
                     f"{server.shown} has schema version {status.version}, which needs a program that knows at least "
                     f"version {status.oldest}; this one knows {status.latest}. Install a newer mainspring"
                 )
-            if status.version < status.latest:
+            if status.version < status.latest or await outdated_functions(connection, status):
                 await migrate(connection, now)
             return server
         finally:
@@ -174,6 +174,21 @@ async def schema_status(connection: Connection, shown: str) -> SchemaStatus:
     return SchemaStatus(row[0], latest, row[1])
 
 
+async def outdated_functions(connection: Connection, status: SchemaStatus) -> list[Function]:
+    """The functions whose text is not this program's, unless a program with a newer schema created it."""
+    if not load_functions("postgres"):
+        return []
+    async with connection.transaction():
+        rows = await connection.fetch("SELECT name, hash, version FROM mainspring.functions")
+    stored = {row[0]: (row[1], row[2]) for row in rows}
+    found = []
+    for function in load_functions("postgres"):
+        text, version = stored.get(function.name, ("", 0))
+        if text != function.hash and version <= status.latest:
+            found.append(function)
+    return found
+
+
 async def migrate(connection: Connection, now: int) -> None:
     """Apply what is missing, in one transaction under an advisory lock: several processes may start at once."""
     async with connection.transaction():
@@ -189,4 +204,12 @@ async def migrate(connection: Connection, now: int) -> None:
             await connection.execute(
                 "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)",
                 *(migration.version, migration.name, migration.oldest, now),
+            )
+        status = SchemaStatus(version, len(load_migrations("postgres")), 1)
+        for function in await outdated_functions(connection, status):
+            await connection.execute(function.script)
+            await connection.execute(
+                "INSERT INTO mainspring.functions VALUES ($1, $2, $3) "
+                "ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, version = excluded.version",
+                *(function.name, function.hash, status.latest),
             )

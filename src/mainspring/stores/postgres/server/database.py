@@ -218,10 +218,9 @@ class Database:
             sum(pool.waiters for pool in pools),
         )
 
-    def may_tell(self) -> tuple[str, str] | None:
-        """By what word in which channel a transaction of one statement can tell others of itself, if now is the time.
-        Behind a pooler such a statement is not alone."""
-        return None if self.server.pooled else self.listener.may_tell()
+    def may_tell(self) -> bool:
+        """Whether a transaction of one statement may notify others by itself. Behind a pooler it is not alone."""
+        return not self.server.pooled and self.listener.may_tell()
 
     def announce(self) -> None:
         """Planners or workers may have something to do, here and elsewhere. After a commit."""

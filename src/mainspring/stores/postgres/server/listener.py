@@ -149,14 +149,14 @@ class Listener:
                 # A hint that nobody could take must not undo the commit that it tells of.
                 log.exception("a listener to changes of the store failed")
 
-    def may_tell(self) -> tuple[str, str] | None:
-        """The channel, and a word that this process hears too: for a transaction that tells of itself. Not while many
-        are to be told together."""
+    def may_tell(self) -> bool:
+        """Whether a transaction may notify `CHANNEL` by itself, with a message that this process hears too. Not while
+        many changes share the next notification."""
         now = time.monotonic()
         if self._telling or now < self._paid_until - LENIENCE_S or (self._listeners and not self.hears):
-            return None
+            return False
         self._paid_until = max(self._paid_until, now) + GAP_S
-        return CHANNEL, ""
+        return True
 
     def tell(self, pool: Pool) -> None:
         """Let other processes know, soon: at once, unless they were told only just now."""

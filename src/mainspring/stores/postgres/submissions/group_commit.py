@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mainspring.core.model import NewRun
 from mainspring.errors import MainspringError, StoreError, StoreUnavailable
 from mainspring.stores.postgres.server.database import Database
-from mainspring.stores.postgres.submissions.intake import is_plain
+from mainspring.stores.postgres.submissions.paths import is_plain
 from mainspring.stores.postgres.submissions.submit import accept
 
 GROUP_LIMIT = 500

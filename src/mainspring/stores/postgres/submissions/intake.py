@@ -18,6 +18,7 @@ from mainspring.stores.postgres.claims.lines import Places
 from mainspring.stores.postgres.ends.endings import end_unstarted
 from mainspring.stores.postgres.history.days import not_before
 from mainspring.stores.postgres.server.database import Transaction
+from mainspring.stores.postgres.submissions.paths import ALIKE_FROM, SEPARATOR, Path, choose_path, is_plain
 from mainspring.stores.rows.run_rows import common_values, shared_values, submitted
 from mainspring.stores.sql import load_queries
 
@@ -26,12 +27,9 @@ _encode = msgspec.json.Encoder().encode
 _FEW = 20
 """Fewer runs than this are not worth a statement of their own."""
 _MANY = 1_000
-_ALL_NEW = 200
-"""So many are worth a savepoint, to be tried as if all were new."""
+"""From so many on, events are made while the server writes the runs."""
 _SLICE = 500
 """After so many events, a fraction of a millisecond, the connection gets its turn."""
-_SEPARATOR = "\x1f"
-"""Stands between values of a column that go to the server as one text. JSON never has it, unless escaped."""
 _NOT_UNIQUE = "23505"
 _CHUNK = 10_000
 """So many runs at most go into one statement: a message has a size limit, and more gain nothing."""
@@ -77,11 +75,6 @@ def _tell(tx: Transaction, runs: dict[str, NewRun], accepted: Collection[str]) -
     tx.changed = tx.changed or bool(accepted)
 
 
-def is_plain(run: NewRun) -> bool:
-    """Whether a run waits for nothing but its time."""
-    return not (run.after or run.lines or run.gates)
-
-
 def since(query: str, run_ids: Iterable[str], tx: Transaction) -> str:
     """A query over history that leaves out the days before the runs. The day is part of the text: as a parameter, a
     prepared statement would lock the partition of every day before it leaves it out."""
@@ -90,50 +83,51 @@ def since(query: str, run_ids: Iterable[str], tx: Transaction) -> str:
 
 async def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
     accepted: set[str] = set()
-    various: list[NewRun] = []
+    rest: list[NewRun] = []
     for _, alike in groupby(runs, shared_values):
         group = list(alike)
-        if len(group) < _FEW:
-            various += group
+        if len(group) < ALIKE_FROM:
+            rest += group
             continue
-        accepted.update(await _insert_various(tx, various))
-        various = []
-        for start in range(0, len(group), _CHUNK):
-            chunk = group[start : start + _CHUNK]
-            accepted.update(await _insert_alike(tx, chunk, common_values(chunk[0])))
-    accepted.update(await _insert_various(tx, various))
+        accepted.update(await _insert_group(tx, rest))
+        rest = []
+        accepted.update(await _insert_group(tx, group, alike=True))
+    accepted.update(await _insert_group(tx, rest))
     return accepted - await _withdraw_ended(tx, accepted)
 
 
-async def _insert_alike(tx: Transaction, runs: Sequence[NewRun], common: Sequence[object]) -> Iterable[str]:
-    """Many are tried as if all were new, as they are unless a submission is repeated: to look each one up costs as much
-    again as to write it."""
-    ids = [run.id for run in runs]
-    columns = (_SEPARATOR.join(ids), _SEPARATOR.join([run.args for run in runs]))
-    if any(column.count(_SEPARATOR) != len(runs) - 1 for column in columns):
-        return await _insert_various(tx, runs)
-    if len(runs) >= _ALL_NEW:
-        await tx.run("SAVEPOINT unless_known")
-        try:
-            await tx.run(_Q["insert_new"], *columns, *common)
-        except Exception as error:
-            if getattr(error, "sqlstate", "") != _NOT_UNIQUE:
-                raise
-            await tx.run("ROLLBACK TO SAVEPOINT unless_known")
+async def _insert_group(tx: Transaction, runs: Sequence[NewRun], *, alike: bool = False) -> list[str]:
+    """Those that were accepted of runs that wait for nothing."""
+    accepted: list[str] = []
+    for start in range(0, len(runs), _CHUNK):
+        chunk = runs[start : start + _CHUNK]
+        if choose_path(chunk, None, tx.now, alike=alike) is not Path.ALIKE or not await _insert_alike(tx, chunk):
+            accepted += await _insert(tx, chunk)
         else:
-            return ids
-    return [row[0] for row in await tx.fetch(_Q["insert_alike"], *columns, *common)]
+            accepted += [run.id for run in chunk]
+    return accepted
 
 
-async def _insert_various(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
-    return list(await _insert(tx, [_row(run, PENDING, 0, dependants=False) for run in runs]))
+async def _insert_alike(tx: Transaction, runs: Sequence[NewRun]) -> bool:
+    """Insert runs as if none of them existed, as it is unless a submission is repeated; whether it was so."""
+    ids, args = SEPARATOR.join([run.id for run in runs]), SEPARATOR.join([run.args for run in runs])
+    await tx.run("SAVEPOINT unless_known")
+    try:
+        await tx.run(_Q["insert_alike"], ids, args, *common_values(runs[0]))
+    except Exception as error:
+        if getattr(error, "sqlstate", "") != _NOT_UNIQUE:
+            raise
+        await tx.run("ROLLBACK TO SAVEPOINT unless_known")
+        return False
+    return True
 
 
-async def _insert(tx: Transaction, rows: Sequence[tuple[object, ...]]) -> dict[str, int]:
+async def _insert(tx: Transaction, runs: Sequence[NewRun | dict[str, object]]) -> dict[str, int]:
     """Those that were accepted, and their places in the order of acceptance."""
     accepted: dict[str, int] = {}
-    for start in range(0, len(rows), _CHUNK):
-        accepted.update(await tx.fetch(_Q["insert"], *zip(*rows[start : start + _CHUNK], strict=True)))
+    for start in range(0, len(runs), _CHUNK):
+        text = _encode(runs[start : start + _CHUNK]).decode()
+        accepted.update(await tx.fetch(_Q["insert"], text, 0, None, 0, tx.now))
     return accepted
 
 
@@ -234,7 +228,7 @@ class _Batch:
                 return [], Next(verdict.state, verdict.reason)
         return waiting, None
 
-    def rows(self) -> list[tuple[object, ...]]:
+    def rows(self) -> list[NewRun | dict[str, object]]:
         """What to insert."""
         awaited = {upstream for upstream, _ in self._edges}
         return [
@@ -256,28 +250,13 @@ class _Batch:
         await end_unstarted(tx, [(run_id, end) for run_id, end in self._endings.items() if run_id in seqs])
 
 
-def _row(run: NewRun, state: State, waits_for: int, *, dependants: bool) -> tuple[object, ...]:
-    return (
-        run.id,
-        run.namespace,
-        run.queue,
-        run.region,
-        run.task,
-        run.args,
-        run.options,
-        state,
-        run.priority,
-        run.due_at,
-        run.expires_at,
-        run.job_id,
-        run.job,
-        run.fire_at,
-        run.idx,
-        run.key,
-        _encode([gate.name for gate in run.gates]).decode() if run.gates else None,
-        len(run.lines),
-        waits_for,
-        dependants,
-        run.retry_of,
-        run.created_at,
-    )
+def _row(run: NewRun, state: State, waits_for: int, *, dependants: bool) -> dict[str, object]:
+    """A run as `insert` reads it, with what it waits for."""
+    return {
+        **msgspec.structs.asdict(run),
+        "state": state,
+        "gate_names": [gate.name for gate in run.gates] or None,
+        "line_count": len(run.lines),
+        "waits_for": waits_for,
+        "dependants": dependants,
+    }

@@ -14,17 +14,15 @@ from mainspring.store import Audit
 from mainspring.stores.postgres.history.days import not_before
 from mainspring.stores.postgres.history.trail import audited, note
 from mainspring.stores.postgres.server.database import Database, Transaction
-from mainspring.stores.postgres.submissions.intake import insert_runs, is_plain
+from mainspring.stores.postgres.server.listener import CHANNEL
+from mainspring.stores.postgres.submissions.intake import insert_runs
+from mainspring.stores.postgres.submissions.paths import Path, choose_path
 from mainspring.stores.rows.run_rows import IDEMPOTENCY_KEPT, fingerprint, noted, other_request, submitted
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
 _encode = msgspec.json.Encoder().encode
 
-SOME = 64
-"""More runs than this are worth statements that share what runs have in common."""
-MOST_HANDED = 7_500
-"""Characters of arguments and options: more surely do not fit into one message of the server's."""
 _key_of = attrgetter("idempotency_key")
 Key = tuple[str, str]
 """Namespace and idempotency key."""
@@ -34,14 +32,20 @@ async def accept(db: Database, runs: Sequence[NewRun], audit: Audit[list[str]] |
     """Accept runs in a transaction of their own; the answer as `RunStore.submit` gives it."""
     if not runs:
         return []
-    short = len(runs) <= SOME and audit is None
-    if short and all(run.idempotency_key is None and is_plain(run) for run in runs):
-        return await (_accept_one(db, runs[0]) if len(runs) == 1 else _accept_some(db, runs))
-    work = audited(lambda tx: submit(tx, runs), audit)
-    ids = await db.write(work, patient=True)  # Its deadline is the caller's.
-    if db.herald is not None:
-        db.herald(runs)
-    return ids
+    match path := choose_path(runs, db, db.clock.now(), audited=audit is not None):
+        case Path.TRANSACTION:
+            work = audited(lambda tx: submit(tx, runs), audit)
+            ids = await db.write(work, patient=True)  # Its deadline is the caller's.
+            if db.herald is not None:
+                db.herald(runs)
+            return ids
+        case Path.STATEMENT:
+            await _accept_by_statement(db, runs)
+        case Path.HAND_OVER:
+            await _hand_over(db, runs[0])
+        case _:
+            await _accept_and_notify(db, runs[0], path)
+    return [run.id for run in runs]
 
 
 async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
@@ -88,36 +92,26 @@ async def _recall(tx: Transaction, requests: dict[Key, NewRun]) -> dict[Key, str
     return answers
 
 
-async def _accept_some(db: Database, runs: Sequence[NewRun]) -> list[str]:
-    """Submissions that came at the same time: still one statement, one journey."""
+async def _accept_by_statement(db: Database, runs: Sequence[NewRun]) -> None:
     now, fresh = db.clock.now(), list({run.id: run for run in reversed(runs)}.values())[::-1]
     events = _encode([submitted(run) for run in fresh]).decode()
-    rows = _encode(fresh).decode()
-    if await db.alone(_Q["accept_some"], rows, not_before([run.id for run in fresh], now), events, len(fresh), now):
+    since = not_before([run.id for run in fresh], now)
+    if await db.alone(_Q["insert"], _encode(fresh).decode(), since, events, len(fresh), now):
         _tell(db, runs)
-    return [run.id for run in runs]
 
 
-async def _accept_one(db: Database, run: NewRun) -> list[str]:
-    """The most frequent submission: one statement, one journey. Those that come thick and fast are not told one by one,
-    and take the way that costs least."""
-    now = db.clock.now()
-    values = _values(run, now)
-    if not db.server.pooled and _may_be_handed(run, now) and db.handing.is_worth_it():
-        await _hand_over(db, run, values)
-        return [run.id]
-    heard = partial(db.herald, [run]) if db.herald is not None and not db.server.pooled else None
-    teller = db.may_tell() if db.herald is None else None
-    if heard is None and teller is None:
-        if await db.alone(_Q["accept_one"], *values):
-            _tell(db, [run])
-    else:
-        await db.alone(_Q["accept_and_tell"], *values, *(teller or (None, None)), heard=heard)
-    return [run.id]
+async def _accept_and_notify(db: Database, run: NewRun, path: Path) -> None:
+    """Workers are woken before the commit is durable: by the server, or, with a herald, by this process. A quiet
+    submission wakes them after it."""
+    heard = partial(db.herald, [run]) if path is Path.CALL_BACK and db.herald is not None else None
+    channel = {Path.NOTIFY: CHANNEL, Path.QUIET: ""}.get(path)
+    await db.alone(_Q["accept_run"], *_values(run, db.clock.now()), channel, "", None, False, heard=heard)
+    if path is Path.QUIET:
+        db.announce()
 
 
-async def _hand_over(db: Database, run: NewRun, values: tuple[object, ...]) -> None:
-    """To a worker that has offered to take it; if none has, others are told of it as of any other."""
+async def _hand_over(db: Database, run: NewRun) -> None:
+    """To a worker that has offered to take it; if there is none, others are notified as of any other run."""
     handed = True
 
     def heard() -> None:
@@ -126,19 +120,10 @@ async def _hand_over(db: Database, run: NewRun, values: tuple[object, ...]) -> N
         db.handing.missed()
         _tell(db, [run])
 
-    await db.alone(_Q["accept_and_hand"], *values, None, None, db.clock.given(), heard=heard)
+    values = _values(run, db.clock.now())
+    await db.alone(_Q["accept_run"], *values, None, None, db.clock.given(), True, heard=heard)
     if handed:
         db.handing.done()
-
-
-def _may_be_handed(run: NewRun, now: Instant) -> bool:
-    """Whether a worker could begin with it at once."""
-    return (
-        run.due_at <= now
-        and run.expires_at is None
-        and run.job_id is None
-        and len(run.args) + len(run.options) <= MOST_HANDED
-    )
 
 
 def _tell(db: Database, runs: Sequence[NewRun]) -> None:

@@ -2,10 +2,6 @@
 -- The whole of the ledger, the queue and their surroundings, in a schema of its own. Instants and durations are microseconds; ids sort
 -- by time, bytewise. Names are always qualified: behind a pooler no session remembers a search path.
 
--- The store's clock. Tests may give another time; everybody else gives none.
-CREATE FUNCTION mainspring.store_now(given bigint) RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN coalesce(given, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
-
 CREATE TABLE mainspring.jobs (
   id            text COLLATE "C" PRIMARY KEY,
   namespace     text COLLATE "C" NOT NULL DEFAULT 'default',
@@ -171,18 +167,6 @@ CREATE INDEX history_rest_by_age ON mainspring.history_rest (finished_at);
 CREATE INDEX history_by_id ON mainspring.history (id);
 CREATE INDEX history_of_job ON mainspring.history (job_id, state, finished_at) WHERE job_id IS NOT NULL;
 CREATE INDEX history_not_succeeded ON mainspring.history (state, id) WHERE state <> 'succeeded';
-
--- Takes a run back that was just accepted although it had ended before (`since`: not before then); whether that was so. Called for the row
--- that a statement has inserted, it looks with a snapshot newer than the statement's: a run that ends while it is submitted again would
--- otherwise be in neither table for the statement, and be accepted twice.
-CREATE FUNCTION mainspring.withdraw_if_ended(run_id text, since bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  IF NOT EXISTS (SELECT FROM mainspring.history WHERE id = run_id AND finished_at >= since) THEN
-    RETURN false;
-  END IF;
-  DELETE FROM mainspring.runs WHERE id = run_id;
-  RETURN true;
-END $$;
 
 -- Attempts that were followed by another, or that ended while their run went on; by day like history.
 CREATE TABLE mainspring.attempts (

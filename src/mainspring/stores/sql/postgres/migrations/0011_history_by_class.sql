@@ -33,36 +33,8 @@ CREATE INDEX history_by_job ON mainspring.history (namespace, job, state, id) WH
 DROP INDEX mainspring.history_not_succeeded;
 DROP INDEX mainspring.history_of_job;
 
-CREATE FUNCTION mainspring.count_ended() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO mainspring.tallies AS t (namespace, queue, task, state, day, shard, count)
-  SELECT namespace, queue, task, state, finished_at / 86400000000 * 86400000000, pg_backend_pid(), count(*) FROM ended GROUP BY 1, 2, 3, 4, 5
-  ON CONFLICT (namespace, queue, task, state, day, shard) DO UPDATE SET count = t.count + excluded.count;
-  INSERT INTO mainspring.history_tags (namespace, tag, id, finished_at)
-  SELECT DISTINCT namespace, jsonb_array_elements_text(options::jsonb -> 'tags'), id, finished_at FROM ended WHERE strpos(options, '"tags":[') > 0;
-  RETURN NULL;
-END $$;
-
-CREATE FUNCTION mainspring.count_forgotten() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO mainspring.tallies AS t (namespace, queue, task, state, day, shard, count)
-  SELECT namespace, queue, task, state, finished_at / 86400000000 * 86400000000, pg_backend_pid(), -count(*) FROM gone GROUP BY 1, 2, 3, 4, 5
-  ON CONFLICT (namespace, queue, task, state, day, shard) DO UPDATE SET count = t.count + excluded.count;
-  DELETE FROM mainspring.history_tags
-  WHERE id = ANY (ARRAY(SELECT id FROM gone WHERE strpos(options, '"tags":[') > 0));
-  RETURN NULL;
-END $$;
-
-CREATE TRIGGER count_ended AFTER INSERT ON mainspring.history REFERENCING NEW TABLE AS ended
-  FOR EACH STATEMENT EXECUTE FUNCTION mainspring.count_ended();
-CREATE TRIGGER count_forgotten AFTER DELETE ON mainspring.history REFERENCING OLD TABLE AS gone
-  FOR EACH STATEMENT EXECUTE FUNCTION mainspring.count_forgotten();
--- A statement that names the partition does not fire the triggers of the whole.
-CREATE TRIGGER count_ended AFTER INSERT ON mainspring.history_rest REFERENCING NEW TABLE AS ended
-  FOR EACH STATEMENT EXECUTE FUNCTION mainspring.count_ended();
-CREATE TRIGGER count_forgotten AFTER DELETE ON mainspring.history_rest REFERENCING OLD TABLE AS gone
-  FOR EACH STATEMENT EXECUTE FUNCTION mainspring.count_forgotten();
-
+-- What ends meanwhile waits: it is counted by the triggers, which ../functions/count_*.sql make before this transaction ends.
+LOCK TABLE mainspring.history IN SHARE ROW EXCLUSIVE MODE;
 INSERT INTO mainspring.tallies
 SELECT namespace, queue, task, state, finished_at / 86400000000 * 86400000000, 0, count(*) FROM mainspring.history GROUP BY 1, 2, 3, 4, 5;
 INSERT INTO mainspring.history_tags

@@ -1,77 +1,45 @@
--- accept_one: accept a run that waits for nothing, and tell it; one statement, which is the whole transaction
-WITH new AS (
-  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
-                               fire_at, idx, key, retry_of, created_at)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, 'pending', $8, $10::bigint IS NOT NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-  ON CONFLICT (id) DO NOTHING
-  RETURNING mainspring.withdraw_if_ended(id, $18) AS known),
-noted AS (
-  INSERT INTO mainspring.audit (namespace, at, subject, action, target, after, request_id)
-  SELECT $2, $20, $21, 'run.submit', 'run:' || $1, json_build_object('task', $5::text, 'queue', $3::text, 'priority', $8::smallint)::text, $22
-  FROM new WHERE NOT known AND $21 <> '')
-INSERT INTO mainspring.outbox (count, events, created_at) SELECT 1, $19, $20 FROM new WHERE NOT known
-RETURNING seq;
+-- accept_run: accept one run that waits for nothing but its time, and wake a worker; it is the whole transaction, and more. See
+-- ../functions/accept_run.sql
+CALL mainspring.accept_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26);
 
--- accept_and_tell: the same, and those who listen are told by the commit; see the migration that made it
-CALL mainspring.accept_and_tell($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24);
-
--- accept_and_hand: the same, of a run that is due and needs no care; it is claimed for a worker that has offered to take it
-CALL mainspring.accept_and_hand($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25);
-
--- accept_some: the same of some runs, given as JSON: encoding a few columns of a few rows each would take longer than all the rest. Only what
--- was accepted is told
+-- insert: accept runs, given as JSON, in this order, except those that exist. JSON, because a driver takes longer to encode a few columns of a
+-- few rows each than the server to read it. With events ($3) the statement is the whole transaction: it also takes back runs that had ended
+-- before (not before $2), and writes the events of those that it accepted, and the rows of the audit trail. Without, the caller does
 WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::json) AS run (id text, namespace text, queue text, region text, task text, args text, options text,
-    priority smallint, due_at bigint, expires_at bigint, job_id text, job text, fire_at bigint, idx integer, key text, retry_of text,
-    created_at bigint, noted_for text, request_id text)),
+    state text, priority smallint, due_at bigint, expires_at bigint, job_id text, job text, fire_at bigint, idx integer, key text,
+    gate_names text[], line_count integer, waits_for integer, dependants boolean, retry_of text, created_at bigint, noted_for text,
+    request_id text)),
 new AS (
   INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
-                               fire_at, idx, key, retry_of, created_at)
-  SELECT id, namespace, queue, region, task, args, options, 'pending', priority, expires_at IS NOT NULL, due_at, expires_at, job_id, job,
-         fire_at, idx, key, retry_of, created_at FROM given
+                               fire_at, idx, key, gates, lines, waits_for, dependants, retry_of, created_at)
+  SELECT id, namespace, queue, region, task, args, options, coalesce(state, 'pending'), priority,
+         gate_names IS NOT NULL OR expires_at IS NOT NULL, due_at, expires_at, job_id, job, fire_at, idx, key, gate_names,
+         coalesce(line_count, 0), coalesce(waits_for, 0), coalesce(dependants, false), retry_of, created_at
+  FROM given
   ON CONFLICT (id) DO NOTHING
-  RETURNING id, mainspring.withdraw_if_ended(id, $2) AS known),
-kept AS MATERIALIZED (SELECT id FROM new WHERE NOT known),
+  RETURNING id, seq, CASE WHEN $3::text IS NULL THEN false ELSE mainspring.withdraw_if_ended(id, $2) END AS known),
+kept AS MATERIALIZED (SELECT id, seq FROM new WHERE NOT known),
 noted AS (
   INSERT INTO mainspring.audit (namespace, at, subject, action, target, after, request_id)
   SELECT namespace, $5, noted_for, 'run.submit', 'run:' || id, json_build_object('task', task, 'queue', queue, 'priority', priority)::text,
          request_id
-  FROM given JOIN kept USING (id) WHERE noted_for <> '')
-INSERT INTO mainspring.outbox (count, events, created_at)
-SELECT kept.count, CASE WHEN kept.count = $4::integer THEN $3::text ELSE (
-         SELECT '[' || string_agg(event::text, ',') || ']' FROM json_array_elements($3::text::json) AS event
-         WHERE event ->> 'run_id' IN (SELECT id FROM kept)) END, $5
-FROM (SELECT count(*)::integer AS count FROM kept) AS kept WHERE kept.count > 0
-RETURNING seq;
+  FROM given JOIN kept USING (id) WHERE $3 IS NOT NULL AND noted_for <> ''),
+told AS (
+  INSERT INTO mainspring.outbox (count, events, created_at)
+  SELECT kept.count, CASE WHEN kept.count = $4::integer THEN $3 ELSE (
+           SELECT '[' || string_agg(event::text, ',') || ']' FROM json_array_elements($3::json) AS event
+           WHERE event ->> 'run_id' IN (SELECT id FROM kept)) END, $5
+  FROM (SELECT count(*)::integer AS count FROM kept) AS kept WHERE $3 IS NOT NULL AND kept.count > 0)
+SELECT id, seq FROM kept;
 
--- insert: accept runs in this order, except those that are there already
-INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, due_at, expires_at, job_id, job, fire_at,
-                             idx, key, gates, care, lines, waits_for, dependants, retry_of, created_at)
-SELECT id, namespace, queue, region, task, args, options, state, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
-       CASE WHEN gates IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(gates)) END,
-       gates IS NOT NULL OR expires_at IS NOT NULL, lines, waits_for, dependants, retry_of, created_at
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::smallint[], $10::bigint[],
-            $11::bigint[], $12::text[], $13::text[], $14::bigint[], $15::integer[], $16::text[], $17::jsonb[], $18::integer[],
-            $19::integer[], $20::boolean[], $21::text[], $22::bigint[])
-  AS new (id, namespace, queue, region, task, args, options, state, priority, due_at, expires_at, job_id, job, fire_at, idx, key, gates,
-          lines, waits_for, dependants, retry_of, created_at)
-ON CONFLICT (id) DO NOTHING
-RETURNING id, seq;
-
--- insert_new: accept runs that differ only in id and arguments, and of which none is there yet. Both come as one text each: a driver takes
--- longer to encode ten thousand texts than a server to split one
+-- insert_alike: accept many runs that differ only in id and arguments, and of which none exists: it fails if one does. To look each one up costs
+-- as much again as to write it. Ids and arguments come as one text each: a driver takes longer to encode ten thousand texts than the server
+-- to split one
 INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
                              fire_at, idx, key, retry_of, created_at)
 SELECT 'pending', unnest(string_to_array($1, chr(31))), unnest(string_to_array($2, chr(31))), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
        $14, $15, $16, $17, $18;
-
--- insert_alike: accept runs that differ only in id and arguments, except those that are there already
-INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
-                             fire_at, idx, key, retry_of, created_at)
-SELECT 'pending', unnest(string_to_array($1, chr(31))), unnest(string_to_array($2, chr(31))), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-       $14, $15, $16, $17, $18
-ON CONFLICT (id) DO NOTHING
-RETURNING id;
 
 -- known: those of the ids that exist, unfinished or finished
 SELECT id FROM mainspring.runs WHERE id = ANY ($1::text[])
