@@ -1,0 +1,101 @@
+/** Requests to the server: the caller's namespace, problems as errors, and integers that are shown as they are. */
+import { base, place } from "./router.js";
+
+/** A refusal: what the server says, and what to do about it. */
+export class Problem extends Error {
+  /** @param {number} status @param {Record<string, any>} document */
+  constructor(status, document) {
+    super(document.detail || document.title || `the server answered ${status}`);
+    this.status = status;
+    this.title = document.title ?? "";
+    this.remedy = document.remedy ?? "";
+    this.request = document.request_id ?? "";
+    /** @type {{ field: string, fault: string, remedy?: string }[]} */
+    this.faults = document.errors ?? [];
+  }
+}
+
+/** An integer that a JavaScript number cannot hold. */
+export class Exact {
+  /** @param {string} digits */
+  constructor(digits) {
+    this.digits = digits;
+  }
+  toString() {
+    return this.digits;
+  }
+}
+
+/** @param {string} text */
+export function parse(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (_, value, context) => {
+    const source = /** @type {any} */ (context)?.source;
+    return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source ?? "") ? new Exact(source) : value;
+  });
+}
+
+/** What is called when the server no longer knows the caller. */
+export const session = { onMissing: () => {} };
+
+/** @param {HeadersInit} [more] */
+export function headers(more) {
+  const namespace = place.value.query.get("ns");
+  return { "Mainspring-UI": "1", ...(namespace ? { "Mainspring-Namespace": namespace } : {}), ...more };
+}
+
+/** @param {string} path @param {Record<string, any>} [query] */
+export function address(path, query = {}) {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const each of Array.isArray(value) ? value : [value]) if (each !== undefined && each !== null && each !== "") words.append(name, String(each));
+  }
+  const text = words.toString();
+  return `${base}${path}${text ? `?${text}` : ""}`;
+}
+
+/** @param {Response} response */
+async function read(response) {
+  const text = await response.text();
+  const body = text && /json/.test(response.headers.get("content-type") ?? "") ? parse(text) : text;
+  if (response.ok) return body;
+  if (response.status === 401) session.onMissing();
+  throw new Problem(response.status, typeof body === "object" ? body : { detail: body.slice(0, 300) });
+}
+
+/** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] */
+export async function get(path, query, signal) {
+  return read(await fetch(address(path, query), { headers: headers(), signal }));
+}
+
+/** @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [more] */
+export async function send(method, path, body, more) {
+  const json = body === undefined ? undefined : JSON.stringify(body);
+  const sent = headers({ ...(json === undefined ? {} : { "Content-Type": "application/json" }), ...more });
+  return read(await fetch(base + path, { method, headers: sent, body: json }));
+}
+
+/** Server-sent events of a stream, until it ends or is aborted.
+ * @param {string} path @param {Record<string, any>} query @param {AbortSignal} signal
+ * @param {(event: { id: string, kind: string, data: any }) => void} take */
+export async function stream(path, query, signal, take) {
+  const response = await fetch(address(path, query), { headers: headers({ Accept: "text/event-stream" }), signal });
+  if (!response.ok || !response.body) return read(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop() ?? "";
+    for (const part of parts) {
+      const event = { id: "", kind: "message", data: /** @type {any} */ (null) };
+      for (const line of part.split("\n")) {
+        if (line.startsWith("data:")) event.data = parse(line.slice(5).trim());
+        else if (line.startsWith("event:")) event.kind = line.slice(6).trim();
+        else if (line.startsWith("id:")) event.id = line.slice(3).trim();
+      }
+      if (event.data !== null) take(event);
+    }
+  }
+}

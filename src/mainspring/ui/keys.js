@@ -1,0 +1,47 @@
+/** Keys. They never fire in a field, and can be turned off. */
+import { go, to } from "./router.js";
+import { clock, keys } from "./state/settings.js";
+import { paused } from "./live.js";
+
+/** @type {Record<string, string>} */
+export const PLACES = {
+  o: "/", j: "/jobs", r: "/runs", f: "/failures", l: "/load", t: "/timeline", q: "/queues", w: "/workers", c: "/cluster", e: "/events",
+};
+
+/** @type {Record<string, () => void>} */
+const ACTIONS = {
+  p: () => (paused.value = !paused.value),
+  t: () => (clock.value = { browser: "utc", utc: "job", job: "browser" }[clock.value] ?? "browser"),
+};
+
+let waiting = false;
+
+/** @param {EventTarget | null} target */
+function isField(target) {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}
+
+addEventListener("keydown", (event) => {
+  if ((event.metaKey || event.ctrlKey) && event.key === "k") {
+    event.preventDefault();
+    dispatchEvent(new Event("mainspring-palette"));
+    return;
+  }
+  if (keys.value === "off" || event.metaKey || event.ctrlKey || event.altKey || isField(event.target)) return;
+  if (document.querySelector("dialog[open]")) return;
+  if (waiting && PLACES[event.key]) {
+    go(to(PLACES[event.key]));
+    waiting = false;
+    return;
+  }
+  waiting = event.key === "g";
+  if (event.key === "/") {
+    const field = /** @type {HTMLInputElement | null} */ (document.querySelector("input[type=search]"));
+    if (field) {
+      event.preventDefault();
+      field.focus();
+    }
+  } else if (ACTIONS[event.key]) ACTIONS[event.key]();
+  else if (event.key === "Enter" && event.target instanceof HTMLElement && event.target.closest("a, button, summary")) return;
+  else dispatchEvent(new CustomEvent("mainspring-key", { detail: event.key }));
+});

@@ -1,0 +1,122 @@
+/** One job: what each due instant came to, its runs, its next fire times, its definition. */
+import { send } from "../api.js";
+import { lookOf } from "../draw/states.js";
+import { html, useState } from "../html.js";
+import { Badge } from "../parts/badge.js";
+import { ask, quoted } from "../parts/dialog.js";
+import { Json } from "../parts/json.js";
+import { usePages } from "../parts/lists.js";
+import { Empty, Head, Loaded } from "../parts/page.js";
+import { Table } from "../parts/table.js";
+import { When } from "../parts/when.js";
+import { go, place, to } from "../router.js";
+import { may } from "../state/me.js";
+import { useResource } from "../state/resource.js";
+import { RUN_COLUMNS, runHref } from "./runs.js";
+
+const TABS = [["", "Ledger"], ["runs", "Runs"], ["next", "Next"], ["definition", "Definition"]];
+
+/** @param {any} job @param {string} verb @param {() => void} then */
+function askForJob(job, verb, then) {
+  const path = `/v1/jobs/${encodeURIComponent(job.name)}`;
+  const texts = /** @type {Record<string, [string, string, string]>} */ ({
+    trigger: ["Fire it now", "It fires once, besides its schedule.", "triggered"],
+    pause: ["Pause it", "It does not fire until it is resumed. Instants that pass meanwhile are recorded as skipped.", "paused"],
+    resume: ["Resume it", "It goes on with its next instant.", "resumed"],
+    remove: ["Remove it", "The definition is forgotten. Unfinished runs go on, and the ledger stays.", "removed"],
+  });
+  const [button, text, done] = texts[verb];
+  ask({
+    title: `${button}: ${job.name}`, text, button, done, danger: verb === "remove", reason: verb !== "trigger",
+    command: (reason) => `mainspring job ${verb} ${quoted(job.name)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
+    act: async (reason) => {
+      if (verb === "remove") await send("DELETE", `${path}${reason ? `?reason=${encodeURIComponent(reason)}` : ""}`);
+      else await send("POST", `${path}/${verb}`, verb !== "trigger" && reason ? { reason } : {});
+      verb === "remove" ? go(to("/jobs")) : then();
+    },
+  });
+}
+
+/** @param {{ job: any, reload: () => void }} given */
+function Actions({ job, reload }) {
+  const operate = may("jobs:operate") ? "" : "needs jobs:operate";
+  const write = may("jobs:write") ? "" : "needs jobs:write";
+  const toggle = job.state === "paused" ? "resume" : "pause";
+  return html`
+    <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, "trigger", reload)}>Trigger</button>
+    <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, toggle, reload)}>${toggle === "pause" ? "Pause" : "Resume"}</button>
+    <button class="danger" disabled=${!!write} title=${write} onClick=${() => askForJob(job, "remove", reload)}>Remove</button>`;
+}
+
+/** @param {any} firing */
+function outcomeOf(firing) {
+  return firing.outcome === "pending" ? "planned" : firing.outcome;
+}
+
+/** @param {{ job: any }} given */
+function Ledger({ job }) {
+  const firings = usePages(`/v1/jobs/${encodeURIComponent(job.name)}/firings`, { limit: 200 }, (news) => news.jobs.has(job.job_id) || news.more);
+  const [chosen, setChosen] = useState(/** @type {any} */ (null));
+  const days = new Map();
+  for (const each of firings.rows) {
+    const day = each.fire_at.slice(0, 10);
+    days.set(day, [each, ...(days.get(day) ?? [])]);
+  }
+  return html`<${Loaded} of=${firings}>${() => firings.rows.length === 0
+    ? html`<${Empty} command=${`mainspring job trigger ${quoted(job.name)}`}>It has not fired yet.</${Empty}>`
+    : html`<div class="stack">
+      <div class="ledger panel"><div class="body"><table aria-label="ledger: due instants by day"><tbody>
+        ${[...days].map(([day, row]) => html`<tr><th scope="row">${day}</th><td><span class="row">${row.map((/** @type {any} */ each) => html`<${Cell} firing=${each} chosen=${chosen === each} choose=${() => setChosen(each)} />`)}</span></td></tr>`)}
+      </tbody></table>${firings.more && html`<button class="plain" onClick=${firings.more}>Show earlier</button>`}</div></div>
+      ${chosen && html`<${Chosen} firing=${chosen} job=${job} />`}</div>`}</${Loaded}>`;
+}
+
+/** @param {{ firing: any, chosen: boolean, choose: () => void }} given */
+function Cell({ firing, chosen, choose }) {
+  const look = lookOf(outcomeOf(firing));
+  return html`<button class=${`cell s-${look.tone}`} aria-pressed=${chosen} title=${`${firing.fire_at} · ${look.word}${firing.reason ? `: ${firing.reason}` : ""}`}
+    aria-label=${`${firing.fire_at} ${look.word}`} onClick=${choose}>${look.glyph}</button>`;
+}
+
+/** @param {{ firing: any, job: any }} given */
+function Chosen({ firing, job }) {
+  return html`<section class="panel"><div class="body stack">
+    <div class="row"><${When} at=${firing.fire_at} zone=${job.trigger.timezone} /><${Badge} state=${outcomeOf(firing)} />${firing.count > 1 && html`<span>${firing.count} instants</span>`}</div>
+    ${firing.reason && html`<p>${firing.reason}</p>`}
+    ${firing.run_id && html`<p><a href=${to(`/runs/${firing.run_id}`)}>Open its run</a></p>`}</div></section>`;
+}
+
+/** @param {{ job: any }} given */
+function JobRuns({ job }) {
+  const runs = usePages(`/v1/jobs/${encodeURIComponent(job.name)}/runs`, { limit: 100 }, (news) => news.jobs.has(job.job_id) || news.more);
+  return html`<${Loaded} of=${runs}>${() => runs.rows.length
+    ? html`<${Table} label="runs" columns=${RUN_COLUMNS} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more} />`
+    : html`<${Empty}>It has no runs.</${Empty}>`}</${Loaded}>`;
+}
+
+/** @param {{ job: any }} given */
+function Next({ job }) {
+  const times = useResource(`/v1/jobs/${encodeURIComponent(job.name)}/next`, { count: 50 });
+  const columns = [
+    { name: "When", cell: (/** @type {any} */ each) => html`<${When} at=${each.fire_at} zone=${each.zone} />` },
+    { name: "By its own clock", tight: true, cell: (/** @type {any} */ each) => each.local },
+    { name: "Note", cell: (/** @type {any} */ each) => each.note },
+  ];
+  return html`<${Loaded} of=${times}>${(/** @type {any} */ found) => found.items.length
+    ? html`<${Table} label="next fire times" columns=${columns} rows=${found.items} id=${(/** @type {any} */ each) => each.fire_at} />`
+    : html`<${Empty}>It will not fire by itself.</${Empty}>`}</${Loaded}>`;
+}
+
+/** @param {{ argument: string }} given */
+export default function Job({ argument }) {
+  const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.size > 0);
+  const tab = place.value.query.get("tab") ?? "";
+  const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next });
+  return html`<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
+    <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
+      <${Badge} state=${it.state} /><span>${it.schedule_text ?? it.schedule}</span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.timezone} none="none" />
+    </${Head}>
+    ${it.why?.length > 0 && html`<p class="muted">${it.why.join(" ")}</p>`}
+    <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
+    ${parts[tab] ? html`<${parts[tab]} job=${it} />` : html`<${Json} value=${it} label="definition" />`}`}</${Loaded}>`;
+}

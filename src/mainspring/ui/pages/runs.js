@@ -1,0 +1,85 @@
+/** Runs: what was asked for, and what became of it. */
+import { send } from "../api.js";
+import { html, useState } from "../html.js";
+import { Badge } from "../parts/badge.js";
+import { ask } from "../parts/dialog.js";
+import { readWords, Search, usePages } from "../parts/lists.js";
+import { Empty, Head, Loaded } from "../parts/page.js";
+import { Table } from "../parts/table.js";
+import { When } from "../parts/when.js";
+import { place, to } from "../router.js";
+import { may } from "../state/me.js";
+
+const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "since", "until", "id"];
+const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cancelled", "skipped"];
+
+export const RUN_COLUMNS = [
+  { name: "Run", tight: true, cell: (/** @type {any} */ run) => html`<a class="id" href=${runHref(run)}>${run.run_id.slice(-8)}</a>` },
+  { name: "Task", cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${to(`/jobs/${encodeURIComponent(run.job)}`)}>${run.job}</a>` : html`<span class="mono">${run.task}</span>`}` },
+  { name: "State", tight: true, cell: (/** @type {any} */ run) => html`<${Badge} state=${stateOf(run)} />` },
+  { name: "Due", tight: true, cell: (/** @type {any} */ run) => html`<${When} at=${run.due_at} plain />` },
+  { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => run.duration ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },
+  { name: "Attempt", number: true, cell: (/** @type {any} */ run) => run.attempt || "–" },
+  { name: "Queue", tight: true, cell: (/** @type {any} */ run) => run.queue },
+  { name: "Reason", cell: (/** @type {any} */ run) => html`<span class="muted">${run.reason}</span>` },
+];
+
+/** @param {any} run */
+export function runHref(run) {
+  return to(`/runs/${run.run_id}`);
+}
+
+/** A pending run that was tried before waits for its next attempt.
+ * @param {any} run */
+export function stateOf(run) {
+  return run.state === "pending" && run.attempt > 0 ? "retrying" : run.state;
+}
+
+/** @param {Set<string>} ids @param {"cancel" | "retry"} verb @param {() => void} then */
+export function askForRuns(ids, verb, then) {
+  const list = [...ids];
+  const word = verb === "cancel" ? "Cancel" : "Retry";
+  const refused = /** @type {string[]} */ ([]);
+  ask({
+    title: `${word} ${list.length} run${list.length === 1 ? "" : "s"}`,
+    text: verb === "cancel" ? "Waiting runs end at once; running ones are asked to stop." : "Each failed run is submitted again, once, with the same arguments.",
+    button: `${word} ${list.length}`,
+    danger: verb === "cancel",
+    command: (reason) => `mainspring run ${verb} ${list.map((id) => id.slice(-8)).join(" ")}${reason ? ` --reason '${reason}'` : ""}`,
+    act: async (reason) => {
+      for (const id of list) await send("POST", `/v1/runs/${id}/${verb}`, reason ? { reason } : {}).catch((problem) => refused.push(problem.message));
+      then();
+      if (refused.length) throw new Error(`${refused.length} of ${list.length} refused: ${refused[0]}`);
+    },
+    done: `${list.length} ${verb === "cancel" ? "cancelled" : "submitted again"}`,
+  });
+}
+
+export default function Runs() {
+  const words = place.value.query.get("q") ?? "";
+  const tab = place.value.query.get("state") ?? "";
+  const { found, rest } = readWords(words, FILTERS);
+  const query = { limit: 100, ...(tab ? { state: tab } : {}), ...found, ...(rest ? { id: rest } : {}) };
+  const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
+  const [chosen, setChosen] = useState(new Set());
+  const done = () => {
+    setChosen(new Set());
+    runs.reload();
+  };
+  const controls = may("runs:control");
+  return html`
+    <${Head} title="Runs" />
+    <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { q: words, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}</a>`)}</nav>
+    <div class="toolbar">
+      <${Search} value=${words} label="filter runs" placeholder="job:etl queue:gpu since:24h, or an id" />
+      ${chosen.size > 0 && html`<span>${chosen.size} selected</span>
+        <button onClick=${() => askForRuns(chosen, "retry", done)}>Retry</button>
+        <button class="danger" onClick=${() => askForRuns(chosen, "cancel", done)}>Cancel</button>`}
+    </div>
+    <${Loaded} of=${runs}>${() => runs.rows.length
+      ? html`<${Table} label="runs" columns=${RUN_COLUMNS} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more}
+          chosen=${controls ? chosen : undefined} onChoose=${controls ? setChosen : undefined} />`
+      : words || tab
+        ? html`<${Empty}>No run matches. <a href=${to("/runs")}>Clear the filters</a></${Empty}>`
+        : html`<${Empty} command="mainspring run submit TASK --app work.py">There are no runs yet.</${Empty}>`}</${Loaded}>`;
+}

@@ -1,0 +1,20 @@
+/** JSON as text: keys in their order, integers exact, never as markup. */
+import { Exact } from "../api.js";
+import { html } from "../html.js";
+
+/** @param {unknown} value @param {string} [indent] @returns {string} */
+export function write(value, indent = "") {
+  const deeper = `${indent}  `;
+  if (value instanceof Exact) return value.digits;
+  if (Array.isArray(value)) return value.length ? `[\n${value.map((each) => deeper + write(each, deeper)).join(",\n")}\n${indent}]` : "[]";
+  if (value && typeof value === "object") {
+    const parts = Object.entries(value).map(([name, each]) => `${deeper}${JSON.stringify(name)}: ${write(each, deeper)}`);
+    return parts.length ? `{\n${parts.join(",\n")}\n${indent}}` : "{}";
+  }
+  return JSON.stringify(value) ?? "null";
+}
+
+/** @param {{ value: unknown, label: string }} given */
+export function Json({ value, label }) {
+  return html`<pre class="code" tabindex="0" aria-label=${label}>${write(value)}</pre>`;
+}

@@ -1,0 +1,43 @@
+/** What every page shares: its head, and how loading, errors and emptiness look. */
+import { Problem } from "../api.js";
+import { html, useEffect, useState } from "../html.js";
+
+/** @param {{ title: any, children?: any, actions?: any }} given */
+export function Head({ title, children, actions }) {
+  useEffect(() => {
+    document.title = `${typeof title === "string" ? `${title} · ` : ""}Mainspring`;
+  }, [title]);
+  return html`<div class="page-head"><h1>${title}</h1>${children}${actions && html`<div class="actions">${actions}</div>`}</div>`;
+}
+
+/** @param {{ error: Error, retry?: () => void }} given */
+export function Trouble({ error, retry }) {
+  const problem = error instanceof Problem ? error : null;
+  const title = problem?.title || (problem ? "Refused" : "The server does not answer");
+  return html`<div class="problem" role="alert">
+    <strong>${title}</strong>
+    <span>${error.message}</span>
+    ${problem?.remedy && html`<span class="muted">${problem.remedy}</span>`}
+    ${problem?.request && html`<span class="muted mono">request ${problem.request}</span>`}
+    ${retry && html`<button onClick=${retry}>Try again</button>`}
+  </div>`;
+}
+
+/** @param {{ children: any, command?: string }} given */
+export function Empty({ children, command }) {
+  return html`<div class="empty"><p>${children}</p>${command && html`<code>${command}</code>`}</div>`;
+}
+
+/** A resource, once it is there. What was there before stays, dimmed.
+ * @param {{ of: import("../state/resource.js").Resource<any>, children: (data: any) => any }} given */
+export function Loaded({ of, children }) {
+  const [slow, setSlow] = useState(false);
+  useEffect(() => {
+    if (!of.loading) return setSlow(false);
+    const timer = setTimeout(() => setSlow(true), of.data === null ? 150 : 300);
+    return () => clearTimeout(timer);
+  }, [of.loading, of.data === null]);
+  const trouble = of.error && html`<${Trouble} error=${of.error} retry=${of.reload} />`;
+  if (of.data === null) return trouble ?? (slow ? html`<div class="skeleton" aria-busy="true"></div>` : null);
+  return html`${trouble}<div class=${slow && of.loading ? "dim" : ""}>${children(of.data)}</div>`;
+}

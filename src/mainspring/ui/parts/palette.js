@@ -1,0 +1,55 @@
+/** The palette: pages, jobs and runs by name. */
+import { get } from "../api.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { PLACES } from "../keys.js";
+import { go, to } from "../router.js";
+
+/** @typedef {{ text: string, note: string, href: string }} Entry */
+
+/** @param {string} words @returns {Promise<Entry[]>} */
+async function look(words) {
+  const pages = Object.entries(PLACES).map(([key, path]) => ({ text: path === "/" ? "overview" : path.slice(1), note: `g ${key}`, href: to(path) }));
+  const found = pages.filter((each) => each.text.includes(words.toLowerCase()));
+  if (words.length < 2) return found;
+  const jobs = await get("/v1/jobs", { name: words, limit: 5 }).catch(() => ({ items: [] }));
+  const runs = /^[0-9a-z]{4,26}$/i.test(words) ? await get("/v1/runs", { id: words, limit: 5 }).catch(() => ({ items: [] })) : { items: [] };
+  return [
+    ...found,
+    ...jobs.items.map((/** @type {any} */ job) => ({ text: job.name, note: "job", href: to(`/jobs/${encodeURIComponent(job.name)}`) })),
+    ...runs.items.map((/** @type {any} */ run) => ({ text: `${run.task} …${run.run_id.slice(-8)}`, note: run.state, href: to(`/runs/${run.run_id}`) })),
+  ];
+}
+
+export function Palette() {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const [words, setWords] = useState("");
+  const [found, setFound] = useState(/** @type {Entry[]} */ ([]));
+  const [chosen, setChosen] = useState(0);
+  useEffect(() => {
+    const open = () => {
+      setWords("");
+      dialog.current?.showModal();
+    };
+    addEventListener("mainspring-palette", open);
+    return () => removeEventListener("mainspring-palette", open);
+  }, []);
+  useEffect(() => {
+    let current = true;
+    look(words).then((entries) => current && (setFound(entries), setChosen(0)));
+    return () => void (current = false);
+  }, [words]);
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "ArrowDown") setChosen(Math.min(chosen + 1, found.length - 1));
+    else if (event.key === "ArrowUp") setChosen(Math.max(chosen - 1, 0));
+    else if (event.key === "Enter" && found[chosen]) {
+      dialog.current?.close();
+      go(found[chosen].href);
+    } else return;
+    event.preventDefault();
+  };
+  return html`<dialog ref=${dialog} aria-label="search"><div class="palette">
+    <input type="text" aria-label="search pages, jobs and runs" placeholder="Page, job or run id" value=${words} onInput=${(/** @type {any} */ e) => setWords(e.target.value)} onKeyDown=${press} />
+    <ul role="listbox" aria-label="found">${found.slice(0, 12).map((each, n) => html`<li role="option" aria-selected=${n === chosen}>
+      <a href=${each.href} onClick=${() => dialog.current?.close()}><span>${each.text}</span><span class="muted">${each.note}</span></a></li>`)}</ul>
+  </div></dialog>`;
+}

@@ -1,0 +1,31 @@
+/** An instant: always absolute and relative, in the zone that the viewer chose. */
+import { absolute, relative } from "../draw/time.js";
+import { html, signal } from "../html.js";
+import { clock } from "../state/settings.js";
+
+/** "Now" is the server's: its clock less ours, learned from answers. */
+export const skew = signal(0);
+const tick = signal(0);
+setInterval(() => document.hidden || (tick.value += 1), 1000);
+
+export function now() {
+  tick.value;
+  return new Date(Date.now() + skew.value);
+}
+
+/** @param {string} [zone] the job's */
+export function zoneOf(zone) {
+  if (clock.value === "utc") return "UTC";
+  if (clock.value === "job" && zone) return zone;
+  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+/** @param {{ at: string | null | undefined, zone?: string, plain?: boolean, none?: string }} given */
+export function When({ at, zone, plain = false, none = "–" }) {
+  if (!at) return html`<span class="muted">${none}</span>`;
+  const instant = new Date(at);
+  const text = absolute(instant, zoneOf(zone), now());
+  const title = `${text} (${zoneOf(zone)}) · ${at}`;
+  if (plain) return html`<time datetime=${at} title=${title} class="nowrap">${relative(instant, now())}</time>`;
+  return html`<time datetime=${at} title=${title}><span class="nowrap">${text}</span> <span class="muted nowrap">· ${relative(instant, now())}</span></time>`;
+}

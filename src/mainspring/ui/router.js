@@ -1,0 +1,62 @@
+/** Where we are: a path below `/ui/`, and a query. Every page, filter and tab has an address; Back always works. */
+import { signal } from "./html.js";
+
+/** What a proxy puts before `/ui/`; the server writes it into the page. */
+export const base = document.documentElement.dataset.base ?? "";
+
+/** @typedef {{ path: string, query: URLSearchParams, hash: string }} Place */
+
+/** @returns {Place} */
+function here() {
+  const path = location.pathname.slice(base.length).replace(/^\/ui\/?/, "/");
+  return { path, query: new URLSearchParams(location.search), hash: location.hash };
+}
+
+export const place = signal(here());
+
+/** The address of a page. Empty values are left out, and the namespace is kept.
+ * @param {string} path
+ * @param {Record<string, string | number | undefined | null | false>} [query] */
+export function to(path, query = {}) {
+  const words = new URLSearchParams();
+  const namespace = place.value.query.get("ns");
+  if (namespace) words.set("ns", namespace);
+  for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== null && value !== "" && value !== false) words.set(name, String(value));
+  const text = words.toString();
+  return `${base}/ui${path}${text ? `?${text}` : ""}`;
+}
+
+/** Go to an address of ours.
+ * @param {string} url
+ * @param {{ replace?: boolean }} [how] */
+export function go(url, { replace = false } = {}) {
+  history.replaceState({ ...history.state, scroll: scrollY }, "");
+  history[replace ? "replaceState" : "pushState"]({}, "", url);
+  place.value = here();
+  if (!replace) scrollTo(0, 0);
+}
+
+/** Change words of the query, and stay on the page.
+ * @param {Record<string, string | undefined>} words */
+export function refine(words) {
+  const query = new URLSearchParams(place.value.query);
+  for (const [name, value] of Object.entries(words)) value ? query.set(name, value) : query.delete(name);
+  const text = query.toString();
+  go(`${location.pathname}${text ? `?${text}` : ""}`, { replace: true });
+}
+
+addEventListener("popstate", (event) => {
+  place.value = here();
+  const scroll = event.state?.scroll;
+  if (scroll) requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, scroll)));
+});
+
+document.addEventListener("click", (event) => {
+  if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
+  if (!(link instanceof HTMLAnchorElement) || link.target || link.hasAttribute("download")) return;
+  if (link.origin !== location.origin || !link.pathname.startsWith(`${base}/ui/`) || link.pathname.includes("/assets/")) return;
+  if (link.hash && link.pathname === location.pathname && link.search === location.search) return;
+  event.preventDefault();
+  go(link.href);
+});
