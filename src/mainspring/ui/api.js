@@ -29,10 +29,12 @@ export class Exact {
 /** @param {string} text */
 export function parse(text) {
   if (!/\d{16}/.test(text)) return JSON.parse(text);
-  return JSON.parse(text, (_, value, context) => {
-    const source = /** @type {any} */ (context)?.source;
-    return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source ?? "") ? new Exact(source) : value;
-  });
+  /** @type {any} */
+  const keep = (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string } | undefined} */ context) => {
+    const source = context?.source ?? "";
+    return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(source) ? new Exact(source) : value;
+  };
+  return JSON.parse(text, keep);
 }
 
 /** What is called when the server no longer knows the caller. */

@@ -1,8 +1,27 @@
-/** Templates and state: the only file that imports the libraries' view layer. */
-import { Fragment, h, render } from "./libraries/preact.js";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "./libraries/hooks.js";
-import { batch, computed, effect, signal } from "./libraries/signals.js";
+/** Templates and state: the only file that imports the libraries' view layer, and says which types its parts have. */
+import * as preact from "./libraries/preact.js";
+import * as hooks from "./libraries/hooks.js";
+import * as signals from "./libraries/signals.js";
 import htm from "./libraries/htm.js";
 
-export const html = htm.bind(h);
-export { Fragment, render, useEffect, useLayoutEffect, useMemo, useRef, useState, batch, computed, effect, signal };
+/** @template T @typedef {{ value: T, subscribe: (listener: (value: T) => void) => () => void }} Signal */
+/** @typedef {() => void | (() => void)} Act */
+
+/** @type {(strings: TemplateStringsArray, ...values: any[]) => any} */
+export const html = htm.bind(preact.h);
+/** @type {(view: any, into: Element) => void} */
+export const render = preact.render;
+/** @type {<T>(first: T) => [T, (next: T | ((old: T) => T)) => void]} */
+export const useState = hooks.useState;
+/** @type {(act: Act, on?: unknown[]) => void} */
+export const useEffect = hooks.useEffect;
+/** @type {<T>(make: () => T, on: unknown[]) => T} */
+export const useMemo = hooks.useMemo;
+/** @type {<T>(first: T) => { current: T }} */
+export const useRef = hooks.useRef;
+/** @type {<T>(first: T) => Signal<T>} */
+export const signal = signals.signal;
+/** @type {<T>(compute: () => T) => { readonly value: T }} */
+export const computed = signals.computed;
+/** @type {(act: () => void) => () => void} */
+export const effect = signals.effect;

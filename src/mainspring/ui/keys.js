@@ -8,10 +8,12 @@ export const PLACES = {
   o: "/", j: "/jobs", r: "/runs", f: "/failures", l: "/load", t: "/timeline", q: "/queues", w: "/workers", c: "/cluster", e: "/events",
 };
 
+const CLOCKS = ["browser", "utc", "job"];
+
 /** @type {Record<string, () => void>} */
 const ACTIONS = {
   p: () => (paused.value = !paused.value),
-  t: () => (clock.value = { browser: "utc", utc: "job", job: "browser" }[clock.value] ?? "browser"),
+  t: () => (clock.value = CLOCKS[(CLOCKS.indexOf(clock.value) + 1) % CLOCKS.length]),
 };
 
 let waiting = false;

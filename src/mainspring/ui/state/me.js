@@ -3,7 +3,6 @@ import { get, session } from "../api.js";
 import { computed, signal } from "../html.js";
 import { place } from "../router.js";
 
-/** @type {import("../html.js").signal} */
 export const me = signal(/** @type {any} */ (null));
 export const signedOut = signal(false);
 
