@@ -7,7 +7,7 @@ cannot says so by `unstoppable`. The texts of an outcome are `plain`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from threading import Lock
@@ -22,6 +22,15 @@ from mainspring.errors import InvalidInput, MainspringError
 PRINT_LIMIT = 1_048_576
 LONGEST_LINE = 64 * 1024
 """A longer line is cut into pieces."""
+
+
+class _Carried(msgspec.Struct):
+    """The part of a run's options that its task may see."""
+
+    context: dict[str, str] = {}
+
+
+_read_carried = msgspec.json.Decoder(_Carried).decode
 
 
 class RunContext:
@@ -91,6 +100,11 @@ class RunContext:
     def idx(self) -> int:
         """Which of the job's completions it is, from 0."""
         return self._claim.idx
+
+    @property
+    def context(self) -> Mapping[str, str]:
+        """What the `on_submit` hooks of the submitter carry to this run, such as the id of a trace."""
+        return _read_carried(self._claim.options).context
 
     @property
     def fire_at(self) -> datetime | None:

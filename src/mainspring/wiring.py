@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
@@ -388,10 +390,25 @@ def build_runtime(
             *(store, scheduler, worker, chores, broker, source),
             stall_after=settings.stall_after,
             on_failed=on_failed,
-            listener=listener,
+            listener=_with_hooks(listener, app, task_loop),
         )
 
-    return Runtime(build, stall_after=settings.stall_after, on_failed=on_failed, on_stalled=on_stalled or end_process)
+    return Runtime(
+        build,
+        stall_after=settings.stall_after,
+        on_failed=on_failed,
+        on_stalled=on_stalled or end_process,
+        lifespan=app.hooks.alive if work else nullcontext,
+    )
+
+
+def _with_hooks(listener: Listener | None, app: Mainspring, task_loop: asyncio.AbstractEventLoop) -> Listener | None:
+    """The listener, which also calls the app's `on_end` hooks, if it has any."""
+    if not app.hooks.on_end:
+        return listener
+    from mainspring.services.activity import SILENT
+
+    return (listener or SILENT)._replace(on_end=app.hooks.hear_ends(task_loop))
 
 
 def build_scheduler(

@@ -54,6 +54,8 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     said: tuple[str, ...] | None = None
     """Of a run whose submitter knew nothing of its task but the name: the words that were given. A worker fills in the
     rest from the task's declaration (`core.fitting`). None: all is decided."""
+    context: dict[str, str] = {}
+    """What the submitter's hooks carry to the attempts of the run, such as the id of a trace."""
     unfit_since: Instant | None = None
     """When a worker first found that its arguments do not fit the code that it has."""
 

@@ -118,7 +118,7 @@ async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
     context = _context(attempt)
     token, hopeless = CURRENT.set(context), False
     try:
-        result = await task.function(**arguments)
+        result = await task.execute(arguments)
         hopeless = True
         return Outcome("succeeded", task.encode_result(result))
     except asyncio.CancelledError:
@@ -144,7 +144,7 @@ def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
         return failed(error, final=True, unfit=True)
     token, hopeless = CURRENT.set(context), False
     try:
-        result = task.function(**arguments)
+        result = task.execute(arguments)
         hopeless = True
         return Outcome("succeeded", task.encode_result(result))
     except BaseException as error:

@@ -44,6 +44,7 @@ from mainspring.operations.submission import check_repeatable, repeat_run
 from mainspring.process.ids import IdSource
 from mainspring.process.secrets import environment
 from mainspring.sdk.handle import RunHandle, Waiting
+from mainspring.sdk.hooks import AroundHook, EndHook, Hooks, Lifespan, SubmitHook
 from mainspring.sdk.lock import Lock, Locks
 from mainspring.sdk.running import Running, run_app
 from mainspring.sdk.setting_words import SettingWords
@@ -64,6 +65,10 @@ from mainspring.wiring import open_store
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AnyLifespan = TypeVar("AnyLifespan", bound=Lifespan)
+AnySubmitHook = TypeVar("AnySubmitHook", bound=SubmitHook)
+AnyAroundHook = TypeVar("AnyAroundHook", bound=AroundHook)
+AnyEndHook = TypeVar("AnyEndHook", bound=EndHook)
 
 
 class _Declaration(NamedTuple):
@@ -101,6 +106,7 @@ class Mainspring:
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.waiting = Waiting(self.open)
+        self.hooks = Hooks()
         self._locks = Locks(self)
         self._code = {"store": store, "namespace": namespace, "broker": broker, **settings}
         self._flags: dict[str, object] = {}
@@ -188,6 +194,44 @@ class Mainspring:
         if self.calendars.setdefault(calendar.name, calendar) != calendar:
             raise InvalidInput("name", calendar.name, "is another calendar of this app already", "choose another name")
         return calendar
+
+    def lifespan(self, function: AnyLifespan) -> AnyLifespan:
+        """Declare what a process holds while it works: an async function with one `yield`, or an async context manager.
+
+        A worker enters it before it claims runs and leaves it after it has drained; a process of the pool enters it
+        before its first run. What it yields is `app.state` in tasks and hooks.
+        """
+        self.hooks.set_lifespan(function)
+        return function
+
+    @property
+    def state(self) -> Any:
+        """What the lifespan of this process yielded; MainspringError where none is entered."""
+        return self.hooks.state
+
+    def on_submit(self, function: AnySubmitHook) -> AnySubmitHook:
+        """Call a function at each submission of this program. The texts that it returns are stored with the runs:
+        `current_run().context` has them in every attempt."""
+        self.hooks.add_submit(function)
+        return function
+
+    def around(self, function: AnyAroundHook) -> AnyAroundHook:
+        """Put every attempt of a function, in the place of the `yield`, into this one, which is given the run.
+
+        A plain or an async generator goes around plain and async tasks alike. Tasks with `batch`, commands and HTTP
+        calls are not functions of one run: no hook goes around them.
+        """
+        self.hooks.add_around(function)
+        return function
+
+    def on_end(self, function: AnyEndHook) -> AnyEndHook:
+        """Call a plain or async function, in the worker, once the store has accepted the end of an attempt.
+
+        Its event is `run.succeeded`, `run.failed`, `run.retrying`, `run.cancelled` or `run.skipped`. An exception of
+        the function is logged, and changes nothing.
+        """
+        self.hooks.on_end.append(function)
+        return function
 
     def declared_jobs(self, now: Instant) -> list[Job]:
         """The jobs that the code declares, as if each were made now."""

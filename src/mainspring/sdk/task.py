@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+import msgspec
+
 from mainspring.core.model import TaskNotice
 from mainspring.errors import InvalidInput
 from mainspring.operations.options import Defaults, RunWords, read_words
@@ -63,16 +65,25 @@ class BoundTask(Generic[P, R]):
     async def _accept_one(self, text: str) -> RunHandle[R]:
         app = self.app
         store = app.opened or await app.open()
-        run = self._recipe.run(app.new_id(), text, app.settings.namespace, store.now())
+        run = self._carrying(1).run(app.new_id(), text, app.settings.namespace, store.now())
         (run_id,) = await submit_runs(store, (run,), self._recipe.connection)
         return RunHandle(app, run_id, self.signature.decode_result)
+
+    def _carrying(self, count: int) -> Recipe:
+        """The recipe for so many runs, with what hooks add to it."""
+        hooks, recipe = self.app.hooks, self._recipe
+        if not hooks.on_submit:
+            return recipe
+        options = hooks.carry(recipe.model.options, recipe.model.task, count)
+        return msgspec.structs.replace(recipe, model=msgspec.structs.replace(recipe.model, options=options))
 
     async def _accept(self, texts: Sequence[str]) -> list[RunHandle[R]]:
         if not texts:
             return []
         app = self.app
         store = await app.open()
-        runs = self._recipe.runs(app.new_ids(len(texts)), texts, app.settings.namespace, store.now())
+        recipe = self._carrying(len(texts))
+        runs = recipe.runs(app.new_ids(len(texts)), texts, app.settings.namespace, store.now())
         decode = self.signature.decode_result
         return [RunHandle(app, run_id, decode) for run_id in await submit_runs(store, runs, self._recipe.connection)]
 
@@ -100,6 +111,12 @@ class Task(BoundTask[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R | Coroutine[Any, Any, R]:
         """Call the function itself."""
         return self.function(*args, **kwargs)
+
+    def execute(self, arguments: Mapping[str, object]) -> Any:
+        """Call the function as an attempt does: within the app's `around` hooks. Await what an async one gives."""
+        if self.is_async:
+            return self.app.hooks.acall(self.function, arguments)  # type: ignore[arg-type]
+        return self.app.hooks.call(self.function, arguments)
 
     @property
     def job_name(self) -> str:

@@ -46,6 +46,12 @@ class Listener(NamedTuple):
     on_summary: Callable[[Summary], None]
     detailed: bool
     """Whether `on_event` is called for every start and end. Otherwise only for failed runs and missed firings."""
+    on_end: Callable[[Event], None] | None = None
+    """Called with every end of an attempt."""
+
+
+SILENT = Listener(lambda event, args: None, lambda summary: None, detailed=False)
+"""Hears nothing."""
 
 
 class Activity(Loop):
@@ -98,7 +104,7 @@ class Activity(Loop):
         for report, verdict in zip(reports, verdicts, strict=True):
             if verdict == "stale":
                 continue
-            if report.state == SUCCEEDED and not self.detailed:
+            if report.state == SUCCEEDED and not self.detailed and self._listener.on_end is None:
                 self._succeeded += 1
             elif (attempt := attempt_of(report.run_id)) is not None:
                 self._end(report, attempt)
@@ -133,11 +139,16 @@ class Activity(Loop):
         self._succeeded += final.state == SUCCEEDED
         self._failed += final.state == FAILED
         self._retried += final.state == PENDING
-        if self.detailed or final.state == FAILED:
+        on_end = self._listener.on_end
+        shown = self.detailed or final.state == FAILED
+        if shown or on_end is not None:
             kind = "run.retrying" if final.state == PENDING else f"run.{final.state}"
             took = report.finished_at - report.started_at if report.started_at and report.finished_at else None
             event = self._event(kind, attempt, report.finished_at or self._now(), final.reason, took)
-            self._listener.on_event(event, attempt.claim.args)
+            if shown:
+                self._listener.on_event(event, attempt.claim.args)
+            if on_end is not None:
+                on_end(event)
 
     def _event(
         self, kind: str, attempt: AttemptContext, at: Instant, reason: str = "", duration: int | None = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeVar
 
 from mainspring.core.instants import SECOND, Duration
 from mainspring.process.eventloop import new_loop
+from mainspring.process.lifetime import Lifetime
 from mainspring.process.watchdog import Watchdog
 from mainspring.services.node import STALL_AFTER, Node
 from mainspring.services.supervisor import end_process
@@ -30,12 +32,15 @@ class Runtime:
         stall_after: Duration = STALL_AFTER,
         on_failed: Callable[[str], None] = end_process,
         on_stalled: Callable[[str], None] = end_process,
+        lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
         """`on_failed` is called, from any thread, when something beside the node has failed for good; `on_stalled` when
-        the node's own loop has stood still for `stall_after`."""
+        the node's own loop has stood still for `stall_after`. `lifespan` is entered on the user's loop before the node
+        is built, and left after it has stopped."""
         self._build = build
         self.on_failed = on_failed
         self._on_stalled = on_stalled
+        self._lifetime = Lifetime(lifespan)
         self.watchdog = Watchdog(stall_after / SECOND)
         """Watches the node's loop; others of this process may be added."""
         self._loop = new_loop()
@@ -49,6 +54,7 @@ class Runtime:
 
     async def start(self) -> Node:
         """Build the node and let it turn; errors of either are raised here."""
+        await self._lifetime.begin()
         self._thread.start()
         task_loop = asyncio.get_running_loop()
 
@@ -61,6 +67,7 @@ class Runtime:
             self.node = await self._there(begin)
         except BaseException:
             await self._end()
+            await self._lifetime.end()
             raise
         # Claims are renewed and fenced on this loop: without it their work must not go on.
         self.watchdog.watch(NODE, self._loop, self._thread, self._on_stalled)
@@ -75,6 +82,7 @@ class Runtime:
         self.watchdog.forget(NODE)
         self.watchdog.stop()
         await self._end()
+        await self._lifetime.end()
 
     async def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -18,6 +18,7 @@ from mainspring.core.instants import DAY, Duration, Instant, parse_duration, par
 from mainspring.core.model import Firing, Job, Run
 from mainspring.core.states import State
 from mainspring.errors import InvalidInput
+from mainspring.process.lifetime import Lifetime
 from mainspring.sdk.app import Mainspring
 from mainspring.services.chores.reaper import Reaper
 from mainspring.services.scheduler.planner import Planner
@@ -47,6 +48,8 @@ class ManualScheduler:
 
     async def __aenter__(self) -> Self:
         self._restore = self.app.borrow(self._store, self.clock)
+        self._lifetime = Lifetime(self.app.hooks.alive)
+        await self._lifetime.begin()
         await self.app.sync_jobs()
         random = Random(0)
         row = describe_worker(self.app, self._settings, "manual")
@@ -60,6 +63,7 @@ class ManualScheduler:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        await self._lifetime.end()
         self._restore()
         await self._store.close()
 

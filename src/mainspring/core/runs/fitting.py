@@ -17,7 +17,7 @@ SHORTEST: Final[Duration] = 500 * MILLISECOND
 LONGEST: Final[Duration] = 30 * SECOND
 """A run that no live worker fits is tried again after half the time that it has waited, within these bounds."""
 
-_OPTIONS: Final = frozenset(RunOptions.__struct_fields__) - {"said", "unfit_since"}
+_OPTIONS: Final = frozenset(RunOptions.__struct_fields__) - {"said", "unfit_since", "context"}
 _options = msgspec.json.Decoder(KeptOptions).decode
 _names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -70,7 +70,7 @@ def fill_in(claim: Claim, said: Collection[str], notice: TaskNotice) -> RunOptio
     kept = _options(claim.options)
     given = {name: getattr(kept, name) for name in said if name in _OPTIONS}
     if notice.limit is None or "limit" in said:
-        return msgspec.structs.replace(notice.options, **given, unfit_since=kept.unfit_since)
+        return msgspec.structs.replace(notice.options, **given, unfit_since=kept.unfit_since, context=kept.context)
     declared = {name: getattr(notice.options, name) for name in _OPTIONS}
     filled = msgspec.structs.replace(kept, **(declared | given), said=None)
     priority = None if "priority" in said else notice.priority

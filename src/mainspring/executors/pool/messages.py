@@ -31,6 +31,8 @@ class PoolSetup(msgspec.Struct):
     """What functions log at this level or above is in the logs of their runs."""
     withheld: dict[str, str] = {}
     """The part of it that is kept from what functions start."""
+    farewell_s: float = 0.0
+    """How long the process may take to end by itself: an app with a lifespan has something to close."""
 
 
 class RunRequest(msgspec.Struct):

@@ -6,9 +6,10 @@ import asyncio
 import errno
 import os
 import sys
+import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -41,6 +42,9 @@ PATIENCE_S = 0.05
 functions that wait for something need them."""
 IDLE_S = 30.0
 """A process beyond one per core is let go when it had nothing to do for so long."""
+
+FAREWELL_S = 2.0
+"""How long the idle processes of a worker that stops may take, all together, to leave the lifespans of their apps."""
 
 _ROOM = 2**20
 
@@ -168,8 +172,19 @@ class ProcessPool:
         self._closed = True
         for task in self._starting:
             task.cancel()
+        if self._setup.farewell_s:
+            _await_ends([process for _, process in self._free], self._setup.farewell_s)
         while self._free:
             self._dismiss(self._free.pop()[1])
+
+
+def _await_ends(processes: Sequence[PoolProcess], seconds: float) -> None:
+    """Let processes end by themselves, so that they leave their lifespans; not for longer than this."""
+    until = time.monotonic() + seconds
+    for process in processes:
+        process.hang_up()
+    for process in processes:
+        process.await_end(max(until - time.monotonic(), 0.0))
 
 
 def _close_all(processes: set[PoolProcess]) -> None:
@@ -251,7 +266,8 @@ class ProcessExecutor:
     def _setup(self, homes: list[ModuleLocation], runs: int) -> PoolSetup:
         path = [os.path.abspath(each) for each in sys.path]
         level = run_level(self._settings)
-        return PoolSetup(path, homes, runs, self._settings.process_memory, log_level=level)
+        farewell_s = FAREWELL_S if any(task.app.hooks.needs_loop for task in self._tasks.values()) else 0.0
+        return PoolSetup(path, homes, runs, self._settings.process_memory, log_level=level, farewell_s=farewell_s)
 
     def _home(self, task: str) -> ModuleLocation:
         home = self._homes.get(task)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import functools
 import importlib
 import importlib.util
 import logging
@@ -17,10 +16,11 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,10 +31,12 @@ from mainspring.executors.failures import failed
 from mainspring.executors.function import call
 from mainspring.executors.launching.kernel import adopt_orphans, hide_memory
 from mainspring.executors.pool.messages import CHANNEL, ModuleLocation, PoolMessage, PoolSetup, RunRequest
+from mainspring.process.lifetime import Lifetime
 from mainspring.process.secrets import take_over
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.task import PlainTask, Task
 
+T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _read_order = msgspec.json.Decoder(RunRequest).decode
 _handler_of = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
@@ -57,6 +59,9 @@ class PoolChild:
         self._modules: dict[ModuleLocation, ModuleType | BaseException] = {}
         self._tasks: dict[str, Task[..., Any]] = {}
         self._stopped = False
+        self._runner: asyncio.Runner | None = None
+        self._lives: dict[int, Lifetime] = {}
+        self._threads = 1
 
     def serve(self) -> None:
         """Until the worker hangs up, or this process has served long enough."""
@@ -74,7 +79,7 @@ class PoolChild:
             self._load(home)
         if not logging.getLogger().handlers:  # Else the app has its own, and what those write is output of the run.
             hear_logging(setup.log_level)
-        surroundings, threads = _Surroundings(), threading.active_count()
+        surroundings, self._threads = _Surroundings(), threading.active_count()
         self._tell(PoolMessage(ready=True))
         served = 0
         while not self._stopped and (line := self._hear()):
@@ -82,11 +87,41 @@ class PoolChild:
             served += 1
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
             spent = served >= setup.runs or memory >= setup.memory or _has_children()
-            spent = spent or threading.active_count() > threads
+            spent = spent or threading.active_count() > self._threads
+            if spent:
+                self._leave()
             surroundings.restore()
             if _handler_of(signal.SIGTERM) != on_term:
                 signal.signal(signal.SIGTERM, on_term)
             self._tell(PoolMessage(outcome=outcome, quiet=_is_empty(streams), spent=spent))
+
+        self._leave()
+
+    def _enter(self, app: Mainspring) -> None:
+        """Enter the lifespan of an app, and keep an event loop for its hooks and async tasks."""
+        if id(app) in self._lives or not app.hooks.needs_loop:
+            return
+        self._runner = self._runner or asyncio.Runner()
+        life = Lifetime(app.hooks.alive)
+        self._drive(life.begin())
+        app.hooks.drive = self._drive
+        self._lives[id(app)] = life
+        self._threads = max(self._threads, threading.active_count())  # Those of the lifespan stay.
+
+    def _leave(self) -> None:
+        """Leave all lifespans; what fails then is of no consequence to any run."""
+        for life in self._lives.values():
+            try:
+                self._drive(life.end())
+            except Exception:
+                logging.getLogger("mainspring").exception("a lifespan failed while it ended")
+        self._lives.clear()
+
+    def _drive(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end on the event loop that this process keeps, or on one of its own."""
+        if self._runner is None:
+            return asyncio.run(work)
+        return self._runner.run(work, context=copy_context())
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         self._stopped = True
@@ -121,9 +156,10 @@ class PoolChild:
         try:
             try:
                 task = self._find(order)
+                self._enter(task.app)
             except BaseException as error:
                 return failed(error)
-            return call(_blocking(task) if task.is_async else task, order.claim.args, context)
+            return call(_Blocking(task, self._drive) if task.is_async else task, order.claim.args, context)
         except Stopped as stop:
             return failed(stop)  # It came where nothing of the function's was running any more.
         finally:
@@ -157,14 +193,17 @@ def _clock(now: Instant) -> Callable[[], Instant]:
     return lambda: offset + time.monotonic_ns() // 1000
 
 
-def _blocking(task: Task[..., Any]) -> Task[..., Any]:
+class _Blocking(PlainTask[..., Any]):
     """An async task as one that returns its result: here it has the process to itself."""
 
-    @functools.wraps(task.function)
-    def run(**arguments: Any) -> Any:
-        return asyncio.run(task.function(**arguments))
+    def __init__(self, task: Task[..., Any], drive: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        super().__init__(task.app, task.name, task.function, task.defaults)
+        self._task = task
+        self._drive = drive
 
-    return PlainTask(task.app, task.name, run, task.defaults)
+    def execute(self, arguments: Mapping[str, object]) -> Any:
+        """See `Task.execute`."""
+        return self._drive(self._task.execute(arguments))
 
 
 class _Surroundings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 from contextlib import suppress
 from functools import partial
@@ -187,6 +188,17 @@ class PoolProcess:
             self._output.take(stream, chunk)
             if self._output.overflowed:
                 self._program.kill()
+
+    def hang_up(self) -> None:
+        """Let the process know that no run will come, so that it ends by itself."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+
+    def await_end(self, seconds: float) -> None:
+        """Block until the process has ended, or this time is over."""
+        ready = select.poll()
+        ready.register(self._channel, select.POLLIN)
+        ready.poll(1000 * seconds)
 
     def close(self) -> None:
         """End the process, and all that it started."""
