@@ -348,24 +348,25 @@ def build_runtime(
     on_failed: Callable[[str], None] | None = None,
     on_replaced: Callable[[UnfinishedWork], None] | None = None,
     on_drain: Callable[[], None] | None = None,
-    on_unstoppable: Callable[[], None] | None = None,
-    on_stalled: Callable[[str], None] | None = None,
+    end: Callable[[str], None] | None = None,
 ) -> Runtime:
     """A runtime that schedules, works, or both, on the app's store. `listener` receives what this process does.
 
     `on_failed` is called, from any thread, with the reason why the process cannot go on, `on_replaced` with the
-    unfinished work of a worker that has to be replaced, `on_unstoppable` when work that lost its claim cannot be
-    stopped, and `on_stalled` when the node's loop stands still. Without them, the process ends. `on_drain` is called
+    unfinished work of a worker that has to be replaced, `end` where the process has to end at once: the node's loop
+    stands still, or work that lost its claim cannot be stopped. Without them, the process ends. `on_drain` is called
     when the worker is asked to drain; without it, the worker drains and the rest of the process goes on.
     """
     from mainspring.services.runtime import Runtime
     from mainspring.services.supervisor import end_process
 
-    on_failed = on_failed or end_process
+    on_failed, end = on_failed or end_process, end or end_process
+    unstoppable = partial(end, "work that lost its claim cannot be stopped")
 
     async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
         from mainspring.services.chores.chores import Chores
         from mainspring.services.node import Node
+        from mainspring.services.worker.broker_source import Delivered
 
         store, random = await app.open(), SystemRandom()
         name, broker = name_process(random), open_broker(settings)
@@ -377,14 +378,10 @@ def build_runtime(
             alerts=names_alerts(app) if schedule else False,
             cache=open_cache(settings) if schedule else None,
         )
-        source = None
-        if broker is not None:
-            from mainspring.services.worker.broker_source import Delivered
-
-            source = Delivered(store, broker, app.clock, name)
+        source = None if broker is None else Delivered(store, broker, app.clock, name)
         claims_from = store if source is None else cast(Store, source)
         row = describe_worker(app, settings, name)
-        given = (row, task_loop, settings, random, on_replaced, on_drain, on_unstoppable)
+        given = (row, task_loop, settings, random, on_replaced, on_drain, unstoppable)
         worker = build_worker(app, claims_from, *given) if work else None
         return Node(
             *(store, scheduler, worker, chores, broker, source),
@@ -397,7 +394,7 @@ def build_runtime(
         build,
         stall_after=settings.stall_after,
         on_failed=on_failed,
-        on_stalled=on_stalled or end_process,
+        on_stalled=end,
         lifespan=app.hooks.alive if work else nullcontext,
     )
 

@@ -61,8 +61,7 @@ class Running:
                 schedule=self._schedule,
                 work=self._work,
                 on_failed=self._fail,
-                on_stalled=self._fail,
-                on_unstoppable=lambda: self._fail("work that lost its claim cannot be stopped: restart this program"),
+                end=self._fail,
             )
             node = await runtime.start()
             node.on_failure = lambda: self._fail(str(node.failure))
