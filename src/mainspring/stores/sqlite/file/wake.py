@@ -91,6 +91,8 @@ class Wake:
     def close(self) -> None:
         """Listen no more, and leave nothing behind."""
         with self._lock:
+            # First, since the thread that is woken looks at it once, and would otherwise wait for ever.
+            self._closed = True
             if self._ear is not None:
                 with suppress(OSError):
                     self._send(self._name)  # Its thread waits.
@@ -98,7 +100,6 @@ class Wake:
                     os.unlink(self._address(self._name))
                 with suppress(OSError):
                     self._folder.rmdir()  # The last one out.
-            self._closed = True
             self._let_go()
 
     def _let_go(self) -> None:
