@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mainspring.executors.registry import ExecutorRegistry
     from mainspring.sdk.app import Mainspring
     from mainspring.services.activity import Listener
+    from mainspring.services.chores.chores import Chores
     from mainspring.services.node import Node
     from mainspring.services.runtime import Runtime
     from mainspring.services.scheduler.scheduler import Scheduler
@@ -364,20 +365,13 @@ def build_runtime(
     unstoppable = partial(end, "work that lost its claim cannot be stopped")
 
     async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
-        from mainspring.services.chores.chores import Chores
         from mainspring.services.node import Node
         from mainspring.services.worker.broker_source import Delivered
 
         store, random = await app.open(), SystemRandom()
         name, broker = name_process(random), open_broker(settings)
         scheduler = build_scheduler(store, name, settings, app.clock, random, broker) if schedule else None
-        chores = Chores(
-            *(store, name, settings, app.clock, random),
-            leads=None if scheduler is None else scheduler.leads,
-            sinks=open_sinks(settings.sink) if schedule else (),
-            alerts=names_alerts(app) if schedule else False,
-            cache=open_cache(settings) if schedule else None,
-        )
+        chores = _build_chores(app, store, name, settings, random, scheduler)
         source = None if broker is None else Delivered(store, broker, app.clock, name)
         claims_from = store if source is None else cast(Store, source)
         row = describe_worker(app, settings, name)
@@ -396,6 +390,21 @@ def build_runtime(
         on_failed=on_failed,
         on_stalled=end,
         lifespan=app.hooks.alive if work else nullcontext,
+    )
+
+
+def _build_chores(
+    app: Mainspring, store: Store, name: str, settings: Settings, random: Random, scheduler: Scheduler | None
+) -> Chores:
+    """The chores of a process; those of one that schedules also publish events and statuses."""
+    from mainspring.services.chores.chores import Chores
+
+    return Chores(
+        *(store, name, settings, app.clock, random),
+        leads=None if scheduler is None else scheduler.leads,
+        sinks=() if scheduler is None else open_sinks(settings.sink),
+        alerts=False if scheduler is None else names_alerts(app),
+        cache=None if scheduler is None else open_cache(settings),
     )
 
 
