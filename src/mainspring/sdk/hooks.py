@@ -23,8 +23,8 @@ from mainspring.core.model import Event as EventRow
 from mainspring.core.model import KeptOptions
 from mainspring.errors import InvalidInput, MainspringError
 from mainspring.executor import RunContext, current_run
+from mainspring.operations.from_rows import event_record
 from mainspring.operations.records import Event
-from mainspring.operations.views import event_view
 
 log = logging.getLogger("mainspring")
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class Hooks:
         return hear
 
     def _end(self, row: EventRow) -> None:
-        event = msgspec.convert(event_view(None, row), Event)
+        event = event_record(None, row)
         for hook in self.on_end:
             try:
                 work = hook(event)
