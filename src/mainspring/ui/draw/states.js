@@ -4,13 +4,13 @@
 
 /** @type {Record<string, Look>} */
 const LOOKS = {
-  blocked: { glyph: "⧗", word: "blocked", tone: "held" },
+  blocked: { glyph: "◇", word: "blocked", tone: "held" },
   pending: { glyph: "◔", word: "pending", tone: "neutral" },
   running: { glyph: "▶", word: "running", tone: "running" },
   succeeded: { glyph: "✓", word: "succeeded", tone: "succeeded" },
   failed: { glyph: "✕", word: "failed", tone: "failed" },
   cancelled: { glyph: "⊘", word: "cancelled", tone: "neutral" },
-  skipped: { glyph: "⤼", word: "skipped", tone: "neutral" },
+  skipped: { glyph: "↷", word: "skipped", tone: "neutral" },
   missed: { glyph: "!", word: "missed", tone: "warning" },
   late: { glyph: "◷", word: "ran late", tone: "warning" },
   retrying: { glyph: "↻", word: "retrying", tone: "warning" },

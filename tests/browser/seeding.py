@@ -1,0 +1,88 @@
+"""A store with a past: three weeks of firings made by the real planner in virtual time, with failures of three kinds, a night without
+any node, paused jobs and a queue that no worker serves.
+
+    python tests/browser/seeding.py FILE [JOBS]      JOBS more jobs besides the few with a past
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from mainspring import Mainspring, Retry, cron, every, manual
+from mainspring.core.instants import HOUR, parse_instant
+from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.testing import ManualScheduler
+
+DAYS = 21
+NEVER = Retry(0)
+
+
+def make_app(random: Random, more: int) -> Mainspring:
+    """A few jobs of a company that one can imagine, and many that one cannot."""
+    app = Mainspring(name="company")
+
+    @app.job(cron("30 1 * * *", tz="Europe/Berlin"), name="etl-nightly", overlap="forbid", retry=NEVER, tags=["etl"])
+    async def load_warehouse() -> str:
+        if random.random() < 0.2:
+            raise ConnectionError(f"db:{random.randrange(5000, 5999)} refused")
+        return "loaded 1,204,118 rows"
+
+    @app.job(every("1h"), name="sync-inventory", retry=NEVER)
+    async def sync_inventory() -> int:
+        if random.random() < 0.06:
+            raise ValueError(f"invalid literal '{random.randrange(100)}x'")
+        return random.randrange(10_000)
+
+    @app.job(cron("0 6 * * 1", tz="America/New_York"), name="payroll", misfire="all", retry=NEVER)
+    async def payroll() -> str:
+        return "paid 512 people"
+
+    @app.job(cron("0 2 * * *", tz="Europe/Berlin"), name="invoices", misfire="skip", retry=NEVER)
+    async def invoices() -> str:
+        return "sent"
+
+    @app.job(cron("15 * * * *"), name="cleanup", retry=NEVER)
+    async def cleanup() -> None:
+        if random.random() < 0.01:
+            raise TimeoutError(f"no answer from node {random.randrange(9)} in 30 s")
+
+    @app.job(manual(), name="train-model", queue="gpu", retry=NEVER)
+    async def train_model() -> None: ...
+
+    @app.task(name="encode", queue="gpu", retry=NEVER)
+    async def encode(video: str) -> None: ...
+
+    for number in range(more):
+        minute, hour = number % 60, number // 60 % 24
+        trigger = cron("0 0 * * *") if number % 7 == 0 else cron(f"{minute} {hour} * * *", tz="Europe/Berlin")
+        app.job(trigger, name=f"report-{number:05}", retry=NEVER, tags=["report"])(invoices)
+    return app
+
+
+async def seed(file: Path, more: int = 40) -> None:
+    """Write the store into a file that does not exist yet. Its last instant is now."""
+    random, now = Random(7), datetime.now(UTC)
+    app = make_app(random, more)
+    scheduler = ManualScheduler(app, start=now - timedelta(days=DAYS))
+    await scheduler._store.close()
+    scheduler._store = SqliteStore(str(file), scheduler.clock, durable=False, inline=True)
+    async with scheduler:
+        await scheduler.advance(f"{DAYS - 5}d")
+        outage = parse_instant(
+            (now - timedelta(days=5)).replace(hour=22, minute=0, second=0, microsecond=0).isoformat()
+        )
+        await scheduler.set_time(max(outage, scheduler.now))
+        await scheduler.set_time(scheduler.now + 8 * HOUR)  # No node was running: what was due is a misfire.
+        await scheduler.set_time(scheduler.now)
+        await scheduler.advance(parse_instant(now.isoformat()) - scheduler.now)
+        await scheduler._store.pause_jobs("default", ["cleanup"], paused=True, reason="maintenance of the disks")
+        for number in range(12):
+            await app.tasks["encode"].submit(video=f"v{number}")
+
+
+if __name__ == "__main__":
+    asyncio.run(seed(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 40))
