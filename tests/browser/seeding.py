@@ -1,5 +1,5 @@
-"""A store with a past: three weeks of firings made by the real planner in virtual time, with failures of three kinds, a night without
-any node, paused jobs and a queue that no worker serves.
+"""A store with a past: three weeks of firings that the real planner makes in virtual time, with failures of three
+kinds, a night without any node, paused jobs and a queue that no worker serves.
 
     python tests/browser/seeding.py FILE [JOBS]      JOBS more jobs besides the few with a past
 """
