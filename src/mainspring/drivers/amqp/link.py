@@ -1,0 +1,101 @@
+"""RabbitMQ, as a URL names it: one node, or several of a cluster.
+
+    amqp://user:password@host1:5672,host2/vhost       amqps:// with TLS
+
+It uses aiormq, the protocol layer below aio-pika: what to do when a connection is lost is the adapter's to decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import aiormq
+from aiormq.abc import AbstractChannel, AbstractConnection
+from aiormq.exceptions import AMQPError
+from yarl import URL
+
+from mainspring.drivers.server_url import TLS_OPTIONS, make_tls, read_server_url
+from mainspring.errors import BackendUnavailable
+
+TIMEOUT: Final = "250ms"
+"""How long an answer may take, unless the URL says otherwise: the store answers sooner."""
+CONNECT_S: Final = 5.0
+CLOSE_S: Final = 1.0
+HEARTBEAT_S: Final = 5
+OPTIONS: Final = ("timeout", "prefix", "heartbeat", *TLS_OPTIONS)
+
+# It logs an error for each failed attempt to connect, which is raised as well.
+logging.getLogger("aiormq").setLevel(logging.CRITICAL)
+
+
+class AmqpLink:
+    """Opens connections, and raises what goes wrong as `unavailable`, in words that name the server."""
+
+    def __init__(self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable]) -> None:
+        self.url = read_server_url(url, field, port=5671 if url.startswith("amqps") else 5672, options=options)
+        self.timeout_s = self.url.seconds("timeout", TIMEOUT)
+        self._heartbeat = self.url.number("heartbeat", HEARTBEAT_S)
+        self._unavailable = unavailable
+        self._tls = make_tls(self.url.options) if self.url.scheme == "amqps" else None
+        self._next = 0
+
+    @asynccontextmanager
+    async def explained(self) -> AsyncIterator[None]:
+        """What the body raises about the server is raised as unavailable."""
+        try:
+            yield
+        except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
+            raise self.unavailable(str(error).strip() or type(error).__name__) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The client cancels the futures of a connection that it loses.
+            raise self.unavailable("the connection was lost") from error
+
+    def unavailable(self, why: str) -> BackendUnavailable:
+        """The error that says why the server could not do it."""
+        return self._unavailable(f"{self.url.shown}: {why}")
+
+    async def connect(self, purpose: str) -> AbstractConnection:
+        """A connection to the first node that answers; the next call begins with the next node."""
+        problems = []
+        for _ in self.url.hosts:
+            host, port = self.url.hosts[self._next % len(self.url.hosts)]
+            try:
+                async with self.explained(), asyncio.timeout(CONNECT_S):
+                    return await self._open(host, port, purpose)
+            except BackendUnavailable as error:
+                problems.append(f"{host}:{port}: {error.__cause__ or error}")
+                self._next += 1
+        raise self.unavailable("; ".join(problems))
+
+    async def _open(self, host: str, port: int, purpose: str) -> AbstractConnection:
+        url = URL.build(
+            scheme=self.url.scheme,
+            user=self.url.username or "guest",
+            password=self.url.password or "guest",
+            host=host,
+            port=port,
+            path="/" + (self.url.path.replace("/", "%2F") or "%2F"),
+            query={"heartbeat": str(self._heartbeat), "name": f"mainspring {purpose}"},
+            encoded=False,
+        )
+        connection = aiormq.Connection(url, context=self._tls)
+        await connection.connect()
+        return connection
+
+    async def close(self, connection: AbstractConnection) -> None:
+        """Close a connection, also one that does not answer any more."""
+        with suppress(Exception):
+            async with asyncio.timeout(CLOSE_S):
+                await connection.close()
+
+
+async def open_channel(connection: AbstractConnection, *, confirms: bool) -> AbstractChannel:
+    """A channel; with publisher confirms if asked for."""
+    return await connection.channel(publisher_confirms=confirms)

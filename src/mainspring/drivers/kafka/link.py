@@ -1,0 +1,162 @@
+"""Kafka, as a URL names it: some brokers of the cluster, which name the others.
+
+    kafka://user:password@host1:9092,host2            kafkas:// with TLS
+
+With a user, the client authenticates by SASL; `sasl` names the mechanism.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, for_code
+
+from mainspring.drivers.server_url import TLS_OPTIONS, make_tls, read_server_url
+from mainspring.errors import BackendUnavailable
+
+CONNECT_S: Final = 5.0
+CLOSE_S: Final = 2.0
+REQUEST_TIMEOUT_MS: Final = 15_000
+"""Longer than a rebalance, during which a request to join is not answered."""
+METADATA_AGE_MS: Final = 10_000
+"""How soon a client learns of topics and partitions that were made elsewhere."""
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OPTIONS: Final = ("timeout", "prefix", "sasl", "partitions", "replication", *TLS_OPTIONS)
+_EXISTS: Final = 36
+_NOT_ALLOWED: Final = (29, 31)
+
+# It logs an error for every request that it repeats; what fails for good is raised as well.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+class KafkaLink:
+    """How clients connect; errors are raised as `unavailable`, in words that name the cluster."""
+
+    def __init__(
+        self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable], timeout: str
+    ) -> None:
+        self.url = read_server_url(url, field, port=9092, options=options)
+        self.timeout_s = self.url.seconds("timeout", timeout)
+        self._unavailable = unavailable
+        self._replication = self.url.number("replication", 0, least=0, most=100)
+        tls, login = self.url.scheme == "kafkas", self.url.username is not None
+        self._options: dict[str, Any] = {
+            "bootstrap_servers": [f"{host}:{port}" for host, port in self.url.hosts],
+            "security_protocol": ("SASL_" if login else "") + ("SSL" if tls else "PLAINTEXT"),
+            "ssl_context": make_tls(self.url.options) if tls else None,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "metadata_max_age_ms": METADATA_AGE_MS,
+        }
+        if login:
+            self._options |= {
+                "sasl_mechanism": self.url.choice("sasl", MECHANISMS, "PLAIN"),
+                "sasl_plain_username": self.url.username,
+                "sasl_plain_password": self.url.password or "",
+            }
+
+    def options(self) -> dict[str, Any]:
+        """What every client of the library is constructed with."""
+        return dict(self._options)
+
+    def unavailable(self, why: str) -> BackendUnavailable:
+        """The error that says why the cluster could not do it."""
+        return self._unavailable(f"{self.url.shown}: {why}")
+
+    @asynccontextmanager
+    async def explained(self) -> AsyncIterator[None]:
+        """What the body raises about the cluster is raised as unavailable."""
+        try:
+            yield
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise self.unavailable(str(error).strip() or type(error).__name__) from error
+
+    async def create_topics(self, admin: AIOKafkaAdminClient, topics: Mapping[str, int]) -> None:
+        """Make topics that do not exist, with these numbers of partitions, on up to three brokers unless the URL says
+        `replication`."""
+        replication = self._replication or min(3, len((await admin.describe_cluster())["brokers"]))
+        wanted = [NewTopic(name, partitions, replication) for name, partitions in topics.items()]
+        answer: Any = await admin.create_topics(wanted)
+        for name, code, *_ in answer.topic_errors:
+            if code in _NOT_ALLOWED:
+                remedy = f"create it with {topics[name]} partitions, or allow this user to create topics"
+                raise self.unavailable(f"the topic {name} does not exist and may not be created: {remedy}")
+            if code not in (0, _EXISTS):
+                raise self.unavailable(f"the topic {name} cannot be created: {for_code(code).__name__}")
+
+
+class KafkaPublisher:
+    """The producer of one event loop, made when it is needed and anew after it failed. Idempotent, `acks=all`."""
+
+    def __init__(self, link: KafkaLink) -> None:
+        self._link = link
+        self._producer: AIOKafkaProducer | None = None
+        self._admin: AIOKafkaAdminClient | None = None
+        self._created: set[str] = set()
+        self._opening = asyncio.Lock()
+
+    async def publish(self, records: Sequence[tuple[str, bytes, bytes, list[tuple[str, bytes]]]], partitions: int) -> None:
+        """Topic, key, value and headers of each. Returns when all in-sync replicas have them. Topics that do not exist
+        are created."""
+        topics = dict.fromkeys((record[0] for record in records), partitions)
+        await self.create(topics)
+        producer = self._producer
+        if producer is None:
+            raise self._link.unavailable("the connection was lost")
+        try:
+            async with self._link.explained(), asyncio.timeout(self._link.timeout_s + 0.0001 * len(records)):
+                sent = [await producer.send(topic, value, key, headers=headers) for topic, key, value, headers in records]
+                await asyncio.gather(*sent)
+        except BackendUnavailable:
+            self._created.clear()
+            await self.close()  # A producer that failed may never send again; what it holds is published again.
+            raise
+
+    async def create(self, topics: Mapping[str, int]) -> None:
+        """Make topics, unless this program did before."""
+        _, admin = await self.ready()
+        new = {name: partitions for name, partitions in topics.items() if name not in self._created}
+        if new:
+            async with self._link.explained(), asyncio.timeout(CONNECT_S):
+                await self._link.create_topics(admin, new)
+            self._created.update(new)
+
+    async def ready(self) -> tuple[AIOKafkaProducer, AIOKafkaAdminClient]:
+        """The clients, connected."""
+        async with self._opening:
+            if self._producer is not None and self._admin is not None:
+                return self._producer, self._admin
+            producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **self._link.options())
+            options = self._link.options()
+            admin = AIOKafkaAdminClient(**options)
+            try:
+                async with self._link.explained(), asyncio.timeout(CONNECT_S):
+                    await admin.start()
+                    await producer.start()
+            except BaseException:
+                await _stop(producer.stop)
+                await _stop(admin.close)
+                raise
+            self._producer, self._admin = producer, admin
+            return producer, admin
+
+    async def close(self) -> None:
+        """Let go of the clients."""
+        producer, admin = self._producer, self._admin
+        self._producer = self._admin = None
+        if producer is not None:
+            await _stop(producer.stop)
+        if admin is not None:
+            await _stop(admin.close)
+
+
+async def _stop(stop: Any) -> None:
+    """Stop a client, also one whose server does not answer."""
+    with suppress(Exception):
+        async with asyncio.timeout(CLOSE_S):
+            await stop()

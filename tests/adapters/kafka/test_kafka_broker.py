@@ -1,0 +1,52 @@
+"""Kafka under the broker's suite."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from broker_servers import find_server
+
+from mainspring.adapter import AdapterContext
+from mainspring.broker import Subscription
+from mainspring.brokers.kafka import KafkaBroker
+from mainspring.conformance import BrokerConformance
+from mainspring.conformance.broker import Elapse
+from mainspring.core.instants import Duration
+from mainspring.stores.sqlite.store import SqliteStore
+from mainspring.testing.clock import ManualClock
+
+pytestmark = pytest.mark.brokers
+
+
+class TestKafka(BrokerConformance):
+    quiet_s = 0.7
+
+    @pytest.fixture
+    async def store(self, clock: ManualClock, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+        store = SqliteStore(str(tmp_path / "test.db"), clock)
+        yield store
+        await store.close()
+
+    @pytest.fixture
+    def elapse(self, clock: ManualClock) -> Elapse:
+        async def pass_on(duration: Duration) -> None:
+            clock.advance(duration)
+
+        return pass_on
+
+    @pytest.fixture
+    async def broker(self) -> AsyncIterator[KafkaBroker]:
+        """Its topics are its own, and deleted in the end."""
+        url = f"{find_server('KAFKA')}?prefix={secrets.token_hex(4)}.&timeout=10s&partitions=3"
+        broker = KafkaBroker(url, AdapterContext())
+        yield broker
+        _, admin = await (await broker._publishers.get()).ready()
+        await admin.delete_topics(list(broker._layout.names()))
+        await broker.close()
+
+    async def kill(self, subscription: Subscription) -> None:
+        """A group excludes a member that is silent; its partitions go to others."""
+        await subscription.close()
