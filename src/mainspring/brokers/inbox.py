@@ -39,7 +39,8 @@ class Inbox:
         if not self._waiting or limit <= 0:
             return []
         self._waiting.sort(key=_order)
-        taken, kept = [], []
+        taken: list[tuple[int, int, int, Delivery]] = []
+        kept: list[tuple[int, int, int, Delivery]] = []
         for entry in self._waiting:
             (taken if len(taken) < limit and entry[2] in priorities else kept).append(entry)
         self._waiting = kept

@@ -2,8 +2,8 @@
 
 The key of a record is the run's order key, so runs of one key are in one partition and keep their order there. Workers
 are members of one consumer group, which assigns the partitions. A worker's offset in a partition is committed up to the
-first record that it has not acknowledged. Kafka can neither take a record back nor put one before another: what a worker
-gives up is published again, and each band of priorities is a topic of its own.
+first record that it has not acknowledged. Kafka can neither take a record back nor put one before another: the
+dispatcher publishes again what a worker gives up, and each band of priorities is a topic of its own.
 """
 
 from __future__ import annotations
@@ -312,7 +312,9 @@ class _KafkaSubscription(ConsumerRebalanceListener):
             await self._bury(record)
             self._finish(partition, record.offset)
             return
-        self._inbox.put(Delivery(run_id, token, _Receipt(partition, record.offset)), priority, self._ranks[record.topic])
+        self._inbox.put(
+            Delivery(run_id, token, _Receipt(partition, record.offset)), priority, self._ranks[record.topic]
+        )
 
     async def _commit_acks(self) -> None:
         while True:

@@ -1,7 +1,7 @@
 """What brokers with named queues or topics share: which name a notice goes to, and what a message says.
 
 A name is made of a template, such as `{prefix}jobs.{namespace}.{queue}.{region}`. Priorities can be split into bands,
-each with a queue or topic of its own: `bands=high:1-3,low:4-10`. A message is the JSON array of run id, token and priority.
+each with a queue or topic of its own: `bands=high:1-3,low:4-10`. A message is a JSON array: run id, token, priority.
 """
 
 from __future__ import annotations

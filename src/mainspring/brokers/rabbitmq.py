@@ -4,18 +4,18 @@ Queues are classic with `x-max-priority`, or quorum queues with a queue per prio
 persistent and published with confirms, to an exchange that routes by the queue's name. What cannot be read is rejected
 to the dead-letter queue.
 
-A subscription has a connection of its own, since RabbitMQ stops reading from connections that publish while it is short of
-memory, and acknowledgements must go on. It consumes while its worker asks, with a prefetch of what the worker asks for.
+A subscription has a connection of its own: while RabbitMQ is short of memory it stops reading from connections that
+publish, and acknowledgements must go on. It consumes while its worker asks, and prefetches what the worker asks for.
 Messages that the worker leaves in the inbox go back, and consuming pauses until the worker asks again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
 from aiormq.exceptions import AMQPError, ChannelNotFoundEntity, ChannelPreconditionFailed
@@ -31,6 +31,8 @@ from mainspring.drivers.amqp.link import OPTIONS, AmqpLink, open_channel
 from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.pulse import Pulse
 from mainspring.errors import BrokerUnavailable
+
+T = TypeVar("T")
 
 NAMING: Final = Naming("jobs.{namespace}.{queue}.{region}", ".", 255, "#", "A-Za-z0-9_.:@#,/+ -")
 DEAD_LETTERS: Final = "jobs.dlq"
@@ -96,7 +98,9 @@ class _Publisher:
             if returned:  # Their queues were deleted since this program declared them.
                 self._declared.difference_update(name for name, _, _ in returned)
                 if await self._publish(returned):
-                    raise self._link.unavailable(f"the exchange {self._topology.exchange!r} routes {returned[0][0]} nowhere")
+                    raise self._link.unavailable(
+                        f"the exchange {self._topology.exchange!r} routes {returned[0][0]} nowhere"
+                    )
 
     async def _publish(self, messages: Sequence[tuple[str, bytes, int]]) -> list[tuple[str, bytes, int]]:
         """Those that came back because no queue is bound for them."""
@@ -113,18 +117,15 @@ class _Publisher:
         return await self.call(publish, allow_s=0.0005 * len(messages) + 0.1 * len(new))
 
     async def _send(self, channel: AbstractChannel, name: str, body: bytes, priority: int) -> bool:
-        properties = Basic.Properties(delivery_mode=2, priority=MAX_PRIORITY - priority, content_type="application/json")
-        answer: Any = await channel.basic_publish(
-            body,
-            exchange=self._topology.exchange,
-            routing_key=name,
-            properties=properties,
-            mandatory=True,
-            wait=False,
+        properties = Basic.Properties(
+            delivery_mode=2, priority=MAX_PRIORITY - priority, content_type="application/json"
+        )
+        answer = await channel.basic_publish(
+            body, exchange=self._topology.exchange, routing_key=name, properties=properties, mandatory=True
         )
         return not isinstance(getattr(answer, "delivery", None), Basic.Return)
 
-    async def call(self, act: Callable[[AbstractChannel], Any], allow_s: float = 0.0) -> Any:
+    async def call(self, act: Callable[[AbstractChannel], Awaitable[T]], allow_s: float = 0.0) -> T:
         """Act on the channel, within the timeout and what the size of the request allows beside it."""
         try:
             async with self._link.explained():
@@ -172,7 +173,9 @@ class RabbitMqBroker:
 
     async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Subscription:
         queues = self._layout.of_worker(worker)
-        subscription = _RabbitMqSubscription(self._link, self._topology, queues, on_arrival, self._prefetch, self._count)
+        subscription = _RabbitMqSubscription(
+            self._link, self._topology, queues, on_arrival, self._prefetch, self._count
+        )
         await subscription.start()
         return subscription
 
@@ -330,7 +333,9 @@ class _RabbitMqSubscription:
         await self._topology.declare(control, [queue.name for queue in self._queues])
         channel.on_consumer_cancel_callbacks.add(self._on_cancelled)
         pulse = Pulse(lambda: control.basic_qos(prefetch_count=0), self._link.timeout_s, GIVE_UP_S)
-        tasks = [asyncio.ensure_future(each) for each in (pulse.run(), self._follow(channel), _closing(connection, channel))]
+        tasks = [
+            asyncio.ensure_future(each) for each in (pulse.run(), self._follow(channel), _closing(connection, channel))
+        ]
         self._channel, self._pulse, self._trouble = channel, pulse, ""
         self._connected.set()
         self._changed.set()

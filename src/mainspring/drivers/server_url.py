@@ -1,6 +1,6 @@
 """What a URL of a server says: hosts, credentials, a path and options, each checked.
 
-    scheme://user:password@host1:port,host2/path?option=value
+scheme://user:password@host1:port,host2/path?option=value
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ class KafkaPublisher:
         self._created: set[str] = set()
         self._opening = asyncio.Lock()
 
-    async def publish(self, records: Sequence[tuple[str, bytes, bytes, list[tuple[str, bytes]]]], partitions: int) -> None:
+    async def publish(
+        self, records: Sequence[tuple[str, bytes, bytes, list[tuple[str, bytes]]]], partitions: int
+    ) -> None:
         """Topic, key, value and headers of each. Returns when all in-sync replicas have them. Topics that do not exist
         are created."""
         topics = dict.fromkeys((record[0] for record in records), partitions)
@@ -110,7 +112,9 @@ class KafkaPublisher:
             raise self._link.unavailable("the connection was lost")
         try:
             async with self._link.explained(), asyncio.timeout(self._link.timeout_s + 0.0001 * len(records)):
-                sent = [await producer.send(topic, value, key, headers=headers) for topic, key, value, headers in records]
+                sent = [
+                    await producer.send(topic, value, key, headers=headers) for topic, key, value, headers in records
+                ]
                 await asyncio.gather(*sent)
         except BackendUnavailable:
             self._created.clear()
