@@ -90,6 +90,8 @@ def node(params: Params) -> Answer:
         "bench.ours.cluster_app:app",
         "--quiet",
         "--no-api",
+        "--undeclared",
+        "report",  # The jobs are stored by another program of this app: see `store_jobs`.
         "--concurrency",
         concurrency,
     ]

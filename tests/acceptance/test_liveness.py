@@ -80,7 +80,7 @@ def test_a_loop_that_hangs_is_reported_and_started_again(process: Process) -> No
     process.start("stalled")
     assert process.get("/health/live")[0] == 200
     process.begin_fault()
-    process.until(lambda: "loop reaper has stood still" in process.log)
+    process.until(lambda: "loop reaper has made no progress" in process.log)
     assert "_turn (failing_app.py" in process.log, "the log says where it waits"
     process.until(lambda: 'mainspring_loop_restarts_total{loop="reaper"} 1.0' in process.get("/metrics")[1])
     assert 'mainspring_loop_stalls_total{loop="reaper"} 1.0' in process.get("/metrics")[1]

@@ -263,7 +263,7 @@ class TestRefusals:
 
     async def test_a_user_that_does_not_exist_is_refused(self, scene: Scene) -> None:
         outcome, _ = await shell(scene, "limits", "true", user="no-such-user")
-        assert "there is none of that name" in outcome.failure.message
+        assert "there is no such user" in outcome.failure.message
 
     async def test_without_control_groups_memory_is_limited_for_each_process(self, tmp_path: Path) -> None:
         async with scene_of(cgroup=str(tmp_path)) as scene:

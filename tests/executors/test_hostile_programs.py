@@ -92,9 +92,9 @@ class TestFunctions:
     @pytest.mark.parametrize(
         ("words", "times", "trouble"),
         [
-            ("x" * 1_000_000, 10_000, "a message of its process is longer than any can be: it is killed"),
-            ("{}garbage\n", 1, "what its process said to the worker is no message: it is killed"),
-            ('{"outcome":{"kind":"succeeded","result":"{"}}\n', 1, "what the process gave as its result is none"),
+            ("x" * 1_000_000, 10_000, "its process sent a message that is longer than any can be, and is killed"),
+            ("{}garbage\n", 1, "its process sent the worker an invalid message, and is killed"),
+            ('{"outcome":{"kind":"succeeded","result":"{"}}\n', 1, "the process returned an invalid result"),
         ],
         ids=["endless", "garbage", "no result"],
     )

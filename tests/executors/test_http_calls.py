@@ -317,5 +317,5 @@ class TestBounds:
         server = Dripping()
         async with server.listening("127.0.0.1"), scene_of(http_networks=HERE, http_timeout=300_000) as scene:
             outcome = await call(scene, url=server.url)
-        assert outcome.failure.message == "no whole answer within 0.3s"
+        assert outcome.failure.message == "no complete answer within 0.3s"
         assert not outcome.final

@@ -128,7 +128,7 @@ async def test_users_that_are_all_taken_are_said_to_be(monkeypatch: pytest.Monke
         working = scene.begin(first)
         await until(first.said)
         outcome, _ = await scene.command(["true"], {"isolation": "limits"})
-        assert f"all of the user ids {USERS[1]} to {USERS[1]} are taken" in outcome.failure.message
+        assert f"all user ids from {USERS[1]} to {USERS[1]} are taken" in outcome.failure.message
         working.cancel()
         await asyncio.wait({working})
         assert (await scene.command(["true"], {"isolation": "limits"}))[0].kind == "succeeded"
@@ -183,8 +183,8 @@ class TestMemory:
             outcome, attempt = await scene.command(script, {"isolation": isolation})
             assert attempt.said() == ["went on"]
             assert outcome.failure.message == (
-                "the command exited with code 0, but a process of it was killed because together they used more memory "
-                "than the limit of 48 MB"
+                "the command exited with code 0, but one of its processes was killed, because together they used "
+                "more memory than the limit of 48 MB"
             )
             told_otherwise = Isolation(level, memory="48MB", ignore_oom=True)
             outcome, _ = await scene.command(script, {"isolation": told_otherwise})
@@ -195,7 +195,7 @@ class TestMemory:
             isolation = Isolation("limits", memory="128MB", user=_who_can_start_python())
             outcome = await scene.execute(Attempt("start_eater", {"python": PYTHON}, isolation=isolation))
         assert outcome.failure is not None
-        assert re.match("the function returned, but a process of it was killed", outcome.failure.message)
+        assert re.match("the function returned, but one of its processes was killed", outcome.failure.message)
 
     def test_it_can_be_written_as_a_text(self) -> None:
         isolation = Isolation("limits", memory="64MB", ignore_oom=True)

@@ -124,7 +124,7 @@ async def test_a_result_after_the_deadline_is_refused_and_what_blocked_the_loop_
         assert "time.sleep(seconds)" in said(tmp_path)
         store = await app.open()
         lines = [line.text for _, line in await store.list_logs(handle.id)]
-        assert any("has blocked the worker's event loop" in line for line in lines)
+        assert any("has blocked the event loop of its worker" in line for line in lines)
         assert process.returncode is None
 
 
@@ -144,7 +144,7 @@ async def test_what_cannot_be_stopped_never_overlaps_its_retry(app: Mainspring, 
     last_of_first = max(at for attempt, at in beats(file) if attempt == 1)
     first_of_second = min(at for attempt, at in beats(file) if attempt == 2)
     assert last_of_first < first_of_second
-    assert "does not end though its time is up" in said(tmp_path)
+    assert "does not end although its time is up" in said(tmp_path)
 
 
 async def test_a_thread_that_heeds_its_deadline_late_has_timed_out_and_costs_no_worker(

@@ -289,4 +289,4 @@ async def test_what_ends_while_its_claim_is_renewed_is_not_taken_for_lost(
         assert (await handle.status()).state == "succeeded"
         line.let_through()
         await let_pass(clock, "1s")
-    assert "is stopped here" not in caplog.text
+    assert "stopping run" not in caplog.text

@@ -323,7 +323,10 @@ class TestCommands:
         [
             ({"argv": ["/no/such/program"]}, "/no/such/program: No such file or directory"),
             ({"argv": ["true"], "cwd": "/no/such/folder"}, "/no/such/folder: No such file or directory"),
-            ({"argv": "true", "shell": True}, "it cannot be a command: this worker runs no shell"),
+            (
+                {"argv": "true", "shell": True},
+                "it is not a valid command: this worker runs no shell: set allow_shell to permit it",
+            ),
         ],
     )
     async def test_one_that_cannot_be_started_says_why_and_is_never_retried(

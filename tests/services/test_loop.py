@@ -145,7 +145,7 @@ class TestTrouble:
             await let_pass(clock, "1s")
         assert [record.exc_info for record in caplog.records] == [None, None]
         assert "locked" in caplog.messages[0]
-        assert "works again" in caplog.messages[1]
+        assert "recovered after" in caplog.messages[1]
 
     async def test_wakes_do_not_shorten_the_pause_after_a_failure(self, clock: JumpingClock) -> None:
         """A store in trouble must not be asked as often as hints come."""

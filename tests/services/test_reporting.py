@@ -23,7 +23,7 @@ from stage import (
 
 from mainspring import Mainspring, Retry, current_run
 from mainspring.clock import SystemClock
-from mainspring.services.worker.reporter import TALK_S
+from mainspring.services.worker.reporter import OUTPUT_S
 from mainspring.services.worker.runner import MOST_LINES
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -120,7 +120,7 @@ class TestOutput:
             await let_pass(clock, "10s")  # The reporter has gone to sleep.
             handle = await work.submit()
             await let_pass(clock, "2s")
-            await let_pass(clock, f"{TALK_S}s")
+            await let_pass(clock, f"{OUTPUT_S}s")
             run = await handle.status()
             assert (run.state, run.progress, run.progress_note) == ("running", 0.5, "2 of 4")
             assert await texts(store, run.id) == ["step 1", "step 2"]

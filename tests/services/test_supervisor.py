@@ -113,7 +113,7 @@ class TestDeath:
             assert watch.supervisor.troubles() == {}
         assert watch.counts == {("loop_restarts", "mortal"): 1}
         (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
-        assert "loop mortal ended although nobody stopped it" in told.getMessage()
+        assert "loop mortal ended without being stopped" in told.getMessage()
         assert told.exc_info
         assert not watch.failures
 
@@ -166,7 +166,7 @@ class TestStall:
             assert loop.turns > 3
             assert watch.supervisor.troubles() == {}
         assert watch.counts == {("loop_stalls", "stuck"): 1, ("loop_restarts", "stuck"): 1}
-        assert "loop stuck has stood still for 60 s" in caplog.text
+        assert "loop stuck has made no progress for 60 s" in caplog.text
         assert "Stuck.wait_for_godot (test_supervisor.py" in caplog.text
 
     async def test_one_that_cannot_be_cancelled_ends_the_process(self, clock: JumpingClock) -> None:
@@ -174,10 +174,10 @@ class TestStall:
         loop.deaf = True
         async with watching(clock, loop) as watch:
             await let_pass(clock, "80s")
-            assert watch.supervisor.troubles()["stuck"] == "has stood still for 70 s"
+            assert watch.supervisor.troubles()["stuck"] == "has made no progress for 70 s"
             await let_pass(clock, "2m")
         (why,) = watch.failures
-        assert "loop stuck has stood still for 120 s, and cannot be cancelled" in why
+        assert "loop stuck has made no progress for 120 s and cannot be cancelled" in why
 
     async def test_a_process_that_was_suspended_finds_nothing_stalled(self, clock: JumpingClock) -> None:
         loop = Steady(clock)

@@ -1,4 +1,4 @@
-"""Which addresses an HTTP call may reach: decided on what a name resolves to, never on how it is written."""
+"""Decides which addresses an HTTP call may reach, by what a name resolves to, never by how it is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 _CLOUD = frozenset({ip_address("168.63.129.16")})
-"""Addresses that are public by number but serve the inside of a cloud."""
+"""Public addresses that serve internal services of a cloud."""
 _NAT64 = ip_network("64:ff9b::/96")
 
 Network = IPv4Network | IPv6Network
@@ -19,9 +19,9 @@ class AddressRefused(Exception):
 
 
 async def resolve(host: str, port: int, allowed: Sequence[Network]) -> str:
-    """An address of the host that may be reached: connect to that, for a name may resolve to another the next time.
+    """An allowed address of the host. Connect to it, because the name may resolve to another one the next time.
 
-    AddressRefused if any of its addresses is private and in no allowed network; OSError if it has none.
+    Raises AddressRefused if any address of the host is private and in no allowed network, OSError if it has none.
     """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
@@ -35,7 +35,7 @@ async def resolve(host: str, port: int, allowed: Sequence[Network]) -> str:
 
 
 def is_allowed(address: IPv4Address | IPv6Address, allowed: Sequence[Network]) -> bool:
-    """Whether an address is public, or in a network that is allowed."""
+    """Whether an address is public, or in an allowed network."""
     inner = _inner(address)
     if any(each in network for each in {address, inner} for network in allowed if each.version == network.version):
         return True
@@ -43,7 +43,7 @@ def is_allowed(address: IPv4Address | IPv6Address, allowed: Sequence[Network]) -
 
 
 def _inner(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The address that one of version 6 stands for, if it is of version 4."""
+    """The IPv4 address within an IPv6 address, if there is one."""
     if isinstance(address, IPv6Address):
         if address in _NAT64:
             return IPv4Address(int(address) & 0xFFFFFFFF)

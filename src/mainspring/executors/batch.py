@@ -1,4 +1,4 @@
-"""Many small runs in one call: gathered for a moment, executed together, each with its own outcome."""
+"""Executes many small runs in one call: gathered for a moment, each with its own outcome."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mainspring.sdk.task import Task
 class _Member(NamedTuple):
     attempt: AttemptContext
     items: list[object]
-    told: asyncio.Future[Outcome]
+    outcome: asyncio.Future[Outcome]
 
 
 class BatchExecutor:
-    """For one task, whose function takes a list: the lists of its runs become one, what it returns is parted again."""
+    """For one task, whose function takes a list: joins the lists of several runs, and splits the results."""
 
     def __init__(self, task: Task[..., Any], concurrency: int, threads: Threads) -> None:
         self._task = task
         self._threads = threads
-        # Where no more can be under way at once, to wait for more is in vain.
+        # Waiting for more runs than can be under way at once would be in vain.
         self._most = min(task.defaults.batch or 1, concurrency, task.defaults.limit or concurrency)
         self._wait_s = task.defaults.batch_wait / SECOND
         self._waiting: list[_Member] = []
@@ -53,7 +53,7 @@ class BatchExecutor:
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._begin)
         try:
-            return await member.told
+            return await member.outcome
         finally:
             if member in self._waiting:
                 self._waiting.remove(member)
@@ -68,7 +68,7 @@ class BatchExecutor:
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
             for member in members:
-                member.told.add_done_callback(lambda _: _stop_if_deserted(call, members))
+                member.outcome.add_done_callback(lambda _: _stop_if_abandoned(call, members))
 
     async def _call(self, members: Sequence[_Member]) -> None:
         items = [item for member in members for item in member.items]
@@ -76,14 +76,14 @@ class BatchExecutor:
             results = await self._execute(items, members)
         except BaseException as error:
             for member in members:
-                _tell(member, failed(error))
+                _resolve(member, failed(error))
             if isinstance(error, asyncio.CancelledError):
                 raise
             return
         start = 0
         for member in members:
             end = start + len(member.items)
-            _tell(member, self._outcome(None if results is None else results[start:end]))
+            _resolve(member, self._outcome(None if results is None else results[start:end]))
             start = end
 
     async def _execute(self, items: list[object], members: Sequence[_Member]) -> list[object] | None:
@@ -127,12 +127,12 @@ def _describe(results: object) -> str:
     return f"{len(results)}" if isinstance(results, list | tuple) else type(results).__name__
 
 
-def _tell(member: _Member, outcome: Outcome) -> None:
-    if not member.told.done():
-        member.told.set_result(outcome)
+def _resolve(member: _Member, outcome: Outcome) -> None:
+    if not member.outcome.done():
+        member.outcome.set_result(outcome)
 
 
-def _stop_if_deserted(call: asyncio.Task[None], members: Sequence[_Member]) -> None:
-    """Nobody waits any more: all runs of the batch were stopped."""
-    if not call.done() and all(member.told.cancelled() for member in members):
+def _stop_if_abandoned(call: asyncio.Task[None], members: Sequence[_Member]) -> None:
+    """Stop the call if all runs of the batch were stopped."""
+    if not call.done() and all(member.outcome.cancelled() for member in members):
         call.cancel()

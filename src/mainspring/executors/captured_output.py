@@ -1,33 +1,34 @@
-"""What tasks log and print in this process, passed to the log of their run."""
+"""Passes what tasks log and print in this process to the log of their run."""
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
-from typing import Any, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from mainspring.executor import CURRENT
 from mainspring.settings import Settings
 
 OURS = "mainspring"
-"""The logger of the program itself: what it says is not said by a task, wherever it happens."""
+"""The logger of Mainspring itself, whose records never belong to a run."""
 
 
 def run_level(settings: Settings) -> int:
-    """From which level on the log of a run has what its task logs: from info on, unless the process logs more."""
+    """The lowest level of records that go to the log of a run: info, or less if the process logs less."""
     return min(logging.INFO, logging.getLevelNamesMapping()[settings.log_level.upper()])
 
 
 class RunHandler(logging.Handler):
-    """Passes what is logged within a run to its log. The current run is a context variable, so this holds on the event
-    loop, in threads and in processes alike."""
+    """Passes records that are logged within a run to its log. The current run is a context variable, so this works on
+    the event loop, in threads and in processes."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record, as lines."""
+        """Write one record, as lines."""
         run = CURRENT.get(None)
         if run is None or record.name.partition(".")[0] == OURS:
             return
@@ -38,16 +39,16 @@ class RunHandler(logging.Handler):
             self.handleError(record)
 
 
-class RunStream:
-    """Stands in for `sys.stdout` or `sys.stderr`: what is written within a run goes to its log; on a terminal, where a
-    developer may be watching, also there. Everything else goes where it went before."""
+class RunStream(io.TextIOBase):
+    """Replaces `sys.stdout` or `sys.stderr`. What is written within a run goes to its log and, if the stream is a
+    terminal, also there. Everything else goes to the stream that it replaces."""
 
     def __init__(self, inner: TextIO, stream: str) -> None:
         self._inner = inner
         self._stream = stream
         self._shown = inner.isatty()
 
-    def write(self, text: str) -> int:
+    def write(self, text: str, /) -> int:
         """Write a text."""
         run = CURRENT.get(None)
         if run is not None:
@@ -56,22 +57,52 @@ class RunStream:
                 return len(text)
         return self._inner.write(text)
 
-    def writelines(self, lines: Any) -> None:
-        """Write several texts."""
-        for line in lines:
-            self.write(line)
-
     def flush(self) -> None:
-        """Only the real stream holds anything back."""
+        """Flush the stream that this one replaces: only it buffers."""
         self._inner.flush()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    def close(self) -> None:
+        """Leave the stream open: the process still needs it."""
+
+    def writable(self) -> bool:
+        """A standard stream can always be written to."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether a person reads the stream."""
+        return self._shown
+
+    def fileno(self) -> int:
+        """The descriptor of the stream, which bypasses the log of the run."""
+        return self._inner.fileno()
+
+    def reconfigure(self, **options: Any) -> None:
+        """Change the stream, as `TextIOWrapper.reconfigure` does."""
+        cast(io.TextIOWrapper, self._inner).reconfigure(**options)
+
+    @property
+    def name(self) -> str:
+        """The name of the stream, as in `<stdout>`."""
+        return self._inner.name
+
+    @property
+    def buffer(self) -> BinaryIO:
+        """The binary stream below, which bypasses the log of the run."""
+        return self._inner.buffer
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of the stream."""
+        return self._inner.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """What happens to characters that the encoding lacks."""
+        return self._inner.errors
 
 
 def hear_logging(level: int) -> None:
-    """From now on, what is logged within a run at this level or above is in its log. What the handlers that are there
-    already show does not change."""
+    """Pass records of this level or above to the log of their run. Existing handlers show what they showed before."""
     root = logging.getLogger()
     for handler in root.handlers:
         if handler.level < root.level:
@@ -81,7 +112,7 @@ def hear_logging(level: int) -> None:
 
 
 def hear_prints() -> None:
-    """From now on, what is printed within a run is in its log."""
+    """Pass what runs print to their logs."""
     if not isinstance(sys.stdout, RunStream):
         sys.stdout = cast(TextIO, RunStream(sys.stdout, "stdout"))
         sys.stderr = cast(TextIO, RunStream(sys.stderr, "stderr"))

@@ -1,4 +1,4 @@
-"""Commands: an argument list, no shell. Output becomes log lines; the exit code decides."""
+"""Executes commands: an argument list, without a shell. Output becomes log lines, and the exit code decides."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ COMMAND = "command"
 """The task name under which commands are stored."""
 SHELL = "/bin/sh"
 _WRAPPER_FAILED = 1
-"""The exit code of bubblewrap where it cannot start the program."""
+"""The exit code of bubblewrap when it cannot start the program."""
 _LONGEST_WORDS = 300
 _NEVER_STARTS = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.EISDIR, errno.ELOOP}
     | {errno.ENAMETOOLONG, errno.E2BIG, errno.EINVAL}
 )
-"""The program or its folder is missing, forbidden or no program: a retry would find it so again. What a host may have
-again in a while (memory, processes, open files) is retried."""
+"""The program or its folder is missing, forbidden, or not executable: a retry would fail, too. A lack of memory,
+processes or open files may pass, and is retried."""
 
 
 class CommandExecutor:
-    """One family of processes per attempt."""
+    """Runs one program per attempt, and ends all processes that it started."""
 
     def __init__(self, launcher: Launcher, probe: HostProbe, settings: Settings) -> None:
         self._launcher = launcher
@@ -65,15 +65,15 @@ class CommandExecutor:
             return _failed("CommandNotStarted", error.strerror or "it could not be started", final=never)
         except IsolationRefused as refusal:
             return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
-        except ValueError as error:  # As msgspec's are: it is no command, or no system could start it.
-            return _failed("CommandNotStarted", f"it cannot be a command: {error}", final=True)
+        except ValueError as error:  # msgspec's errors are ValueErrors: it is no command, or no system could start it.
+            return _failed("CommandNotStarted", f"it is not a valid command: {error}", final=True)
         if output.overflowed:
             return _failed("CommandFailed", f"it wrote more than its limit of {format_size(isolation.output or 0)}")
         return self._judge(spec, ending, isolation, output)
 
     async def _order(self, spec: CommandSpec, attempt: AttemptContext, isolation: Isolation) -> Launch:
         if spec.shell and not self._settings.allow_shell:
-            raise ValueError("this worker runs no shell; its setting allow_shell would permit it")
+            raise ValueError("this worker runs no shell: set allow_shell to permit it")
         host = await self._probe.host() if isolation.confined else None
         env = environment(isolation, host, _facts(attempt) | spec.env)
         order: Launch = {"argv": _argv(spec), "env": env, "cwd": spec.cwd}
@@ -92,7 +92,7 @@ class CommandExecutor:
             return self._result(spec, ending, output)
         final = ending.code in spec.final or (spec.retried is not None and ending.code not in spec.retried)
         end = describe_ending(ending, isolation)
-        # A limit that it met is the reason. Otherwise what it complained of last nearly always is.
+        # If it met a limit, that is the reason. Otherwise its last error line nearly always is.
         words = "" if ":" in end else _last_words(output)
         return _failed("CommandFailed", f"the command {end}{words}", final=final)
 
@@ -113,8 +113,8 @@ class CommandExecutor:
 
 
 def least_level(settings: Settings) -> CommandLevel:
-    """How commands are isolated at least. Root could read all that makes others admin, so it runs none as itself unless
-    the settings say so."""
+    """The least isolation of commands. A worker that is root could read every secret of the host, so its commands run
+    as other users unless the settings say otherwise."""
     return settings.isolation or ("limits" if os.geteuid() == 0 else "none")
 
 
@@ -122,7 +122,7 @@ _STRENGTHS: Sequence[Level] = ("none", "process", "limits", "sandbox")
 
 
 def _check_level(isolation: Isolation, least: CommandLevel) -> None:
-    """Whoever may submit commands must not thereby have the rights of the worker."""
+    """The permission to submit commands must not grant the rights of the worker."""
     if _STRENGTHS.index(isolation.level) < _STRENGTHS.index(least):
         raise IsolationRefused(
             f"commands the isolation {isolation.level}: they have {least} at least, by its setting isolation"
@@ -145,7 +145,7 @@ def _text(output: Output, stream: str) -> str:
 
 
 def _last_words(output: Output) -> str:
-    """A line that is too long is left out, not cut: half a secret would not be recognised."""
+    """Leave out a line that is too long instead of cutting it: half a secret would not be recognized."""
     line = _text(output, "stderr").strip()
     return f": {line}" if 0 < len(line) <= _LONGEST_WORDS else ""
 
@@ -162,7 +162,8 @@ def _argv(spec: CommandSpec) -> list[str]:
 
 
 def _unstarted(output: Output) -> Outcome:
-    """What bubblewrap says last is why: as where the system says it, if it is of the program or its folder."""
+    """The last line of bubblewrap says why: reported like an error of the system if it concerns the program or its
+    folder."""
     reason = _text(output, "stderr").strip().removeprefix("bwrap: ")
     for what in ("execvp ", "Can't chdir to "):
         if reason.startswith(what):
@@ -178,7 +179,7 @@ def _given(spec: CommandSpec) -> bytes:
 
 
 def _facts(attempt: AttemptContext) -> dict[str, str]:
-    """What a command may want to know of its run."""
+    """The environment variables that describe the run."""
     claim = attempt.claim
     facts = {"MAINSPRING_RUN_ID": claim.run_id, "MAINSPRING_ATTEMPT": str(claim.attempt + 1)}
     if claim.job is not None:

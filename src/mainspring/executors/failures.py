@@ -1,4 +1,4 @@
-"""Exceptions as text: what is stored of them, and nothing that could be rebuilt into code."""
+"""Exceptions as text to be stored, without anything that could be turned back into code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _qualified(kind: type[BaseException]) -> str:
 
 
 def _user_traceback(error: BaseException) -> str:
-    """From the first frame that is not ours: people look for their own code."""
+    """The traceback from the first frame of the user's code on."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next

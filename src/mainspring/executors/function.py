@@ -1,5 +1,5 @@
-"""Python functions: async ones on the user's loop, sync ones in threads, sync ones with a deadline in a process that
-can be killed."""
+"""Calls Python functions: async ones on the loop of the tasks, sync ones in threads, and sync ones with a deadline in a
+process that can be killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FunctionExecutor:
         return _await(attempt, task) if task.is_async else self._run_in_thread(attempt, task)
 
     async def _run_in_thread(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-        """A thread cannot be stopped. Cancelled, it lets the attempt go at once, but the thread runs to its end."""
+        """A thread cannot be stopped: if cancelled, the attempt ends at once, but the thread goes on."""
 
         def work() -> Outcome:
             outcome = call(task, attempt.claim.args, _context(attempt))
@@ -56,16 +56,16 @@ class FunctionExecutor:
 
 
 def _isolate(attempt: AttemptContext, task: Task[..., Any]) -> None:
-    """Whoever submitted it may have known nothing but the task's name: what the function is declared with still holds
-    unless the run names something else."""
+    """Apply the isolation that the function is declared with, unless the run names one: the submitter may have known
+    only the name of the task."""
     declared = task.defaults.options.isolation
     if declared is not None and attempt.options.isolation is None:
         attempt.options = msgspec.structs.replace(attempt.options, isolation=declared)
 
 
 def needs_process(task: Task[..., Any], options: RunOptions) -> bool:
-    """Whether a function has to run in a process: where that is asked for, and where it is sync and has a deadline, or
-    is declared with one, for a thread cannot be stopped."""
+    """Whether a function has to run in a process: if asked for, or if it is sync and has a deadline, because a thread
+    cannot be stopped."""
     isolation = options.isolation
     if isolation is None:
         deadline = options.timeout or task.defaults.options.timeout
@@ -74,7 +74,7 @@ def needs_process(task: Task[..., Any], options: RunOptions) -> bool:
 
 
 class Threads:
-    """A pool that starts threads as they are needed. Daemons: a function that never returns must not keep the process
+    """A pool that starts threads on demand. They are daemons: a function that never returns must not keep the process
     alive."""
 
     def __init__(self, most: int) -> None:
@@ -88,12 +88,12 @@ class Threads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
-        def work_and_tell() -> None:
+        def work_and_resolve() -> None:
             result = work()
-            with suppress(RuntimeError):  # The loop has ended, and nobody waits for the outcome.
+            with suppress(RuntimeError):  # The loop has ended.
                 loop.call_soon_threadsafe(_resolve, future, result)
 
-        self._put(work_and_tell)
+        self._put(work_and_resolve)
         return future
 
     def _put(self, work: Callable[[], None]) -> None:
@@ -109,7 +109,7 @@ class Threads:
 
 
 async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
-    """The same as `call` for an async function; its cancellation by the runner is let through."""
+    """Like `call`, for an async function. Its cancellation by the runner is passed on."""
     attempt.here = True
     try:
         arguments = task.decode_args(attempt.claim.args)
@@ -136,8 +136,8 @@ async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
 
 
 def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
-    """Call a function with its stored arguments. Those that do not fit it, and a result that cannot be stored, would
-    be no better the next time."""
+    """Call a function with its stored arguments. Arguments that do not fit, and a result that cannot be stored, are not
+    retried."""
     try:
         arguments = task.decode_args(args)
     except BaseException as error:

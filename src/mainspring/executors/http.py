@@ -1,4 +1,4 @@
-"""HTTP calls: only to addresses that may be reached, bounded in time and size, signed if asked."""
+"""Executes HTTP calls: only to allowed addresses, bounded in time and size, signed on request."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _TOLD_TO_WAIT = (429, 503)
 _PRIVATE_HEADERS = ("authorization", "cookie", "proxy-authorization", SIGNATURE.lower())
 _OWN_HEADERS = ("host", "content-length", "transfer-encoding", "connection")
-"""What is ours to set: given twice, two servers on the way might read two different requests."""
+"""Headers that only Mainspring sets: with two values, two servers on the way might read different requests."""
 
 
 class HttpCall(NamedTuple):
-    """One request, all filled in."""
+    """One request, with all values filled in."""
 
     method: str
     url: httpx.URL
@@ -46,7 +46,7 @@ class HttpCall(NamedTuple):
 
 
 class HttpReply(NamedTuple):
-    """What came back, as much as may be kept."""
+    """The response, up to the size limit."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,7 +55,7 @@ class HttpReply(NamedTuple):
 
 
 class HttpExecutor:
-    """Each call on a connection of its own, to an address that was looked up and judged once."""
+    """Makes each call on a new connection, to an address that was resolved and checked once."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -72,9 +72,9 @@ class HttpExecutor:
             async with asyncio.timeout(limit_s):
                 answer = await self._follow(call, spec, attempt)
         except TimeoutError:
-            return _failed("HttpTimeout", f"no whole answer within {limit_s:g}s")
+            return _failed("HttpTimeout", f"no complete answer within {limit_s:g}s")
         except AddressRefused as refusal:
-            return _failed("HttpRefused", f"{refusal}; the setting http_networks would allow its network", final=True)
+            return _failed("HttpRefused", f"{refusal}: add its network to http_networks to allow it", final=True)
         except (httpx.TransportError, OSError) as error:
             return _failed("HttpUnreachable", f"{type(error).__name__}: {error}")
         except (ValueError, httpx.InvalidURL) as error:
@@ -96,7 +96,7 @@ class HttpExecutor:
 
         host, port = call.url.host, call.url.port or (443 if call.url.scheme == "https" else 80)
         address = await resolve(host, port, self._allowed)
-        # To that address and no other; the name goes where servers and certificates expect it.
+        # Connect to the checked address; the name goes where servers and certificates expect it.
         pinned = call.url.copy_with(host=address)
         headers = {**call.headers, "Host": call.url.netloc.decode("ascii")}
         if self._trust is None:
@@ -110,7 +110,7 @@ class HttpExecutor:
 
 
 async def _read(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """As it comes, never unpacked: a small answer could become a large one."""
+    """Read the body without decompressing it: a small body could become a large one."""
     parts, size = [], 0
     async for part in response.aiter_raw():
         parts.append(part)
@@ -143,8 +143,7 @@ def _prepare(spec: HttpSpec, attempt: AttemptContext) -> HttpCall:
 
 
 def sign(key: str, seconds: int, body: bytes) -> str:
-    """`t=SECONDS,v1=HEX`: the HMAC-SHA256, under the key, of the seconds, a dot and the body. Whoever checks it should
-    refuse times that are long ago."""
+    """`t=SECONDS,v1=HEX`: the HMAC-SHA256 of the seconds, a dot and the body. Receivers should refuse old times."""
     digest = hmac.new(key.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={digest}"
 
@@ -162,7 +161,7 @@ def _redirect(call: HttpCall, status: int, place: str) -> HttpCall:
 
 
 def _place(url: httpx.URL) -> str:
-    """Without what may be secret in it."""
+    """The URL without the parts that may be secret."""
     return f"{url.scheme}://{url.host}{'' if url.port is None else f':{url.port}'}{url.path}"
 
 
@@ -172,7 +171,7 @@ def _judge(spec: HttpSpec, answer: HttpReply, now: Instant, limit: int) -> Outco
         return Outcome("succeeded", _result(answer, limit))
     start = answer.body[:300].decode("utf-8", "replace")
     asked = _retry_after(answer.headers.get("retry-after"), now) if status in _TOLD_TO_WAIT else None
-    message = f"it was answered with status {status}" + (f": {start}" if start else "")
+    message = f"the server answered with status {status}" + (f": {start}" if start else "")
     return _failed("HttpStatus", message, final=status not in spec.retried, asked=asked)
 
 
@@ -189,7 +188,7 @@ def _result(answer: HttpReply, limit: int) -> str:
 
 
 def _retry_after(value: str | None, now: Instant) -> Duration | None:
-    """Seconds, or a date."""
+    """Parse seconds or a date."""
     if value is None:
         return None
     if value.strip().isdecimal():

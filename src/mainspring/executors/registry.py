@@ -1,4 +1,4 @@
-"""All executors of a worker: who executes which task."""
+"""All executors of a worker, by task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.settings import Settings
 
 
 class ExecutorRegistry:
-    """Called with the name of a task, it gives the executor."""
+    """Returns the executor of a task when called with its name."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
         self._tasks = tasks
@@ -41,11 +41,11 @@ class ExecutorRegistry:
         return self._special.get(task, self._functions)
 
     def prepare(self) -> None:
-        """Start what should not have to be started when the first run comes. On the loop on which tasks run."""
+        """Start pool processes before the first run needs them. Must be called on the loop of the tasks."""
         if any(needs_process(task, task.defaults.options) for task in self._tasks.values()):
             self._process.pool().prepare()
 
     def close(self) -> None:
-        """Let go of all processes. On the loop on which tasks run."""
+        """End all pool processes. Must be called on the loop of the tasks."""
         self._process.close()
         self._launcher.close()

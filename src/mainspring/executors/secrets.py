@@ -1,4 +1,4 @@
-"""References to secrets, resolved here and nowhere else; and what they resolve to, kept out of all that is stored."""
+"""Resolves references to secrets, only here, and keeps their values out of everything that is stored."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class SecretMissing(MainspringError):
 
 
 class SecretReader:
-    """Secrets by name, from files in a folder and from the environment. Of that, only variables that begin with
-    `MAINSPRING_SECRET_` are secrets for runs: others are the worker's own."""
+    """Reads secrets by name, from files in a folder and from environment variables with the prefix
+    `MAINSPRING_SECRET_`. Other variables belong to the worker."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
 
     def find(self, name: str) -> str:
-        """The secret; SecretMissing otherwise. The end of the line in a file is not part of it."""
+        """The secret, without the line break at the end of a file. Raises SecretMissing if there is none."""
         if self._folder is not None:
             with suppress(FileNotFoundError), (Path(self._folder) / name).open(encoding="utf-8") as file:
                 return file.read(_LARGEST).rstrip("\r\n")
         value = environment().get(RUN_SECRETS + name)
         if value is None:
             where = f"a file in {self._folder}, or the variable " if self._folder else "the variable "
-            raise SecretMissing(f"there is no secret {name} here: it should be {where}{RUN_SECRETS}{name}")
+            raise SecretMissing(f"this worker has no secret {name}: provide {where}{RUN_SECRETS}{name}")
         return value
 
     def reveal(self, args: str) -> tuple[str, Mask]:
-        """Arguments with every reference replaced, and what to pass all texts through that come of them."""
+        """The arguments with every reference replaced, and a mask that removes the values from texts."""
         values: list[str] = []
 
         def replace(value: Any) -> Any:
@@ -59,19 +59,19 @@ class SecretReader:
 
 
 class WithSecrets:
-    """An executor whose runs may refer to secrets. For those that do not it costs a look at their arguments."""
+    """An executor whose runs may refer to secrets. Other runs cost only a search in their arguments."""
 
     def __init__(self, inner: Executor, secrets: SecretReader) -> None:
         self._run = inner.run
-        self._vault = secrets
+        self._secrets = secrets
 
     def run(self, attempt: AttemptContext) -> Coroutine[Any, Any, Outcome]:
-        """As the executor itself does."""
+        """Execute an attempt, with its secrets resolved."""
         return self._run_masked(attempt) if _MARK in attempt.claim.args else self._run(attempt)
 
     async def _run_masked(self, attempt: AttemptContext) -> Outcome:
         try:
-            args, mask = self._vault.reveal(attempt.claim.args)
+            args, mask = self._secrets.reveal(attempt.claim.args)
         except (SecretMissing, InvalidInput, OSError, ValueError) as error:
             failure = Failure("SecretMissing", str(error))
             return Outcome("failed", failure=failure, error_types=("mainspring.SecretMissing",))

@@ -1,4 +1,4 @@
-"""`${name}` in texts and in JSON, replaced by values."""
+"""Replaces `${name}` in texts and in JSON by values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _PLACE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def fill(text: str, values: Mapping[str, Any], write: Callable[[str], str] = str) -> str:
-    """The text with every place filled, each value passed through `write`. ValueError names one that has none."""
+    """The text with every `${name}` replaced by its value, passed through `write`. Raises ValueError for an unknown
+    name."""
 
     def value(match: re.Match[str]) -> str:
         found = _find(match[1], values)
@@ -22,7 +23,7 @@ def fill(text: str, values: Mapping[str, Any], write: Callable[[str], str] = str
 
 
 def fill_json(value: Any, values: Mapping[str, Any]) -> Any:
-    """JSON with the places in its texts filled; a text that is nothing but a place becomes the value itself."""
+    """JSON with its texts filled. A text that is only `${name}` becomes the value itself."""
     if isinstance(value, str):
         whole = _PLACE.fullmatch(value)
         return _find(whole[1], values) if whole else fill(value, values)
@@ -33,5 +34,5 @@ def fill_json(value: Any, values: Mapping[str, Any]) -> Any:
 
 def _find(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
-        raise ValueError(f"${{{name}}} stands for nothing: data has no {name}")
+        raise ValueError(f"${{{name}}} has no value: add {name} to data")
     return values[name]

@@ -1,5 +1,5 @@
-"""The one shape of every loop: `turn` does one pass and says when to look again; the rest (waiting, waking, trouble)
-is here."""
+"""The shape of every loop: `turn` does one pass and returns when to look again. Waiting, waking and retrying are
+here."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LONGEST_BACKOFF_S = 5.0
 
 
 async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
-    """The answer of a call, if it comes in time; StoreUnavailable otherwise, and the call is cancelled."""
+    """The result of a call, if it arrives in time. Otherwise the call is cancelled; raises StoreUnavailable."""
     answer = asyncio.ensure_future(call)
-    either = asyncio.get_running_loop().create_future()  # Several times as quick as `asyncio.wait`.
+    either = asyncio.get_running_loop().create_future()  # Several times faster than `asyncio.wait`.
 
     def wake(_answer: asyncio.Future[T] | None = None) -> None:
         if not either.done():
@@ -38,7 +38,7 @@ async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
         if not answer.done():
             raise StoreUnavailable(f"no answer within {seconds:.1f} s")
         if answer.cancelled():
-            raise StoreUnavailable("the call was cancelled by something else")
+            raise StoreUnavailable("something else cancelled the call")
         return answer.result()
     finally:
         if answer.done():
@@ -50,23 +50,22 @@ async def within(clock: Clock, seconds: float, call: Awaitable[T]) -> T:
 
 
 def _forget(answer: asyncio.Future[T]) -> None:
-    """Nobody waits for it any more, so nobody is to miss it: else its end would be logged as an error."""
+    """Retrieve the exception of a call that is no longer awaited: asyncio would log it as an error."""
     if not answer.cancelled():
         answer.exception()
 
 
 class Loop(ABC):
-    """Subclasses write `turn`. A turn that fails is repeated later and later, never given up, and never dies
-    silently."""
+    """Subclasses implement `turn`. A turn that fails is retried with growing pauses, without end, and logged."""
 
     name: str
 
     def __init__(self, clock: Clock, random: Random) -> None:
         self.clock = clock
         self.turned_at = clock.monotonic()
-        """When the last turn ended well: shows whether the loop is alive."""
+        """When the last successful turn ended: shows whether the loop is alive."""
         self.progress = 0
-        """Grows with the beginning and the end of each turn."""
+        """Incremented at the beginning and at the end of each turn."""
         self._due_at = self.turned_at
         self._random = random
         self._failures = 0
@@ -78,11 +77,11 @@ class Loop(ABC):
 
     @abstractmethod
     async def turn(self) -> float:
-        """One pass; the answer is in how many seconds to look again at the latest."""
+        """Do one pass; return in how many seconds to look again at the latest."""
 
     def wake(self) -> None:
-        """Look again now; but not where the last turn failed, since that would make trouble worse. To be called on
-        the loop's own thread."""
+        """Look again now, unless the last turn failed: retrying sooner would make matters worse. Must be called on the
+        thread of the loop."""
         self._woken = True
         if self._may_go_on():
             self._rouse()
@@ -100,7 +99,7 @@ class Loop(ABC):
         self.wake()
 
     async def halt(self) -> None:
-        """Stop, and return when no turn is under way any more."""
+        """Stop, and return once no turn is under way."""
         self.stop()
         await self._resting.wait()
 
@@ -111,11 +110,11 @@ class Loop(ABC):
 
     @property
     def is_due(self) -> bool:
-        """Whether a turn is under way, or should be: then `progress` has to grow soon."""
+        """Whether a turn is under way, or should be: then `progress` must grow soon."""
         return not self._resting.is_set() or self.clock.monotonic() >= self._due_at
 
     async def run(self) -> None:
-        """Turn until stopped."""
+        """Repeat `turn` until stopped."""
         while not self._stopping:
             self._woken = False
             self.progress += 1
@@ -129,7 +128,7 @@ class Loop(ABC):
             if delay > 0:
                 await self._wait(delay)
             else:
-                await self.clock.sleep(0)  # A store that answers at once must not let one loop keep all others waiting.
+                await self.clock.sleep(0)  # Let other loops run even where the store answers at once.
 
     async def _turn_safely(self) -> float:
         try:
@@ -137,36 +136,36 @@ class Loop(ABC):
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise
-            # Something that the turn awaited was cancelled, not this loop: it must not die of that.
+            # Something that the turn awaited was cancelled, not this loop.
             return self._back_off(error)
         except StoreFailed:
-            raise  # No later turn of this process will fare better: the process has to end.
+            raise  # No later turn of this process can succeed: the process has to end.
         except Exception as error:
             return self._back_off(error)
         if self._failures:
-            log.info("%s: works again after %d failures", self.name, self._failures)
+            log.info("%s: recovered after %d failures", self.name, self._failures)
         self._failures = 0
         self.turned_at = self.clock.monotonic()
         return delay
 
     def jitter(self, pause_s: float) -> float:
-        """Half of a pause is random, so that nodes that lost one database do not all come back at the same moment."""
+        """Half of a pause is random, so that nodes that lost one database do not all return at the same moment."""
         return pause_s * (0.5 + 0.5 * self._random.random())
 
     def _back_off(self, error: BaseException) -> float:
         self._failures += 1
         pause = min(self.jitter(self._next_pause(self._failures)), self._longest_pause())
         expected = isinstance(error, MainspringError)
-        said = str(error) or repr(error)
-        log.warning("%s: %s; trying again in %.2f s", self.name, said, pause, exc_info=None if expected else error)
+        problem = str(error) or repr(error)
+        log.warning("%s: %s; retrying in %.2f s", self.name, problem, pause, exc_info=None if expected else error)
         return pause
 
     def _next_pause(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
+        """How long to wait after this many failures in a row."""
         return min(FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10), LONGEST_BACKOFF_S)
 
     def _longest_pause(self) -> float:
-        """How long this loop may wait for its next try."""
+        """The longest pause between retries of this loop."""
         return LONGEST_BACKOFF_S
 
     async def _wait(self, seconds: float) -> None:

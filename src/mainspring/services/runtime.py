@@ -1,4 +1,4 @@
-"""A node on a thread and loop of its own, beside the loop on which the user's tasks run."""
+"""Runs a node on its own thread and event loop, beside the loop on which the user's tasks run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 NODE = "the node"
 LEFT_S = 1.0
-"""How long what is left when a node has stopped may take to end."""
+"""How long tasks that outlive their node may take to end."""
 
 
 class Runtime:
-    """Starts and stops a node. `build` is called on the node's own loop, with the user's loop."""
+    """Starts and stops a node. `build` is called on the loop of the node, with the loop of the user's tasks."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Runtime:
         self._on_stalled = on_stalled
         self._lifetime = Lifetime(lifespan)
         self.watchdog = Watchdog(stall_after / SECOND)
-        """Watches the node's loop; others of this process may be added."""
+        """Watches the loop of the node. Other loops of this process may be added."""
         self._loop = new_loop()
         self._thread = threading.Thread(target=self._serve, name="mainspring-node", daemon=True)
         self.node: Node | None = None
@@ -53,7 +53,7 @@ class Runtime:
         self._loop.run_until_complete(_wind_up())
 
     async def start(self) -> Node:
-        """Build the node and let it turn; errors of either are raised here."""
+        """Build the node and start its loops. Errors of both are raised here."""
         await self._lifetime.begin()
         self._thread.start()
         task_loop = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ class Runtime:
         return self.node
 
     async def stop(self, grace_s: float | None = None) -> None:
-        """Stop the node, bounded by the grace, and end the thread. Cancelled, it may be asked again with less grace."""
+        """Stop the node within the grace, and end the thread. If cancelled, it may be called again with less grace."""
         node = self.node
         if node is not None:
             await self._there(lambda: node.stop(grace_s))
@@ -97,14 +97,14 @@ class Runtime:
 
 
 async def _wind_up() -> None:
-    """End what is left on this loop, and close its connections; not for long, if nobody answers."""
+    """End the remaining tasks of this loop and close its connections, in bounded time."""
     await _end_tasks()
     closing = asyncio.ensure_future(asyncio.get_running_loop().shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=LEFT_S)
     if not closing.done():
         closing.cancel()
         await asyncio.wait({closing}, timeout=LEFT_S)
-    await _end_tasks()  # A connection that is closed on a dead line leaves a task that wants to cancel its statement.
+    await _end_tasks()  # Closing a dead connection leaves a task that wants to cancel its statement.
 
 
 async def _end_tasks() -> None:

@@ -1,5 +1,5 @@
-"""Keeps the loops of a node turning: a loop that ends unasked or stands still is reported and started again; if that
-does not help, the process ends, so that whatever supervises it starts a new one."""
+"""Keeps the loops of a node alive. A loop that ends without being stopped, or stalls, is logged and restarted. If that
+does not help, the process ends, so that its supervisor (systemd, Kubernetes) starts a new one."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mainspring.process.background import where
 from mainspring.services.loop import LONGEST_BACKOFF_S, Loop, log
 
 EXIT_FAILED = 70
-"""EX_SOFTWARE: something in this process failed that it could not mend itself."""
+"""EX_SOFTWARE: this process failed and could not recover."""
 LOOKS = 6
-"""How many looks in a row must find a loop in the same turn before it counts as stalled. Looks are counted, not
-seconds: a process that was suspended finds nothing stalled when it wakes."""
+"""After this many looks that find a loop in the same turn, it counts as stalled. Looks are counted rather than seconds,
+so that a suspended process finds no loop stalled when it resumes."""
 MOST_RESTARTS = 8
-"""How often in a row a loop is started again without one good turn before the process gives up."""
+"""How many restarts without a successful turn between them end the process."""
 FIRST_PAUSE_S = 0.1
 
 
 def end_process(why: str) -> None:
-    """End this process at once, with an exit code that says that it failed."""
+    """End this process immediately, with the exit code of a failure."""
     log.critical("ending this process: %s", why)
     os._exit(EXIT_FAILED)
 
@@ -37,17 +37,17 @@ class _Watched:
         self.loop = loop
         self.task: asyncio.Task[None] | None = None
         self.restarts = 0
-        """Since its last good turn."""
+        """Since its last successful turn."""
         self.restarted_at = loop.turned_at
         self.progress = -1
         self.looks = 0
-        """How many looks have found it in the same turn."""
+        """How many looks in a row have found it in the same turn."""
         self.cancelled = False
         """Whether its task was cancelled because it had stalled."""
 
 
 class Supervisor:
-    """Runs loops as tasks of the running event loop. `count(metric, loop)` counts what it had to do; `on_failed` is
+    """Runs loops as tasks of the running event loop. `count(metric, loop)` counts restarts and stalls. `on_failed` is
     called once, when a loop cannot be kept alive."""
 
     def __init__(
@@ -66,29 +66,29 @@ class Supervisor:
         self._alarm: Alarm | None = None
         self._over = False
         self.on_store_failed: Callable[[StoreFailed], None] = lambda error: on_failed(str(error))
-        """Called instead when a loop ends because this process may not use its store any more."""
+        """Called instead when a loop ends because this process may no longer use its store."""
         self.failed = ""
-        """Why this supervisor gave up; empty as long as it did not."""
+        """Why this supervisor gave up; empty while it has not."""
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """The tasks in which loops run, or ran last."""
+        """The current or last task of each loop."""
         return [each.task for each in self._watched if each.task is not None]
 
     def start(self) -> None:
-        """Let all loops turn."""
+        """Start all loops."""
         for each in self._watched:
             self._begin(each)
         self._alarm = self._clock.alarm(self._look_s, self._look)
 
     def release(self) -> None:
-        """Watch no more: the loops are about to end."""
+        """Stop watching: the loops are about to end."""
         self._over = True
         if self._alarm is not None:
             self._alarm.cancel()
 
     def troubles(self) -> dict[str, str]:
-        """What is wrong, by loop: empty if all of them run."""
+        """What is wrong, by loop; empty if all of them run."""
         found = {"node": self.failed} if self.failed else {}
         for each in self._watched:
             if each.loop.stopping or each.task is None:
@@ -96,7 +96,7 @@ class Supervisor:
             if each.task.done():
                 found[each.loop.name] = "has ended"
             elif each.looks >= LOOKS:
-                found[each.loop.name] = f"has stood still for {each.looks * self._look_s:.0f} s"
+                found[each.loop.name] = f"has made no progress for {each.looks * self._look_s:.0f} s"
         return found
 
     def _begin(self, watched: _Watched) -> None:
@@ -124,11 +124,11 @@ class Supervisor:
         why = "it was cancelled" if task.cancelled() else repr(error) if error is not None else "it returned"
         self._count("loop_restarts", loop.name)
         if watched.restarts > MOST_RESTARTS:
-            self._give_up(f"loop {loop.name} ended {watched.restarts} times in a row, at last because {why}")
+            self._give_up(f"loop {loop.name} ended {watched.restarts} times in a row, most recently because {why}")
             return
         pause_s = loop.jitter(min(FIRST_PAUSE_S * 2.0 ** (watched.restarts - 1), LONGEST_BACKOFF_S))
         log.error(
-            "loop %s ended although nobody stopped it (%s): it is started again in %.2f s",
+            "loop %s ended without being stopped (%s): restarting it in %.2f s",
             *(loop.name, why, pause_s),
             exc_info=error,
         )
@@ -155,12 +155,12 @@ class Supervisor:
             watched.cancelled = True
             self._count("loop_stalls", loop.name)
             log.error(
-                "loop %s has stood still for %.0f s in %s: it is cancelled and started again",
+                "loop %s has made no progress for %.0f s in %s: cancelling and restarting it",
                 *(loop.name, stood_s, where(task)),
             )
             task.cancel()
         elif watched.looks >= 2 * LOOKS:
-            self._give_up(f"loop {loop.name} has stood still for {stood_s:.0f} s, and cannot be cancelled")
+            self._give_up(f"loop {loop.name} has made no progress for {stood_s:.0f} s and cannot be cancelled")
 
     def _give_up(self, why: str) -> None:
         if not self.failed:

@@ -1,4 +1,4 @@
-"""How a process logs: to stderr, as text or JSON, with the run that a line is about, and without secrets."""
+"""Sets up logging: to stderr, as text or JSON, with the run of each record, and without secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.settings import LogFormat
 
 
 class _Formatter(logging.Formatter):
-    """Texts go through `mask` as they are written: a secret may be in a message, its arguments or a traceback."""
+    """Masks the formatted text: a secret may be in a message, its arguments or a traceback."""
 
     def __init__(self, mask: Callable[[str], str]) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -34,7 +34,7 @@ class _Formatter(logging.Formatter):
 
 
 class _JsonFormatter(_Formatter):
-    """One JSON object on each line."""
+    """Writes one JSON object per line."""
 
     def _write(self, record: logging.LogRecord, run: RunContext | None) -> str:
         line: dict[str, Any] = {
@@ -51,8 +51,8 @@ class _JsonFormatter(_Formatter):
 
 
 def set_up_logging(level: int, form: LogFormat, mask: Callable[[str], str]) -> None:
-    """Log to stderr, where it does not mix with what programs read. An app that has set up logging itself keeps its
-    handlers, and nothing is added, unless JSON is asked for."""
+    """Log to stderr, apart from the data on stdout. An app with its own handlers keeps them, unless JSON is asked
+    for."""
     root = logging.getLogger()
     if root.handlers and form == "text":
         return

@@ -1,4 +1,4 @@
-"""`--reload`: the command in a process of its own, started anew whenever code changes. For developers."""
+"""`--reload`: runs the command in a child process and restarts it when code changes. For development."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
 
 LOOK_S = 0.3
-"""How often to look for changes: a person who saves a file hardly waits, and a thousand files cost little."""
+"""How often to look for changes: a person hardly notices the wait, and a thousand files cost little."""
 DRAIN_S = 3.0
-"""How long running work may go on after a change; then it is handed back, and done by the new code."""
+"""How long running work may go on after a change. Then it is handed back, and the new code does it."""
 _FLAG = "--reload"
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 
@@ -26,12 +26,12 @@ Stamps = dict[str, int]
 
 
 def reload(session: Session) -> int:
-    """Run this command line without `--reload`, again and again, until somebody stops it; its last exit code."""
+    """Run this command line without `--reload`, repeatedly, until it is stopped; returns its last exit code."""
     return _Reloading(session, [each for each in session.args if each != _FLAG]).run()
 
 
 class _Reloading:
-    """One process after the other."""
+    """Runs one child process after the other."""
 
     def __init__(self, session: Session, args: Sequence[str]) -> None:
         self._screen = Screen(session)
@@ -55,16 +55,16 @@ class _Reloading:
                 signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Passed on, each time: the first drains, the second stops at once."""
+        """Pass each signal on: the first drains, the second stops at once."""
         self._stopping = True
         if self._child is not None and self._child.poll() is None:
             os.kill(self._child.pid, number)
 
     def _watch(self, stamps: Stamps) -> str:
-        """The file that has changed; empty if the process has ended well, or is to end. One that has failed waits for
-        its code to be mended."""
+        """Wait for a change; returns the file, or an empty string if the process has ended well or must end. A process
+        that failed is restarted once its code changes."""
         assert self._child is not None
-        told = False
+        warned = False
         while not self._stopping:
             time.sleep(LOOK_S)
             if changed := first_change(stamps, stamps_of(Path.cwd())):
@@ -72,9 +72,9 @@ class _Reloading:
             code = self._child.poll()
             if code in (0, USAGE):
                 return ""
-            if code is not None and not told:
-                self._screen.warn(f"it ended with code {code}, and is started again once code changes")
-                told = True
+            if code is not None and not warned:
+                self._screen.warn(f"the process ended with code {code}; it restarts when code changes")
+                warned = True
         return ""
 
     def _end(self) -> None:
@@ -90,7 +90,7 @@ class _Reloading:
 
 
 def stamps_of(folder: Path) -> Stamps:
-    """When each file of code, or of settings, below a folder was changed last."""
+    """The modification time of each file of code or settings below a folder."""
     stamps: Stamps = {}
     for place, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if not each.startswith(".") and each not in _SKIPPED]
@@ -100,11 +100,11 @@ def stamps_of(folder: Path) -> Stamps:
                 try:
                     stamps[path] = os.stat(path).st_mtime_ns
                 except OSError:
-                    continue  # It has just gone.
+                    continue  # It was just removed.
     return stamps
 
 
 def first_change(before: Stamps, after: Stamps) -> str:
-    """A file that is new, gone, or other than it was; empty if there is none."""
+    """The first file that is new, removed or changed; an empty string if there is none."""
     changed = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
     return os.path.relpath(changed[0]) if changed else ""

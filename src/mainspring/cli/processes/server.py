@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 Stop = Callable[[], Awaitable[None]]
 
 PORT_RETRY_S = 0.5
-"""How often a stand-by tries the port of the API: often enough that clients hardly notice who serves them."""
+"""How often a stand-by tries the port of the API: often enough that clients hardly notice a change."""
 
 api_options = stack(
-    click.option("--host", help="Where the API listens; 127.0.0.1 unless given."),
-    click.option("--port", type=int, help="The port of the API; 0 for any that is free."),
+    click.option("--host", help="The address of the API; 127.0.0.1 by default."),
+    click.option("--port", type=int, help="The port of the API; 0 for any free one."),
 )
-lease_option = click.option("--lease", metavar="URL", help="Who elects the leader, in place of the store: redis://…")
+lease_option = click.option("--lease", metavar="URL", help="What elects the leader instead of the store: redis://…")
 """The options that `up` and `server` share."""
-cache_option = click.option("--cache", metavar="URL", help="Where statuses are kept for the API: redis://…")
+cache_option = click.option("--cache", metavar="URL", help="The status cache of the API: redis://…")
 log_options = stack(
-    click.option("--log-level", type=click.Choice(get_args(LogLevel)), help="The least level to log; warning."),
-    click.option("--log-format", type=click.Choice(get_args(LogFormat)), help="How to log: text, or JSON lines."),
+    click.option("--log-level", type=click.Choice(get_args(LogLevel)), help="The lowest level to log; warning."),
+    click.option("--log-format", type=click.Choice(get_args(LogFormat)), help="Log as text, or as JSON lines."),
 )
-broker_option = click.option("--broker", metavar="URL", help="What carries runs to workers: redis://…")
+broker_option = click.option("--broker", metavar="URL", help="The broker that carries runs to workers: redis://…")
 """The option that `up`, `worker` and `server` share."""
 
 
@@ -57,7 +57,7 @@ broker_option = click.option("--broker", metavar="URL", help="What carries runs 
 @cache_option
 @undeclared_option
 @log_options
-@click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long.")
+@click.option("--for", "duration", metavar="DURATION", help="Stop after this long.")
 @click.option("--quiet", is_flag=True, help="Write no access log.")
 @click.pass_obj
 def server(
@@ -103,7 +103,7 @@ def server(
 
 
 def check_exposure(app: Mainspring) -> None:
-    """Refuse, before anything is started, to be open to strangers. Where nothing was set, there is nothing to check."""
+    """Refuse to listen to other machines without a secret, before anything starts. The defaults need no check."""
     defaults, settings = Settings(), app.settings
     if any(getattr(settings, name) != getattr(defaults, name) for name in ("host", "secret", "token_keys")):
         from mainspring.api.auth.tokens import check_exposure as check
@@ -119,12 +119,12 @@ def _log_access() -> None:
 
 
 def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) -> Callable[[Runtime], Awaitable[Stop]]:
-    """Starts the API once the node runs. Unless it `must`, a port that is taken is no reason to stop: a second process
-    on the same machine stands by, and serves the API as soon as the first lets go of the port."""
+    """Start the API once the node runs. Unless it `must`, a taken port is no error: a second process on the same
+    machine stands by, and serves the API as soon as the port is free."""
     check_exposure(app)
 
     async def start(runtime: Runtime) -> Stop:
-        # Half a second of imports, which the node need not wait for.
+        # Half a second of imports, for which the node need not wait.
         begin = await asyncio.to_thread(_import_server)
         from mainspring.api.server import PortTaken
 
@@ -141,7 +141,7 @@ def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) ->
             if must:
                 raise
             where = f"port {app.settings.port} of {app.settings.host}"
-            screen.hint(f"api    stands by: {where} is taken, and will be served here once it is free")
+            screen.hint(f"api    stands by: {where} is taken; this process serves it once it is free")
             waiting = asyncio.create_task(_start_when_free(api, introduce, screen))
             return partial(_stop_both, waiting, api)
         introduce()
@@ -151,7 +151,7 @@ def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) ->
 
 
 async def _start_when_free(api: Server, introduce: Callable[[], None], screen: Screen) -> None:
-    """The process that has the port may end at any time, and nothing tells of that."""
+    """Try until the port is free: nothing announces the end of the process that has it."""
     from mainspring.api.server import PortTaken
 
     while True:
@@ -174,7 +174,7 @@ async def _stop_both(waiting: asyncio.Task[None], api: Server) -> None:
 
 
 def health_beside(app: Mainspring) -> Callable[[Runtime], Awaitable[Stop]] | None:
-    """Lets a worker tell how it is, on a port of this machine, if it was given one."""
+    """Serve health and metrics of a worker, if it has a port for them."""
     if app.settings.health_port is None:
         return None
 

@@ -1,4 +1,4 @@
-"""A process that replaces itself: the same command, executed anew under the same id, told what is left to do."""
+"""Lets a process replace itself: it executes the same command again, under the same pid, with the work that is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.services.worker.worker import UnfinishedWork
 from mainspring.store import Store
 
 EXIT_REPLACED = 75
-"""The exit code of a worker that had to end because of a run that does not, where it cannot execute itself anew."""
+"""The exit code of a worker that had to end because a run did not, and that cannot execute itself again."""
 _VARIABLE = "_MAINSPRING_LEGACY"
 
 log = logging.getLogger("mainspring")
@@ -24,15 +24,15 @@ log = logging.getLogger("mainspring")
 class _Handover(msgspec.Struct):
     unfinished: UnfinishedWork
     stop_at: float | None
-    """On the monotonic clock, which goes on."""
+    """On the monotonic clock, which continues across exec."""
 
 
 class Succession:
-    """What this process was left by the one before it, and how it leaves something to the next."""
+    """Settles what the previous process left, and passes on what this one leaves."""
 
     def __init__(self, stop_after_s: float | None) -> None:
-        """Before anything else changes the environment or the working folder. `stop_after_s`: in how many seconds the
-        command line wants the process to stop, counted from the first one."""
+        """Must be created before anything changes the environment or the working folder. `stop_after_s` is the time
+        from the command line, counted from the start of the first process."""
         self._unfinished, stop_at = _inherit()
         if stop_at is None and stop_after_s is not None:
             stop_at = time.monotonic() + stop_after_s
@@ -42,18 +42,18 @@ class Succession:
 
     @property
     def stop_after_s(self) -> float | None:
-        """In how many seconds this process is to stop by itself."""
+        """In how many seconds this process stops by itself."""
         return None if self._stop_at is None else max(self._stop_at - time.monotonic(), 0.001)
 
     async def settle(self, store: Store) -> None:
-        """Tell the store what the process before this one could not tell while it lived."""
+        """Report what the previous process could not report while it lived."""
         if self._unfinished is not None:
             await self._unfinished.settle(store)
             self._unfinished = None
 
     def pass_on(self, unfinished: UnfinishedWork, *, stopping: bool) -> None:
-        """Execute this program anew, with the environment and in the folder with which it was started; but end if it is
-        stopping anyway. From any thread: the others are gone then, whatever they are doing."""
+        """Execute this program again, with its first environment and folder; end instead if it is stopping anyway.
+        Callable from any thread: exec ends all others."""
         try:
             if stopping:
                 raise OSError("it was asked to stop")
@@ -66,7 +66,7 @@ class Succession:
             argv = [sys.executable, *sys.orig_argv[1:]]
             os.execve(sys.executable, argv, {**self._environ, _VARIABLE: f"{os.getpid()}:{file}"})
         except (OSError, AttributeError) as error:
-            log.critical("this process does not execute itself anew, and ends: %s", error)
+            log.critical("this process cannot execute itself again, and ends: %s", error)
             os._exit(EXIT_REPLACED)
 
 
@@ -78,5 +78,5 @@ def _inherit() -> tuple[UnfinishedWork | None, float | None]:
         found = msgspec.json.decode(handover.read(), type=_Handover)
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
-            pass  # Processes that belonged to the former program.
+            pass  # Children of the previous program.
     return found.unfinished, found.stop_at

@@ -37,7 +37,7 @@ from mainspring.wiring import describe_commands, describe_exposure, describe_hos
 
 
 class WorkerWords(TypedDict):
-    """What the options of a worker gave."""
+    """The values of a worker's options."""
 
     concurrency: int | None
     pools: tuple[str, ...]
@@ -62,21 +62,21 @@ worker_options = stack(
         "pools",
         metavar="PRIORITY=PLACES",
         multiple=True,
-        help="Places kept for runs of a priority, instead of --concurrency; repeat for several.",
+        help="Places reserved for runs of a priority, instead of --concurrency; repeatable.",
     ),
-    click.option("--queue", "queues", multiple=True, help="A queue to serve; repeat for several."),
-    click.option("--region", "regions", multiple=True, help="A region to serve; repeat for several."),
+    click.option("--queue", "queues", multiple=True, help="A queue to serve; repeatable."),
+    click.option("--region", "regions", multiple=True, help="A region to serve; repeatable."),
     broker_option,
     log_options,
-    click.option("--for", "duration", metavar="DURATION", help="Stop by itself after this long."),
-    click.option("--quiet", is_flag=True, help="Show nothing but trouble."),
+    click.option("--for", "duration", metavar="DURATION", help="Stop after this long."),
+    click.option("--quiet", is_flag=True, help="Print nothing but warnings and errors."),
     click.option(
         "--reload",
         is_flag=True,
         is_eager=True,
         expose_value=False,
         callback=_reload,
-        help="Start anew when a file of code below this folder changes; for development.",
+        help="Restart when a file of code below this folder changes; for development.",
     ),
 )
 """The options that `up` and `worker` share."""
@@ -93,7 +93,7 @@ worker_options = stack(
 @click.option(
     "--coordination",
     type=click.Choice(get_args(Coordination)),
-    help="Who plans: one leader, all nodes, or whoever gets a job's lease.",
+    help="Which nodes plan: one leader, all nodes, or the holder of each job's lease.",
 )
 @click.pass_obj
 def up(
@@ -141,8 +141,8 @@ def up(
 @click.command(cls=Verb)
 @click.argument("ref", metavar="[APP]", required=False)
 @worker_options
-@click.option("--health-host", help="Where to serve health and metrics, without tokens; 127.0.0.1 unless given.")
-@click.option("--health-port", type=int, help="The port for that; without one, they are not served.")
+@click.option("--health-host", help="The address of health and metrics, without tokens; 127.0.0.1 by default.")
+@click.option("--health-port", type=int, help="The port of health and metrics; not served without one.")
 @click.pass_obj
 def worker(
     session: Session, ref: str | None, health_host: str | None, health_port: int | None, **words: Unpack[WorkerWords]

@@ -1,4 +1,4 @@
-"""From a fork to the program: everything that must be so before its first instruction."""
+"""Starts a program with its limits, identity, files and folder in place before its first instruction."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mainspring.executors.launching.kernel import die_with_parent, gain_no_privi
 from mainspring.executors.launching.order import Identity, Launch
 
 _STREAMS = 3
-"""Input, output, errors."""
+"""Standard input, output and error."""
 _SAFE = 100
-"""Above the numbers that open files are given to programs under."""
+"""Above the descriptors that programs get."""
 _ALTERED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that Python or the fork_server ignores, and that a program would go on ignoring."""
+"""Signals that Python or the fork server ignores, which a program would inherit."""
 
 
 class StartFailed(OSError):
@@ -29,7 +29,7 @@ class StartFailed(OSError):
 
 
 def begin(order: Launch, files: Sequence[int], group: Group | None) -> int:
-    """Start the program; its pid. StartFailed if it cannot be."""
+    """Start the program; returns its pid. Raises StartFailed if that fails."""
     if group is None and _is_simple(order, files):
         return _spawn(order, files)
     trouble, told = os.pipe()
@@ -48,9 +48,8 @@ def begin(order: Launch, files: Sequence[int], group: Group | None) -> int:
 
 
 def _is_simple(order: Launch, files: Sequence[int]) -> bool:
-    """Whether nothing has to be done between the fork and the program that `posix_spawn` could not do: to run Python
-    there takes longer. If the shim of such a program is killed, a sandbox ends by itself, and others are ended by the
-    fork_server."""
+    """Whether `posix_spawn` can do all that is needed between fork and exec: Python code there takes longer. If the
+    shim of such a program is killed, a sandbox ends by itself, and the fork server ends other programs."""
     if order.get("identity") is not None and not hasattr(os, "setresuid"):
         return False
     return len(files) == _STREAMS and set(order.get("rlimits", ())) <= {"RLIMIT_CORE"}
@@ -58,9 +57,9 @@ def _is_simple(order: Launch, files: Sequence[int]) -> bool:
 
 def _spawn(order: Launch, files: Sequence[int]) -> int:
     for name, value in order.get("rlimits", {}).items():
-        _limit(getattr(resource, name), value)  # For this shim too, which dumps no core either.
+        _limit(getattr(resource, name), value)  # For this shim, too, which dumps no core either.
     if order.get("locked"):
-        gain_no_privileges()  # Nor does this shim, which executes nothing else.
+        gain_no_privileges()  # Nor does this shim, which starts nothing else.
     what = order["argv"][0]
     try:
         with _as_if(order.get("identity")):
@@ -74,11 +73,11 @@ def _spawn(order: Launch, files: Sequence[int]) -> int:
     except ValueError as error:
         raise StartFailed(errno.EINVAL, str(error), what) from None
     finally:
-        os.chdir("/")  # A shim that stayed would keep others from unmounting the folder.
+        os.chdir("/")  # Otherwise the shim would keep the folder from being unmounted.
 
 
 def _places(name: str, env: Mapping[str, str]) -> Sequence[str]:
-    """Where a program of this name is: in its search path, unless it says itself where."""
+    """Where to look for a program: in its search path, unless its name is a path."""
     if "/" in name:
         return [name]
     paths = [os.path.join(folder, name) for folder in env.get("PATH", os.defpath).split(os.pathsep)]
@@ -86,7 +85,7 @@ def _places(name: str, env: Mapping[str, str]) -> Sequence[str]:
 
 
 def _spawn_first(places: Sequence[str], argv: list[str], env: Mapping[str, str], files: Sequence[int]) -> int:
-    """The first of them that can be started; its pid."""
+    """Start the first place that works; returns the pid."""
     given = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
     trouble: OSError | None = None
     for place in places:
@@ -98,16 +97,15 @@ def _spawn_first(places: Sequence[str], argv: list[str], env: Mapping[str, str],
 
 
 def rehearse() -> None:
-    """Start what does not exist, so that the start of a program is not the first one in this process."""
+    """Start a program that does not exist, so that a real start is not the first one in this process."""
     with suppress(OSError):
         _spawn_first(["/dev/null/none"], ["none"], {}, [])
 
 
 @contextmanager
 def _as_if(identity: Identity | None) -> Iterator[None]:
-    """Start somebody else's program without a fork that would have to change who it is, which takes a millisecond
-    longer. What is kept to come back is the saved user id: the start of a program takes that away, and all
-    capabilities with it."""
+    """Take on another identity while a program is started. A fork that changes its identity takes a millisecond longer.
+    The saved user id leads back; exec removes it from the program, together with all capabilities."""
     if identity is None:
         yield
         return
@@ -146,7 +144,7 @@ def _become(order: Launch, files: Sequence[int], group: Group | None, shim: int,
         what = order["argv"][0]
         os.execvpe(what, order["argv"], order["env"])
     except OSError as error:
-        # Where the search path led to is not what was asked for.
+        # Name what was asked for, not where the search path led.
         _tell(told, error.errno or errno.EINVAL, what)
     except BaseException as error:
         _tell(told, errno.EINVAL, f"{what}: {error}")
@@ -159,14 +157,14 @@ def _tell(told: int, number: int, what: str) -> None:
 
 
 def _place(files: Sequence[int]) -> None:
-    """Give the files the numbers 0, 1, 2 and so on; all others close with the start of the program."""
+    """Give the files the descriptors 0, 1, 2 and so on. All others close on exec."""
     safe = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, _SAFE) for file in files]
     for number, file in enumerate(safe):
         os.dup2(file, number)
 
 
 def _limit(kind: int, value: int) -> None:
-    """Set a limit, never above the one that there is. CPU time runs out with a warning a second before the end."""
+    """Set a limit, never above the existing one. CPU time has a soft limit a second before the hard one."""
     _, most = resource.getrlimit(kind)
     hard = value + 1 if kind == resource.RLIMIT_CPU else value
     if most != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""All processes that descend from this one: found, signalled, and waited for."""
+"""Finds, signals and waits for all processes that descend from this one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 PATIENCE_S = 5.0
-"""How long to wait for those that were killed: one in the middle of a read from a lost disk cannot die."""
+"""How long to wait for killed processes: one that reads from a lost disk cannot die."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02
 _MOMENT_S = 0.008
-"""How long to wait for those that die of having been killed."""
+"""How long to wait for killed children before looking for further descendants."""
 
 
 def parents() -> dict[int, int]:
-    """The parent of every process that can be seen."""
+    """The parent of every visible process."""
     found = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdecimal():
@@ -26,7 +26,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """All who descend from a process, the oldest first."""
+    """All descendants of a process, the oldest first."""
     children: dict[int, list[int]] = {}
     for pid, parent in parents().items():
         children.setdefault(parent, []).append(pid)
@@ -37,21 +37,21 @@ def descendants(root: int) -> list[int]:
 
 
 def children() -> list[int]:
-    """The children of this process, as far as the system lists them: some may be missing while others end."""
+    """The children of this process that the system lists: some may be missing while others end."""
     with suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
         return [int(pid) for pid in file.read().split()]
     return []
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """A signal to each that is still there and ours."""
+    """Send a signal to each process that still exists and is ours."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def reap(on_end: Callable[[int, int], None]) -> bool:
-    """Take note of all children that have ended; whether any are left."""
+    """Reap all children that have ended; returns whether any are left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -63,9 +63,9 @@ def reap(on_end: Callable[[int, int], None]) -> bool:
 
 
 def kill_children(on_end: Callable[[int, int], None], rest: Callable[[float], None]) -> bool:
-    """Kill those who are children of this process, which is nearly always enough: whoever is first in a sandbox takes
-    all others along. Whether any are left. To look at all processes of a host takes milliseconds; this does not.
-    `rest` waits so many seconds, or until a child ends."""
+    """Kill the children of this process; returns whether any are left. Nearly always that is enough: the first process
+    of a sandbox takes all others along. Looking at all processes of a host would take milliseconds. `rest` waits for a
+    time, or until a child ends."""
     if not reap(on_end):
         return False
     send(children(), signal.SIGKILL)
@@ -78,8 +78,8 @@ def kill_children(on_end: Callable[[int, int], None], rest: Callable[[float], No
 
 
 def kill_all(on_end: Callable[[int, int], None], spared: Callable[[], set[int]] = set) -> int:
-    """Kill all descendants but those spared, again and again until none is left, for they may be having children; how
-    many would not die."""
+    """Kill all descendants except those spared, repeatedly, because they may fork meanwhile; returns how many did not
+    die."""
     deadline, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
     while reap(on_end):
         doomed = [pid for pid in descendants(os.getpid()) if pid not in spared()]

@@ -1,7 +1,7 @@
-"""Where shims come from: a process so small that forking it costs little, and without threads, so that it is safe.
+"""Forks shims. The process is so small that forking it is cheap, and has no threads, so that forking it is safe.
 
-Two shims are always there already and wait for an order, which they take from the line themselves: a program does not
-have to wait for a fork of its shim, nor for what a shim does before it can keep anything.
+Two shims always wait for an order, which they read from the socket themselves. So no program waits for the fork of its
+shim, or for the preparations of the shim.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _CHUNK = 64 * 1024
 
 
 _BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that Python ignores, and resets itself for what it starts."""
+"""Signals that Python ignores, and resets itself for its children."""
 
 
 def main(line: int, worker: int) -> None:
-    """Have shims ready for each message on the line, with the files that come with it, until the worker is gone."""
-    hide_memory()  # Orders hold secrets, and programs that are not confined have the user of their shims.
+    """Keep shims ready for each message on the socket and the files that come with it, until the worker is gone."""
+    hide_memory()  # Orders hold secrets, and unconfined programs have the same user as their shims.
     while (free := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
-        pass  # The worker had it closed; a file that comes with a message is not to get its number.
+        pass  # The worker had it closed; no file that comes with a message may get its number.
     os.close(free)
     os.set_inheritable(line, False)
     parent = socket.socket(fileno=line)
@@ -53,41 +53,41 @@ def main(line: int, worker: int) -> None:
     adopt_orphans()
     for number in signal.valid_signals():
         if signal.getsignal(number) is signal.SIG_IGN and number not in _BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)  # Whoever started the worker ignored it; no program is to.
+            signal.signal(number, signal.SIG_DFL)  # The worker inherited this; programs must not.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # A terminal sends them to all; the worker decides. Not ignored, for programs would go on ignoring them.
+        # A terminal sends them to all, and the worker decides. Not ignored, because programs would inherit that.
         signal.signal(number, lambda *_: None)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    tempfile.gettempdir()  # It is found by trying, once for all shims.
+    tempfile.gettempdir()  # Found by trial, once for all shims.
     gc.freeze()
     ForkServer(parent, watched, woken).work()
 
 
 class ForkServer:
-    """`line` brings messages, `watched` becomes readable if the worker dies, `woken` if a shim ends."""
+    """`line` is the socket of messages. `watched` becomes readable if the worker dies, `woken` if a shim ends."""
 
     def __init__(self, line: socket.socket, watched: int | None, woken: int) -> None:
         self._line = line
         self._watched = watched
         self._woken = woken
         self._told, self._tell = os.pipe()
-        """A shim tells its pid when it has taken a message, and then what it is going to make for its program."""
+        """A shim writes its pid here when it has taken a message, and then the paths that it will create."""
         os.set_blocking(self._told, False)
         self._words = b""
         self._shims: set[int] = set()
         self._spares: set[int] = set()
         self._made: dict[int, list[str]] = {}
         self._failed = False
-        """Whether a shim could not even get ready: the next could not either."""
+        """Whether a shim could not get ready: the next could not either."""
 
     def work(self) -> None:
-        """Until the worker is gone, or has hung up."""
+        """Serve until the worker is gone, or has closed the socket."""
         poll = select.poll()
-        poll.register(self._line.fileno(), 0)  # Messages are for the shims; that it is closed is told all the same.
+        poll.register(self._line.fileno(), 0)  # Messages are for the shims; only its closing matters here.
         for file in (self._woken, self._told, self._watched):
             if file is not None:
                 poll.register(file, select.POLLIN)
@@ -101,13 +101,13 @@ class ForkServer:
                 return
 
     def _fill(self) -> bool:
-        """Have enough shims waiting; False if there is not even one, since then nobody could be served."""
+        """Keep enough shims waiting; returns False if there is none."""
         with suppress(OSError):
             while len(self._spares) < _SPARES:
                 this = os.getpid()
                 pid = os.fork()
                 if pid == 0:
-                    self._wait_and_keep(this)
+                    self._serve_one(this)
                 self._shims.add(pid)
                 self._spares.add(pid)
         return bool(self._spares)
@@ -121,12 +121,12 @@ class ForkServer:
                 if made:
                     self._made[pid] = made
 
-    def _wait_and_keep(self, fork_server: int) -> NoReturn:
-        """The whole life of a shim. Without a fork_server nobody would take care of one that waits."""
+    def _serve_one(self, parent: int) -> NoReturn:
+        """The whole life of a shim. One that waits dies with the fork server."""
         code = 1
         try:
             os.setsid()
-            die_with_parent(fork_server)
+            die_with_parent(parent)
             shim = Shim(self._watched, self._say)
             message, files, _, _ = socket.recv_fds(self._line, 1, _MOST_FILES)
             if message:
@@ -147,7 +147,7 @@ class ForkServer:
         os.write(self._tell, json.dumps([os.getpid(), made]).encode() + b"\n")
 
     def _look_after(self) -> None:
-        """A shim that was killed leaves its program to this process, which ends it, and what it made, which goes."""
+        """End the programs of shims that were killed, and remove what those had created."""
         ended: dict[int, int] = {}
 
         def note(pid: int, status: int) -> None:
@@ -157,7 +157,7 @@ class ForkServer:
         family.reap(note)
         if any(ended.values()):
             family.kill_all(note, self._with_families)
-        self._hear()  # Whatever they had to tell is told by now.
+        self._hear()  # Whatever they wrote is there by now.
         for pid, status in ended.items():
             self._failed |= pid in self._spares and os.waitstatus_to_exitcode(status) > 0
             self._spares.discard(pid)
@@ -170,7 +170,7 @@ class ForkServer:
 
 
 def _remove(left: Sequence[str]) -> int:
-    """Remove folders and control groups, in a process of its own, for that may take long; its pid."""
+    """Remove folders and control groups in a new process, because that may take long; returns its pid."""
     pid = os.fork()
     if pid == 0:
         try:

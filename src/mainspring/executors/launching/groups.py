@@ -1,4 +1,4 @@
-"""A control group for one program, of version 1 or 2: made, entered, asked what it did, ended, removed."""
+"""The control group of one program, version 1 or 2: limits, membership, what happened in it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import suppress
 from mainspring.executors.launching.order import Caps
 
 UNIFIED = "unified"
-"""The name under which the folder of version 2 is given."""
+"""The key of the folder of version 2."""
 GROUP_PREFIX = "mainspring-"
-"""How the names of groups begin."""
+"""The prefix of the names of groups."""
 CPU = "cpuacct"
-"""The controller of version 1 that counts processor time; version 2 always does."""
+"""The controller of version 1 that counts CPU time; version 2 always does."""
 _LIMITS = {
     ("memory", 1): (("memory.limit_in_bytes", "memory"), ("memory.memsw.limit_in_bytes", "memory")),
     ("pids", 1): (("pids.max", "processes"),),
@@ -26,7 +26,7 @@ _REMOVE_S = 1.0
 
 
 class Group:
-    """The groups, one per hierarchy, of a program."""
+    """The groups of one program, one per hierarchy."""
 
     def __init__(self, name: str, parents: dict[str, str], caps: Caps) -> None:
         self._folders: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Group:
             _write(os.path.join(folder, "cgroup.procs"), str(pid))
 
     def members(self) -> list[int]:
-        """Who is in one of them."""
+        """The processes in any of the groups."""
         found: set[int] = set()
         for folder in self._folders.values():
             with suppress(OSError, ValueError):
@@ -62,7 +62,7 @@ class Group:
         return sorted(found)
 
     def kill(self) -> None:
-        """Kill all members at once, where the kernel can."""
+        """Kill all members in one step, where the kernel can."""
         for folder in self._folders.values():
             with suppress(OSError):
                 _write(os.path.join(folder, "cgroup.kill"), "1")
@@ -80,7 +80,7 @@ class Group:
         return any(self._count(controller, "max", "pids.events") for controller in self._folders)
 
     def cpu_used(self) -> int | None:
-        """Microseconds of processor time that members have used, those that ended included; None if nobody counts."""
+        """Microseconds of CPU time that members have used, including ended ones; None if it is not counted."""
         for controller, folder in self._folders.items():
             with suppress(OSError, ValueError):
                 if controller == CPU:
@@ -104,12 +104,12 @@ class Group:
 
 
 def folders_of(name: str, parents: dict[str, str]) -> dict[str, str]:
-    """The folders that a group of this name has."""
+    """The folders of a group with this name."""
     return {controller: os.path.join(parent, name) for controller, parent in parents.items()}
 
 
 def remove_groups(folders: Iterable[str]) -> None:
-    """Remove control groups; the kernel may take a moment to let go of members that have just ended."""
+    """Remove control groups. The kernel may take a moment to release members that have just ended."""
     deadline = time.monotonic() + _REMOVE_S
     for folder in folders:
         while True:

@@ -1,4 +1,4 @@
-"""What the worker tells a shim, and what it answers: JSON objects."""
+"""The messages between worker and shim: JSON objects."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import struct
 from typing import TypedDict
 
 LENGTH = struct.Struct("!I")
-"""An order comes after its length; requests and answers are lines."""
+"""A launch is preceded by its length; requests and replies are lines."""
 
 
 class Identity(TypedDict):
-    """Who a program runs as."""
+    """The user and groups of a program."""
 
     uid: int
     gid: int
@@ -18,54 +18,54 @@ class Identity(TypedDict):
 
 
 class Caps(TypedDict, total=False):
-    """What a control group limits."""
+    """The limits of a control group."""
 
     memory: int
     processes: int
     cpu: int
-    """Microseconds of processor time that all members may use together."""
+    """Microseconds of CPU time that all members may use together."""
 
 
 class Launch(TypedDict, total=False):
-    """A program to run. Its open files 0, 1, 2 and so on are those that come with the order."""
+    """A program to run. Its descriptors 0, 1, 2 and so on are the files sent with the message."""
 
     argv: list[str]
     env: dict[str, str]
     cwd: str | None
     identity: Identity | None
     users: list[int]
-    """The first and the last of the user ids of which the program gets one that no other run has; instead of an
+    """The first and the last user id of a range, of which the program gets one that no other run has. Replaces the
     identity."""
     private: int
-    """If above zero: its temporary folders are its own, in memory, have at most so many bytes, and go when it ends."""
+    """If above zero, the program has private temporary folders in memory, of at most this many bytes, until it ends."""
     shown: list[str]
-    """Folders that it sees as they are, though they are within temporary folders."""
+    """Folders within temporary folders that the program sees nevertheless."""
     rlimits: dict[str, int]
-    """By the name of the constant, as in `RLIMIT_CPU`."""
+    """By name of the constant, as in `RLIMIT_CPU`."""
     caps: Caps
     cgroups: dict[str, str]
-    """The folders, by controller, in which to make a control group for the program."""
+    """The folders, by controller, in which to create a control group for the program."""
     locked: bool
-    """Whether the program may gain no privileges, as by programs that are set-user-id."""
+    """Whether the program is kept from gaining privileges, as by set-user-id."""
     tmp: bool
-    """Whether it gets a temporary folder of its own, which is `$TMPDIR` and goes when it ends."""
+    """Whether the program gets a private `$TMPDIR`, removed when it ends."""
     sandboxed: bool
-    """Whether the program is bubblewrap, which must outlive a polite request, or its inmates die of that."""
+    """Whether the program is bubblewrap, which must not get SIGTERM: its program would die of that."""
     result_limit: int
-    """If above zero: `$MAINSPRING_RESULT` names a file, and so much of what is written there is answered."""
+    """If above zero, `$MAINSPRING_RESULT` names a file, and this many bytes of it are returned."""
 
 
 class ShimRequest(TypedDict, total=False):
-    """What the worker may ask while the program runs."""
+    """A request of the worker while the program runs."""
 
     end: float
-    """Ask the family to end, and kill it after so many seconds."""
+    """Send SIGTERM to all processes of the program, and SIGKILL after this many seconds."""
     warn: int
-    """Send the program, and nobody else, this signal."""
+    """Send this signal to the program alone."""
 
 
 class ShimReply(TypedDict, total=False):
-    """A shim's word: first `pid` or `error`, at the end `code`."""
+    """A reply of the shim: first `pid` or `error`, at the end `code`."""
 
     pid: int
     error: str
@@ -73,11 +73,11 @@ class ShimReply(TypedDict, total=False):
     code: int
     """The exit code of the program, negative for a signal."""
     wrapped: bool
-    """Whether that is the word of bubblewrap, which makes 128 + N of a signal."""
+    """Whether the code is bubblewrap's, which turns a signal into 128 + N."""
     out_of_memory: bool
     out_of_processes: bool
     out_of_cpu: bool
     survivors: int
-    """How many could not be killed."""
+    """How many processes could not be killed."""
     result: str
-    """What was written to the result file."""
+    """The content of the result file."""

@@ -1,5 +1,4 @@
-"""What keeps confined programs apart from each other: a user id that no other run has, and temporary folders of its
-own."""
+"""Separates confined programs from each other: each run has its own user id and private temporary folders."""
 
 from __future__ import annotations
 
@@ -16,19 +15,19 @@ from mainspring.executors.launching.kernel import leave_mounts, mount_again, mou
 from mainspring.executors.launching.order import Identity
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
-"""Where every user may write, and runs get folders of their own."""
+"""Where every user may write. Runs get private folders instead."""
 _OPEN = "/run/lock"
-"""Where every user may write, too; on most hosts."""
+"""Where every user may write, too, on most hosts."""
 _LOCKS = "mainspring-users"
 _MOST_SWEPT = 100_000
-"""Entries of a temporary folder that are looked at when a run ends: a sweep must end, too."""
+"""The most entries of a temporary folder that a sweep looks at, so that it ends."""
 
 
 class UserTaken:
-    """A user id for one run. It is taken until it is given back, or this process ends, however that ends."""
+    """A user id for one run. It is taken until it is given back, or until this process ends in any way."""
 
     def __init__(self, first: int, last: int) -> None:
-        """OSError if all of them are taken."""
+        """Raises OSError if all user ids are taken."""
         folder = _lock_folder()
         for user in _from_anywhere(first, last):
             self._lock = os.open(os.path.join(folder, str(user)), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -39,7 +38,7 @@ class UserTaken:
             else:
                 self.identity: Identity = {"uid": user, "gid": user, "groups": []}
                 return
-        problem = f"all of the user ids {first} to {last} are taken by other runs: the setting run_users gives more"
+        problem = f"all user ids from {first} to {last} are taken by other runs: extend the setting run_users"
         raise OSError(errno.EAGAIN, problem)
 
     def give_back(self) -> None:
@@ -48,7 +47,7 @@ class UserTaken:
 
 
 def _from_anywhere(first: int, last: int) -> Iterator[int]:
-    """All of them, beginning anywhere: an id that was just given back is seldom the next."""
+    """All user ids, from a random one on: an id that was just given back is seldom the next."""
     count = last - first + 1
     start = int.from_bytes(os.urandom(4)) % count
     return (first + (start + step) % count for step in range(count))
@@ -64,16 +63,16 @@ def _lock_folder() -> str:
             found = os.lstat(folder)
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022:
                 return folder
-    raise OSError(errno.EACCES, "there is no folder for the locks of run_users: neither /run nor the temporary one")
+    raise OSError(errno.EACCES, "no folder can hold the locks of run_users: neither /run nor the temporary one")
 
 
 def withdraw(size: int, shown: Sequence[str], identity: Identity | None) -> None:
-    """Give this process and its descendants temporary folders that are this user's alone, of at most `size` bytes each,
-    and a view of the processes in which those of other users are missing. OSError if the kernel does not permit it."""
+    """Give this process and its descendants private temporary folders of at most `size` bytes each, and a view of /proc
+    without the processes of other users. Raises OSError if the kernel does not permit it."""
     user, group = (os.geteuid(), os.getegid()) if identity is None else (identity["uid"], identity["gid"])
     places = [place for place in TEMPORARY if os.path.isdir(place) and not os.path.islink(place)]
     leave_mounts()
-    # Opened among the mounts of its own: the kernel binds no others.
+    # Opened after leave_mounts: the kernel binds only folders of its own mounts.
     kept = {path: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in _within(shown, places)}
     for place in places:
         mount_memory(place, size, user, group)
@@ -81,12 +80,12 @@ def withdraw(size: int, shown: Sequence[str], identity: Identity | None) -> None
         _make_way(path, user, group)
         mount_again(file, path)
         os.close(file)
-    with suppress(OSError):  # Some containers forbid it: then the command lines of others are seen, and no more.
+    with suppress(OSError):  # Some containers forbid it. Then only the command lines of others are visible.
         mount_processes("/proc")
 
 
 def _make_way(path: str, user: int, group: int) -> None:
-    """Make the folders that lead to a path, for the user who has to pass through them."""
+    """Create the folders that lead to a path, owned by the user that passes through them."""
     above = os.path.dirname(path)
     if not os.path.isdir(above):
         _make_way(above, user, group)
@@ -96,14 +95,15 @@ def _make_way(path: str, user: int, group: int) -> None:
 
 
 def _within(paths: Iterable[str], places: Sequence[str]) -> list[str]:
-    """Those of the folders that are in one of the places, without those that are in each other."""
+    """The folders that are in one of the places, without those inside each other."""
     real = sorted({os.path.realpath(path) for path in paths if os.path.isdir(path)})
     inside = [path for path in real if any(path.startswith(f"{place}/") for place in places)]
     return [path for path in inside if not any(path.startswith(f"{other}/") for other in inside)]
 
 
 def sweep(user: int, *, withdrawn: bool) -> None:
-    """Remove what a user that was one run's alone left where every user may write, if it was not `withdrawn`."""
+    """Remove what the user id of a run left where every user may write. With private folders (`withdrawn`) little
+    can."""
     for place in (_OPEN,) if withdrawn else (*TEMPORARY, _OPEN):
         with suppress(OSError), os.scandir(place) as entries:
             for _, entry in zip(range(_MOST_SWEPT), entries, strict=False):

@@ -1,4 +1,4 @@
-"""Keeps one program: starts it, listens to the worker, and sees to it that nothing of it remains."""
+"""Supervises one program: starts it, obeys the worker, and ends all that the program started."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from mainspring.executors.launching.seclusion import UserTaken, sweep, withdraw
 _RESULT = "result"
 _SHORTEST_S = 0.005
 _LAST_CPU_US = 500_000
-"""How long a program that has used up its processor time may take to end by itself."""
+"""How long a program that has used up its CPU time may take to end by itself."""
 _CLEAN_S = 0.5
 """How long the end of a program waits for the removal of its private folder."""
 _CORES = os.cpu_count() or 1
 
 
 class WorkerGone(Exception):
-    """Nobody is left to answer to."""
+    """The worker has ended."""
 
 
 class Shim:
-    """`watched` becomes readable if the worker dies, `tell` says what will be made for the program: its folder and its
-    groups. Somebody else has to remove that if this process is killed. A shim is ready before there is a program."""
+    """`watched` becomes readable if the worker dies. `tell` is called with the folder and the control groups that will
+    be created for the program: the fork server removes them if this process is killed. A shim is ready before there is
+    a program."""
 
     def __init__(self, watched: int | None, tell: Callable[[Sequence[str]], None]) -> None:
         self._watched = watched
@@ -64,7 +65,7 @@ class Shim:
         _rehearse()
 
     def keep(self, control: socket.socket, files: Sequence[int]) -> None:
-        """The whole life of the program, which has these files; `control` is the line to the worker."""
+        """Run the program with these files to its end; `control` is the socket to the worker."""
         self._control, self._files = control, files
         with suppress(WorkerGone):
             self._order = _receive(control)
@@ -72,7 +73,7 @@ class Shim:
                 self._watch()
         survivors = self._end_all()
         last_word = self._last_word(survivors) if self._pid else None
-        # First, so that whoever hears of the end finds nothing left of it.
+        # First, so that nothing is left of the program when its end is known.
         late = self._clean()
         if self._user is not None and not late:
             self._user.give_back()
@@ -86,7 +87,7 @@ class Shim:
         try:
             needs_folder, parents = order.get("tmp") or order.get("result_limit"), order.get("cgroups", {})
             if needs_folder or parents:
-                # Before it is there: whoever is killed in between leaves nothing that nobody knows of.
+                # Before they exist: a shim that is killed in between leaves nothing unknown.
                 self._say_made([self._path(), *folders_of(self._name, parents).values()])
             self._seclude()
             if needs_folder:
@@ -105,8 +106,8 @@ class Shim:
         return True
 
     def _seclude(self) -> None:
-        """Keep the program apart from other runs. Where its temporary folders are its own, whatever is made there, also
-        by this shim, ceases to exist with the last of their processes."""
+        """Separate the program from other runs. Its private temporary folders cease to exist with the last of their
+        processes, and with them what this shim created there."""
         order = self._order
         if users := order.get("users"):
             self._user = UserTaken(*users)
@@ -133,11 +134,11 @@ class Shim:
             self._order["cwd"] = self._order.get("cwd") or folder
         if self._order.get("result_limit"):
             env["MAINSPRING_RESULT"] = os.path.join(folder, _RESULT)
-        # Where a sandbox has to be told of the folder, its place in the command is marked.
+        # In the command of a sandbox, a mark stands for the folder.
         self._order["argv"] = [folder if word == FOLDER else word for word in self._order["argv"]]
 
     def _watch(self) -> None:
-        """Until the program has ended."""
+        """Wait until the program has ended."""
         self._poll.register(self._control, select.POLLIN)
         while family.reap(self._note) and self._code is None:
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
@@ -150,7 +151,7 @@ class Shim:
                 self._hear()
 
     def _calm(self) -> None:
-        """Forget that a child has ended."""
+        """Empty the wake-up pipe."""
         with suppress(BlockingIOError):
             os.read(self._woken, 4096)
 
@@ -159,7 +160,7 @@ class Shim:
         self._calm()
 
     def _patience_ms(self) -> float | None:
-        """How long nothing has to be looked at."""
+        """How long to wait before the next deadline."""
         waits = []
         if self._kill_at is not None:
             waits.append(self._kill_at - time.monotonic())
@@ -170,7 +171,7 @@ class Shim:
                 family.send([pid for pid in self._group.members() if not self._holds_others(pid)], signal.SIGXCPU)
                 left_us = _LAST_CPU_US
                 self._kill_at = min(self._kill_at or math.inf, time.monotonic() + _LAST_CPU_US / 1e6)
-            # On all cores at once it cannot be used up sooner.
+            # Even on all cores at once it cannot be used up sooner.
             waits.append(left_us / 1e6 / _CORES)
         return max(min(waits), _SHORTEST_S) * 1000 + 1 if waits else None
 
@@ -180,7 +181,7 @@ class Shim:
 
     def _hear(self) -> None:
         words = b""
-        with suppress(ConnectionResetError):  # It went without having read all that it was told.
+        with suppress(ConnectionResetError):  # The worker ended without having read all.
             words = self._control.recv(4096)
         if not words:
             raise WorkerGone
@@ -199,7 +200,7 @@ class Shim:
         self._kill_at = time.monotonic() + grace_s
 
     def _program(self) -> Sequence[int]:
-        """The program itself: in a sandbox it is the first child of the first process in there, which bubblewrap is."""
+        """The program itself. In a sandbox it is the first child of bubblewrap."""
         return family.descendants(self._pid)[1:2] if self._order.get("sandboxed") else [self._pid]
 
     def _holds_others(self, pid: int) -> bool:
@@ -232,7 +233,7 @@ class Shim:
             self._control.sendall(json.dumps(answer).encode() + b"\n")
 
     def _clean(self) -> int:
-        """Remove what was made for the program; the pid of a process that is still at it, if there is so much."""
+        """Remove what was created for the program; returns the pid of a process that still removes, or 0."""
         if self._group is not None:
             self._group.remove()
         if self._user is not None:
@@ -240,7 +241,7 @@ class Shim:
         if self._folder is None:
             return 0
         with suppress(OSError):
-            os.rmdir(self._folder)  # Empty, as nearly always.
+            os.rmdir(self._folder)  # Nearly always empty.
             return 0
         pid = os.fork()
         if pid == 0:
@@ -255,13 +256,13 @@ class Shim:
 
 
 def remove_folder(path: str) -> None:
-    """Remove what a program was given to write in, as far as it is still there."""
+    """Remove the private folder of a program, if it still exists."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def _rehearse() -> None:
-    """Do once for nothing what every order needs. After a fork the first use of each page of memory is slow; before an
-    order comes there is time for that, and afterwards somebody waits."""
+    """Do once what every order needs. After a fork the first use of each page of memory is slow, so it is done before
+    an order arrives."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         order = json.dumps({"argv": ["", ""], "env": {"": ""}, "cwd": None, "rlimits": {"": 0}}).encode()
@@ -271,7 +272,7 @@ def _rehearse() -> None:
 
 
 FOLDER = "\0folder"
-"""Stands in a command for the private folder."""
+"""Stands for the private folder in a command."""
 
 
 def _receive(control: socket.socket) -> Launch:
@@ -292,7 +293,8 @@ def _receive_exactly(control: socket.socket, size: int) -> bytes:
 
 
 def _read_result(path: str, limit: int) -> str:
-    """What the program wrote; no more than a byte over the limit, and never through a link to what it may not read."""
+    """The result file, up to a byte over the limit. Links are not followed: they may lead to files that the program may
+    not read."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(file, "rb") as result:
         return result.read(limit + 1).decode("utf-8", "replace")

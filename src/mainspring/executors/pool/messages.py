@@ -1,4 +1,4 @@
-"""What a worker and a process for functions say to each other: JSON lines; nothing is pickled."""
+"""The messages between a worker and a pool process: JSON lines, never pickles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mainspring.core.model import Claim
 from mainspring.executor import Outcome
 
 CHANNEL = 3
-"""The number of the open file on which a process talks with the worker."""
+"""The descriptor of the socket to the worker."""
 
 
 class ModuleLocation(msgspec.Struct, frozen=True):
@@ -19,18 +19,18 @@ class ModuleLocation(msgspec.Struct, frozen=True):
 
 
 class PoolSetup(msgspec.Struct):
-    """The first word to a process: what it should import before it is needed, and when it has served long enough."""
+    """The first message to a process: what to import ahead, and when to replace the process."""
 
     path: list[str]
     homes: list[ModuleLocation]
     runs: int
     memory: int
     env: dict[str, str] = {}
-    """The rest of its environment: given here, since what a process is started with can be read by others."""
+    """The rest of its environment. Sent here, because other processes can read the environment of a start."""
     log_level: int = 20
-    """What functions log at this level or above is in the logs of their runs."""
+    """Records of this level or above go to the logs of the runs."""
     withheld: dict[str, str] = {}
-    """The part of it that is kept from what functions start."""
+    """The part of the environment that is kept from the children of functions."""
     farewell_s: float = 0.0
     """How long the process may take to end by itself: an app with a lifespan has something to close."""
 
@@ -43,11 +43,11 @@ class RunRequest(msgspec.Struct):
     deadline: int | None
     soft_deadline: int | None
     now: int
-    """By the clock of the deadlines."""
+    """The time of the worker, by the clock of the deadlines."""
 
 
 class PoolMessage(msgspec.Struct, omit_defaults=True):
-    """What a process tells: that it is ready, what its run says, and how it ended."""
+    """A message of a process: that it is ready, output and progress of its run, and the outcome."""
 
     ready: bool = False
     log: str | None = None
@@ -55,6 +55,6 @@ class PoolMessage(msgspec.Struct, omit_defaults=True):
     note: str = ""
     outcome: Outcome | None = None
     quiet: bool = False
-    """Whether nothing of what it wrote waits to be read: then nobody has to look."""
+    """Whether its pipes are empty, so that the worker need not read them."""
     spent: bool = False
-    """Whether the process should be replaced: it has served long enough, or something of the run remains in it."""
+    """Whether the process must be replaced: it has served long enough, or something of the run remains in it."""

@@ -1,4 +1,4 @@
-"""Functions in processes: a pool of them, started ahead, each of which can be killed without harm to the others."""
+"""Executes functions in a pool of processes, started ahead, each of which can be killed without harm to the others."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from mainspring.sdk.task import Task
 from mainspring.settings import Settings
 
 PATIENCE_S = 0.05
-"""If none became free for so long while a run waits, another is started: on busy cores more of them do not help, but
-functions that wait for something need them."""
+"""If no process became free for this long while a run waits, another is started. On busy cores more processes do not
+help, but functions that wait for something need them."""
 IDLE_S = 30.0
-"""A process beyond one per core is let go when it had nothing to do for so long."""
+"""A process beyond one per core is ended after this long without work."""
 
 FAREWELL_S = 2.0
 """How long the idle processes of a worker that stops may take, all together, to leave the lifespans of their apps."""
@@ -49,12 +49,12 @@ FAREWELL_S = 2.0
 _ROOM = 2**20
 
 _EARLY = ("PYTHON", "LD_", "DYLD_", "LC_", "MALLOC_", "GLIBC_")
-"""How variables begin that are read when a process starts."""
+"""Prefixes of variables that are read when a process starts."""
 _ARGV = [sys.executable, "-m", "mainspring.executors.pool.pool_child"]
 
 
 class ProcessPool:
-    """Processes that have imported the app. Lives on one event loop; a process serves one run at a time."""
+    """Processes that have imported the app. Used on one event loop; a process executes one run at a time."""
 
     def __init__(self, launcher: Launcher, setup: PoolSetup, most: int, longest: int) -> None:
         self._launcher = launcher
@@ -68,13 +68,13 @@ class ProcessPool:
         self._growing: asyncio.TimerHandle | None = None
         self._taken = 0
         self._moved_at = 0.0
-        """When one became free last."""
+        """When a process last became free."""
         self._processes: set[PoolProcess] = set()
         self._closed = False
         weakref.finalize(self, _close_all, self._processes)
 
     def prepare(self) -> None:
-        """Start as many as there are cores."""
+        """Start a process per core."""
         while self._count < self._least:
             self._start()
 
@@ -105,7 +105,7 @@ class ProcessPool:
             raise
 
     def _await_growth(self) -> None:
-        """One timer for all that wait: with one for each, a long queue would drown in them."""
+        """Set one timer for all waiting runs: one for each would be too many in a long queue."""
         if self._waiting and self._growing is None and not self._closed:
             self._growing = asyncio.get_running_loop().call_later(PATIENCE_S, self._grow)
 
@@ -117,7 +117,7 @@ class ProcessPool:
         self._await_growth()
 
     def _has_idle_core(self) -> bool:
-        """Whether fewer of them compute, or are starting, than there are cores."""
+        """Whether fewer processes compute or start than there are cores."""
         free = {process for _, process in self._free}
         return len(self._starting) + sum(process.computes for process in self._processes - free) < self._least
 
@@ -145,7 +145,7 @@ class ProcessPool:
         self.give_back(process)
 
     def give_back(self, process: PoolProcess) -> None:
-        """The run in it has ended."""
+        """Return a process whose run has ended."""
         self._taken -= 1
         self._moved_at = now = asyncio.get_running_loop().time()
         if process.spent or self._closed:
@@ -168,7 +168,7 @@ class ProcessPool:
             self._start()
 
     def close(self) -> None:
-        """End all processes that do nothing, and the others once their runs have ended."""
+        """End all idle processes, and the others once their runs have ended."""
         self._closed = True
         for task in self._starting:
             task.cancel()
@@ -193,7 +193,7 @@ def _close_all(processes: set[PoolProcess]) -> None:
 
 
 class ProcessExecutor:
-    """Functions in processes: of the pool, or, where they are confined, each run in a fresh one."""
+    """Executes functions in processes of the pool; a confined run in a new process."""
 
     def __init__(
         self, tasks: Mapping[str, Task[..., Any]], launcher: Launcher, probe: HostProbe, settings: Settings
@@ -204,11 +204,11 @@ class ProcessExecutor:
         self._settings = settings
         self._homes: dict[str, ModuleLocation] = {}
         self._pool: ProcessPool | None = None
-        # A result is JSON within JSON, which at most doubles it; a failure and a line of the log are shorter.
+        # A result is JSON within JSON, which at most doubles it. Failures and log lines are shorter.
         self._longest = 2 * settings.payload_limit + _ROOM
 
     def pool(self) -> ProcessPool:
-        """The pool, made when it is first needed: all tasks are known by then."""
+        """The pool, created when it is first needed: all tasks are known by then."""
         if self._pool is None:
             homes = list(dict.fromkeys(self._home(name) for name in self._tasks))
             setup = self._setup(homes, self._settings.process_runs)
@@ -217,7 +217,7 @@ class ProcessExecutor:
         return self._pool
 
     def close(self) -> None:
-        """Let all processes go."""
+        """End all processes."""
         if self._pool is not None:
             self._pool.close()
 
@@ -281,26 +281,26 @@ class ProcessExecutor:
 
 
 def _first_environment() -> dict[str, str]:
-    """What a process of the pool is started with: what the system and the interpreter look at before any line of ours
-    is executed. Other processes of this user can read it; the rest is told once they cannot."""
+    """The environment that a pool process starts with: what the system and the interpreter read first. Other processes
+    of this user can read it, so the rest is sent after the process has hidden its memory."""
     return {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(_EARLY)}
 
 
 def _python_folders(path: list[str], home: ModuleLocation) -> list[str]:
-    """What Python needs to see to start and to find the function."""
+    """The folders that Python needs to start and to find the function."""
     needed = [sys.prefix, sys.base_prefix, *path, *([os.path.dirname(home.file)] if home.file else [])]
     return [each for each in dict.fromkeys(needed) if os.path.exists(each) and not each.startswith("/usr/")]
 
 
 def _with_python(isolation: Isolation, shown: list[str]) -> Isolation:
-    """The isolation of a sandbox that shows this as well."""
+    """The isolation of a sandbox that shows these folders, too."""
     outer = [each for each in shown if each != "/" and not any(each.startswith(f"{other}/") for other in shown)]
     fields = msgspec.to_builtins(isolation)
     return msgspec.convert({**fields, "read": [*outer, *isolation.read]}, Isolation)
 
 
 def _checked(outcome: Outcome, limit: int) -> Outcome:
-    """The outcome, if it can be one: a function that is not trusted may have written it itself."""
+    """The outcome, if it is valid: an untrusted function may have written it itself."""
     text = outcome.result
     if text is None:
         return outcome
@@ -308,13 +308,13 @@ def _checked(outcome: Outcome, limit: int) -> Outcome:
         if len(text.encode()) > limit:
             raise ValueError(f"it has more than the {limit} bytes of payload_limit")
         msgspec.json.decode(text)
-    except ValueError as error:  # As msgspec's are.
-        return _failed("ResultInvalid", f"what the process gave as its result is none: {error}")
+    except ValueError as error:  # msgspec's errors are ValueErrors.
+        return _failed("ResultInvalid", f"the process returned an invalid result: {error}")
     return outcome
 
 
 def _with_limit(outcome: Outcome, ending: Ending | None, isolation: Isolation) -> Outcome:
-    """The outcome, which names the limit that the function met if it failed because of one."""
+    """The outcome, which names the limit that made the function fail."""
     failure = outcome.failure
     if ending is not None and ending.out_of_memory and outcome.kind == "succeeded" and not isolation.ignore_oom:
         return _failed("ProcessDied", f"the function returned, but {describe_oom(isolation)}")
@@ -327,7 +327,7 @@ def _with_limit(outcome: Outcome, ending: Ending | None, isolation: Isolation) -
 def _advice(error: NotStarted) -> str:
     if error.errno != errno.EACCES:
         return ""
-    return "; confined runs have another user, by the setting run_as, and that one must be able to start it"
+    return "; confined runs have another user (setting run_as), which must be able to start it"
 
 
 def _failed(kind: str, message: str) -> Outcome:

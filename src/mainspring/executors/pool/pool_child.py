@@ -1,4 +1,4 @@
-"""The main program of a pool process: it executes one function after another, as the worker orders."""
+"""The main program of a pool process: executes one function after another for its worker."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _read_order = msgspec.json.Decoder(RunRequest).decode
 _handler_of = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
-"""Without the detour by way of enumerations, which would cost a run as much as its arguments do."""
+"""Without the conversion to enumerations, which would cost a run as much as its arguments do."""
 _RSS_UNIT = 1024 if sys.platform == "linux" else 1
 
 
 class Stopped(BaseException):
-    """Raised in the function when it is asked to end: it may clean up, for as long as its grace lasts."""
+    """Raised in the function when it is asked to end: it may clean up within its grace."""
 
 
 class PoolChild:
-    """The life of the process."""
+    """Serves the requests of the worker."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -64,12 +64,12 @@ class PoolChild:
         self._threads = 1
 
     def serve(self) -> None:
-        """Until the worker hangs up, or this process has served long enough."""
-        # Whoever the function leaves behind is found at once, however it got away.
+        """Serve until the worker closes the socket, or this process has served long enough."""
+        # Adopt all processes that functions leave behind.
         adopt_orphans()
         on_term = self._on_term
         signal.signal(signal.SIGTERM, on_term)
-        # The function may put others in their place.
+        # Duplicated, because functions may replace them.
         streams = [os.dup(number) for number in (1, 2)]
         setup = msgspec.json.decode(self._hear(), type=PoolSetup)
         os.environ.update(setup.env)
@@ -77,7 +77,7 @@ class PoolChild:
         sys.path[:] = setup.path
         for home in setup.homes:
             self._load(home)
-        if not logging.getLogger().handlers:  # Else the app has its own, and what those write is output of the run.
+        if not logging.getLogger().handlers:  # Otherwise the app has its own, whose output belongs to the run.
             hear_logging(setup.log_level)
         surroundings, self._threads = _Surroundings(), threading.active_count()
         self._tell(PoolMessage(ready=True))
@@ -140,7 +140,7 @@ class PoolChild:
         return line
 
     def _tell(self, message: PoolMessage) -> None:
-        # Locked, because it must arrive whole: the function's own threads may talk at the same time.
+        # Locked, so that messages stay whole: threads of the function may write at the same time.
         with self._talking:
             self._channel.sendall(_encode(message) + b"\n")
 
@@ -161,7 +161,7 @@ class PoolChild:
                 return failed(error)
             return call(_Blocking(task, self._drive) if task.is_async else task, order.claim.args, context)
         except Stopped as stop:
-            return failed(stop)  # It came where nothing of the function's was running any more.
+            return failed(stop)  # It was raised after the function had returned.
         finally:
             self._context = None
             for stream in (sys.stdout, sys.stderr):
@@ -188,13 +188,13 @@ class PoolChild:
 
 
 def _clock(now: Instant) -> Callable[[], Instant]:
-    """The worker's clock, by what it was a moment ago."""
+    """The worker's clock, from its time a moment ago."""
     offset = now - time.monotonic_ns() // 1000
     return lambda: offset + time.monotonic_ns() // 1000
 
 
 class _Blocking(PlainTask[..., Any]):
-    """An async task as one that returns its result: here it has the process to itself."""
+    """An async task as a blocking one: it has the process to itself."""
 
     def __init__(self, task: Task[..., Any], drive: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         super().__init__(task.app, task.name, task.function, task.defaults)
@@ -207,10 +207,10 @@ class _Blocking(PlainTask[..., Any]):
 
 
 class _Surroundings:
-    """What a function may change for those after it, as it was at first."""
+    """The environment and the working folder, which a function may change and which are restored after it."""
 
     def __init__(self) -> None:
-        # Where Python keeps them: to compare there takes a microsecond, by way of `os.environ` sixty.
+        # Python's own dictionary: comparing it takes a microsecond, comparing `os.environ` sixty.
         self._now: dict[Any, Any] = getattr(os.environ, "_data", {})
         self._then = dict(self._now)
         self._variables = dict(os.environ)
@@ -225,7 +225,7 @@ class _Surroundings:
 
 
 def _is_empty(pipes: Sequence[int]) -> bool:
-    """Whether all that was written into pipes has been read."""
+    """Whether all data in the pipes has been read."""
     try:
         return not any(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0] for pipe in pipes)
     except OSError:
@@ -233,7 +233,7 @@ def _is_empty(pipes: Sequence[int]) -> bool:
 
 
 def _has_children() -> bool:
-    """Whether processes are left. Those that have ended and nobody asked about are let go."""
+    """Whether child processes are left. Ended ones are reaped."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -243,8 +243,8 @@ def _has_children() -> bool:
 
 
 def load(home: ModuleLocation) -> ModuleType:
-    """The module of the function. What was `__main__` there must not run its main part here, so it goes by another
-    name."""
+    """Import the module of a function. A module that is `__main__` in the worker gets another name, so that its main
+    part does not run."""
     if home.module != "__main__" and importlib.util.find_spec(home.module):
         return importlib.import_module(home.module)
     name = "__mainspring_main__" if home.module == "__main__" else home.module
@@ -258,7 +258,7 @@ def load(home: ModuleLocation) -> ModuleType:
 
 
 def find_task(module: ModuleType, name: str) -> Task[..., Any]:
-    """The task of that name, of an app that the module holds or decorates its functions with."""
+    """The task of this name, in the module itself or in an app of the module."""
     for value in vars(module).values():
         if isinstance(value, Task) and value.name == name:
             return value
@@ -268,13 +268,13 @@ def find_task(module: ModuleType, name: str) -> Task[..., Any]:
 
 
 def main() -> None:
-    """Serve on the channel that the worker gave."""
-    hide_memory()  # Before it is told anything: runs of other tasks, and commands, may have the same user.
+    """Serve on the socket to the worker."""
+    hide_memory()  # Before any secret arrives: other runs and commands may have the same user.
     channel = socket.socket(fileno=CHANNEL)
     channel.set_inheritable(False)
     with suppress(BrokenPipeError, ConnectionResetError):
         PoolChild(channel).serve()
-    # At once: threads that a function left behind would keep this process for ever.
+    # Without waiting for threads that a function left behind.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""One process for functions as the worker sees it: a place where one run at a time is executed."""
+"""The worker's side of one pool process, which executes one run at a time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mainspring.executors.programs.program import Ending, Launcher, NotStarted, 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(PoolMessage).decode
 PROGRESS_S = 0.02
-"""How often it is told how far a run is."""
+"""How often at most the progress of a run is passed on."""
 
 
 class ProcessDied(Exception):
-    """The process ended before it told how the run did."""
+    """The process ended before it reported the outcome of its run."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending)
@@ -33,7 +33,7 @@ class ProcessDied(Exception):
 
 
 class PoolProcess:
-    """Talks with its process by callbacks of the loop, which cost less than coroutines. Made by `start_process`."""
+    """Uses callbacks of the loop, which cost less than coroutines. Created by `start_process`."""
 
     def __init__(
         self, program: Program, channel: socket.socket, streams: dict[str, int], longest: int, trusted: bool
@@ -51,9 +51,9 @@ class PoolProcess:
         self._output: Output | None = None
         self._told: asyncio.Future[PoolMessage | None] = self._loop.create_future()
         self.spent = False
-        """Whether it must not be used again."""
+        """Whether the process must not be used again."""
         self.ending: Ending | None = None
-        """How the process ended, once it is known."""
+        """How the process ended, once known."""
         self._streams = [
             PipeReader(file, partial(self._keep, stream), self._behind) for stream, file in streams.items()
         ]
@@ -62,7 +62,7 @@ class PoolProcess:
 
     @property
     def computes(self) -> bool:
-        """Whether the process wants a core right now, rather than wait for something. False where that is unknown."""
+        """Whether the process is using a core right now. False where that is unknown."""
         with suppress(OSError, IndexError), open(f"/proc/{self._program.pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] == b"R"
         return False
@@ -81,7 +81,8 @@ class PoolProcess:
             raise
 
     async def run(self, order: RunRequest, attempt: AttemptContext, output: Output) -> Outcome:
-        """Execute one run; ProcessDied if the process does. Cancelled, it ends the process, asking first."""
+        """Execute one run. Raises ProcessDied if the process dies. If cancelled, the process gets SIGTERM, then
+        SIGKILL."""
         self._attempt, self._output = attempt, output
         quiet = False
         try:
@@ -97,21 +98,21 @@ class PoolProcess:
             self.spent = True
             raise
         finally:
-            # What the process wrote is in the pipes by the time that it tells its end. It also tells if they are empty,
-            # for each look costs more than all else here where other threads wait for their turn.
+            # By the end of the run its output is in the pipes. The process says if they are empty, because a read
+            # costs more than all else here while other threads wait for the interpreter.
             for reader in () if quiet else self._streams:
                 reader.drain()
             output.finish()
             self._attempt = self._output = None
-        assert message.outcome is not None, "that is what it was asked for"
+        assert message.outcome is not None, "a request for a run is answered by its outcome"
         if message.spent:
             self.ending = await self._end()
         return message.outcome
 
     async def _end(self) -> Ending | None:
-        """End the process now: what the run may have left behind must not outlive its end."""
+        """End the process now: nothing of the run may outlive its end."""
         self._program.kill()
-        with suppress(NotStarted):  # Its shim has been killed, and all of them with it.
+        with suppress(NotStarted):  # Its shim was killed, and the process with it.
             return await self._program.wait()
         return None
 
@@ -128,22 +129,22 @@ class PoolProcess:
         with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             sent = self._channel.send(words)
         if sent < len(words):
-            with suppress(BrokenPipeError, ConnectionResetError):  # It has died, which is heard of otherwise.
+            with suppress(BrokenPipeError, ConnectionResetError):  # It has died, which the reader notices.
                 await self._loop.sock_sendall(self._channel, words[sent:])
 
     def _hear(self, words: bytes) -> None:
-        """The function itself may write here, too, whatever it likes: nothing of that may harm the worker."""
+        """The function itself may write anything here: none of it may harm the worker."""
         if self._condemned:
             return
         *lines, self._rest = (self._rest + words).split(b"\n")
         if max(len(self._rest), *map(len, lines), 0) > self._longest:
-            self._condemn("a message of its process is longer than any can be")
+            self._condemn("its process sent a message that is longer than any can be")
             return
         for line in lines:
             try:
                 message = _decode(line)
             except (msgspec.MsgspecError, UnicodeError):
-                self._condemn("what its process said to the worker is no message")
+                self._condemn("its process sent the worker an invalid message")
                 return
             if message.ready or message.outcome is not None:
                 self._tell_progress()
@@ -154,14 +155,14 @@ class PoolProcess:
     def _condemn(self, why: str) -> None:
         self._condemned, self._rest = True, b""
         if self._attempt is not None:
-            self._attempt.write("log", f"{why}: it is killed")
+            self._attempt.write("log", f"{why}, and is killed")
         self._program.kill()
 
     def _pass_on(self, message: PoolMessage, attempt: AttemptContext) -> None:
         if message.log is not None:
             if self._trusted:
                 attempt.write("log", message.log)
-            else:  # As much is kept as of what is printed, and no more.
+            else:  # Within the same limit as what is printed.
                 self._keep("log", message.log.encode() + b"\n")
         if message.progress is not None:
             self._progress = (message.progress, message.note)
@@ -169,7 +170,7 @@ class PoolProcess:
                 self._tell_progress()
 
     def _tell_progress(self) -> None:
-        """How far it is: the last word counts, however many there are."""
+        """Pass on the latest progress."""
         context = self._attempt.context if self._attempt is not None else None
         if self._progress is not None and context is not None:
             self._told_progress_at = self._loop.time()

@@ -1,1 +1,2 @@
-"""Programs: started, confined, read from, and ended with all that they started."""
+"""Runs programs: `program` starts and ends them by way of `launching`, `confinement` applies an isolation, `host` finds
+out what the host can confine, `output` and `pipe_reader` read what they write."""

@@ -1,4 +1,4 @@
-"""From an isolation to what a shim has to do for it, on this host; refused if the host cannot."""
+"""Turns an isolation into a launch for this host, or refuses it if the host cannot."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from mainspring.executors.programs.host import Host, identify
 from mainspring.executors.programs.program import Ending, describe_end
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
-"""What a program that is not confined sees of the worker's environment, which may hold secrets."""
+"""The variables of the worker's environment that an unconfined program gets; others may hold secrets."""
 _NEUTRAL = ("LANG", "LC_ALL", "TZ")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _FACTS = ("alternatives", "ld.so.cache", "localtime", "passwd", "group")
-"""What of /etc a sandbox shows: nothing that is secret, and no more than programs need, for each costs a mount."""
+"""The files of /etc that a sandbox shows: nothing secret, and only what programs need, because each costs a mount."""
 _NETWORK_FACTS = (
     *("resolv.conf", "hosts", "nsswitch.conf", "gai.conf", "ssl", "ca-certificates", "pki", "services", "protocols"),
 )
-"""Without nsswitch.conf users and groups are looked for in their files alone: other places need a network."""
+"""Without nsswitch.conf, users and groups are looked up in files only: other sources need a network."""
 _DISK = 256 * 2**20
-"""The size of each private temporary folder unless told otherwise. It is memory."""
+"""The default size of each private temporary folder, which is in memory."""
 
 
 _CONTROLLERS = {"memory": "memory", "processes": "pids", "cpu": CPU}
 
 
 class IsolationRefused(Exception):
-    """The host cannot do what the isolation asks for."""
+    """The host cannot provide the isolation that a run asks for."""
 
 
 def confine(isolation: Isolation | None, host: Host | None, order: Launch) -> Launch:
-    """The order, carried out under this isolation. `host` may be missing where there is nothing to confine."""
+    """The launch under this isolation. `host` may be None where nothing is confined."""
     if isolation is None or not isolation.confined:
         return order
-    assert host is not None, "only what is not confined needs no host"
+    assert host is not None, "a confined launch needs a host"
     user = _identity(isolation, host)
     confined: Launch = {**order, "identity": user, "locked": True, "tmp": True, "rlimits": _rlimits(isolation, host)}
     own = isolation.user is None and host.users is not None
@@ -66,7 +66,7 @@ def confine(isolation: Isolation | None, host: Host | None, order: Launch) -> La
 
 
 def _apart(isolation: Isolation, host: Host, confined: Launch) -> Launch:
-    """The order with temporary folders of its own, as far as the host can."""
+    """The launch with private temporary folders, as far as the host can."""
     if host.private:
         return {**confined, "tmp": False, "private": isolation.disk or _DISK, "shown": _needed(confined)}
     if os.geteuid() != 0 and host.bubblewrap is not None:
@@ -77,14 +77,14 @@ def _apart(isolation: Isolation, host: Host, confined: Launch) -> Launch:
 
 
 def _needed(order: Launch) -> list[str]:
-    """Folders that a program has to see, though they may be within temporary folders."""
+    """Folders that a program has to see even if they are within temporary folders."""
     cwd = order.get("cwd")
     return [*order.get("shown", ()), *([cwd] if cwd is not None else ())]
 
 
 def _withdrawn(isolation: Isolation, bubblewrap: str, order: Launch) -> Launch:
-    """The order with temporary folders of its own, and no other processes in sight, where the worker is not root: else
-    runs, and the worker, could read each other's memory. The rest of the host is as it is."""
+    """The launch with private temporary folders and no other visible processes, for a worker that is not root:
+    otherwise runs and the worker could read each other's memory. The rest of the host stays visible."""
     size = str(isolation.disk or _DISK)
     argv = [bubblewrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"]
     argv += ["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"]
@@ -98,7 +98,7 @@ def _withdrawn(isolation: Isolation, bubblewrap: str, order: Launch) -> Launch:
 
 
 def _groups(host: Host, caps: Caps) -> dict[str, str]:
-    """The folders of those control groups that have something to limit."""
+    """The folders of the control groups that limit something."""
     wanted = {_CONTROLLERS[cap] for cap in caps} | {UNIFIED}
     return {controller: folder for controller, folder in host.cgroups.items() if controller in wanted}
 
@@ -109,7 +109,7 @@ def _identity(isolation: Isolation, host: Host) -> Identity | None:
     try:
         wanted = identify(isolation.user)
     except KeyError:
-        raise IsolationRefused(f"user {isolation.user}: there is none of that name") from None
+        raise IsolationRefused(f"user {isolation.user}: there is no such user") from None
     if os.geteuid() not in (0, wanted["uid"]):
         raise IsolationRefused(f"user {isolation.user}: only a worker that is root can become another user")
     return wanted if os.geteuid() == 0 else None
@@ -118,7 +118,7 @@ def _identity(isolation: Isolation, host: Host) -> Identity | None:
 def _rlimits(isolation: Isolation, host: Host) -> dict[str, int]:
     limits = {"RLIMIT_CORE": 0}
     if isolation.cpu is not None:
-        # Where the time of the whole run is counted, this only holds if the shim should be too slow to see it.
+        # Where the time of the whole run is counted, this is only for a shim that is too slow to notice.
         limits["RLIMIT_CPU"] = -(-isolation.cpu // SECOND) + host.cpu
     if isolation.files is not None:
         limits["RLIMIT_NOFILE"] = isolation.files
@@ -153,7 +153,7 @@ def _sandboxed(isolation: Isolation, host: Host, order: Launch) -> Launch:
 
 
 def _wrapped(order: Launch, argv: list[str], *last: str) -> Launch:
-    """The order to bubblewrap to run the program; `last` is what it does after everything else is in place."""
+    """The launch of bubblewrap, which runs the program; `last` are its options after everything else is in place."""
     if order.get("result_limit"):
         argv += ["--bind", FOLDER, FOLDER]
     argv += [*last, "--chdir", order.get("cwd") or "/tmp", "--", *order["argv"]]
@@ -171,39 +171,39 @@ def _shown(path: str) -> Sequence[str]:
         target = os.readlink(path)
     except FileNotFoundError:
         return ()
-    except OSError:  # It is no link.
+    except OSError:  # Not a link.
         target = ""
     if target and (path in _SYSTEM or target.startswith("/usr/")):
-        return ("--symlink", target, path)  # What it points to is there; a link costs no mount.
+        return ("--symlink", target, path)  # Its target is visible; a link costs no mount.
     return ("--ro-bind-try", path, path)
 
 
 def environment(isolation: Isolation | None, host: Host | None, named: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a program, built from nothing: what it needs to start, and what is named."""
+    """The environment of a program: only what it needs to start, and what the run names."""
     worker = os.environ
     if isolation is None or not isolation.confined:
         return {name: worker[name] for name in INHERITED if name in worker} | dict(named)
     neutral = {name: worker[name] for name in _NEUTRAL if name in worker}
     user = isolation.user or (pwd.getpwuid(host.identity["uid"]).pw_name if host and host.identity else None)
     if user is None and host is not None and host.users is not None:
-        user = "mainspring-run"  # Its user id has no name; programs ask for one, and take this.
+        user = "mainspring-run"  # Its user id has no name, and programs ask for one.
     known = {"USER": user, "LOGNAME": user} if user else {}
     return {"PATH": _PATH, **neutral, **known, **named}
 
 
 def describe_ending(ending: Ending, isolation: Isolation | None, within: str = "") -> str:
-    """How a program ended, in words, `within` what put after them; a limit that it met is named."""
+    """How a program ended, in words, followed by `within`; names the limit that it met."""
     code = ending.code
     if ending.wrapped and 128 < code <= 128 + max(signal.Signals):
-        code = 128 - code  # What bubblewrap makes of a signal.
+        code = 128 - code  # Bubblewrap's code for a signal.
     limit = "" if isolation is None else _limit_met(code, ending, isolation)
     return f"{describe_end(code)}{within}{limit and f': {limit}'}"
 
 
 def describe_oom(isolation: Isolation) -> str:
-    """What befell a run whose group ran out of memory, and nevertheless ended well."""
+    """Why a run whose group ran out of memory has failed although it ended well."""
     limit = format_size(isolation.memory or 0)
-    return f"a process of it was killed because together they used more memory than the limit of {limit}"
+    return f"one of its processes was killed, because together they used more memory than the limit of {limit}"
 
 
 def _limit_met(code: int, ending: Ending, isolation: Isolation) -> str:

@@ -1,4 +1,4 @@
-"""What this host can do to confine a program: found out, never assumed."""
+"""Finds out by trial what this host can do to confine a program."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from mainspring.executors.launching.seclusion import withdraw
 try:
     withdraw(65536, [], None)
 except OSError as error:
-    print("the kernel does not permit mounts of its own:", error.strerror)
+    print("the kernel does not permit private mounts:", error.strerror)
 """
 
 
 class Host(msgspec.Struct, frozen=True):
-    """Abilities. What is missing is said in words by `troubles`, by what it would be needed for."""
+    """What the host can do. `troubles` says why it cannot do the rest."""
 
     identity: Identity | None
-    """Who a confined program runs as; None: as one of the `users`, or as whoever the worker is."""
+    """The user of confined programs; None for one of the `users`, or the user of the worker."""
     users: tuple[int, int] | None
-    """The first and the last of the user ids of which each confined run gets one of its own."""
+    """The first and the last of the user ids of which each confined run gets its own."""
     private: bool
-    """Whether a confined run can be given temporary folders of its own without bubblewrap."""
+    """Whether a confined run can have private temporary folders without bubblewrap."""
     cgroups: dict[str, str]
-    """Folders, by controller of version 1, or the one of version 2, in which groups can be made."""
+    """The folders in which groups can be created: by controller of version 1, or the one of version 2."""
     memory: bool
     processes: bool
     cpu: bool
@@ -54,7 +54,7 @@ class Host(msgspec.Struct, frozen=True):
     troubles: dict[str, str]
 
     def describe(self) -> list[str]:
-        """For people, at the start of a worker."""
+        """Lines for people, printed at the start of a worker."""
         if self.users is not None:
             user = f"users {self.users[0]} to {self.users[1]}, each as one of its own"
         else:
@@ -64,24 +64,24 @@ class Host(msgspec.Struct, frozen=True):
 
 
 def look_around(user: str | None, cgroup: str | None, users: tuple[int, int] = (0, 0)) -> Host:
-    """Find out what can be done here, as `user` or, without one, as one of `users` where this process may become one,
-    and with control groups below `cgroup` or, without, below its own."""
+    """Find out what this host can do: as `user`, or as one of `users` if this process may change its user, and with
+    control groups below `cgroup`, or below its own."""
     troubles = {}
     is_root = os.geteuid() == 0
     identity = identify(user) if is_root and user is not None else None
     own = users if is_root and user is None else None
     groups = {UNIFIED: cgroup} if cgroup is not None else _own_groups()
     if cgroup is not None:
-        _hand_down(cgroup)
+        _enable_controllers(cgroup)
     _clear_away(groups.values())
     memory, processes = _limits(groups, "memory"), _limits(groups, "pids")
     cpu = CPU in groups or _counts_cpu(groups.get(UNIFIED, ""))
     if not memory:
-        troubles["memory limit for a whole run"] = "no control group can be made here; it holds for each process"
+        troubles["memory limit for a whole run"] = "no control group can be created here; it applies to each process"
     if not processes:
-        troubles["limit of processes"] = "no control group can be made here"
+        troubles["limit of processes"] = "no control group can be created here"
     if not cpu:
-        troubles["CPU limit for a whole run"] = "no control group can be made here; it holds for each process"
+        troubles["CPU limit for a whole run"] = "no control group can be created here; it applies to each process"
     bubblewrap = shutil.which("bwrap")
     somebody: Identity | None = {"uid": own[0], "gid": own[0], "groups": []} if own is not None else identity
     trouble = "bubblewrap is not installed" if bubblewrap is None else _try_sandbox(bubblewrap, somebody)
@@ -89,19 +89,19 @@ def look_around(user: str | None, cgroup: str | None, users: tuple[int, int] = (
         bubblewrap, troubles["sandbox"] = None, trouble
     private = is_root and not (trouble := _try_withdrawal())
     if not private and (is_root or bubblewrap is None):
-        # Below root, bubblewrap can do the same.
+        # For other users than root, bubblewrap can do the same.
         troubles["private /tmp for runs with limits"] = trouble or troubles["sandbox"]
     return Host(identity, own, private, groups, memory, processes, cpu, bubblewrap, troubles)
 
 
 def identify(user: str) -> Identity:
-    """Who a user is; KeyError if nobody."""
+    """The identity of a user. Raises KeyError if there is none."""
     entry = pwd.getpwnam(user)
     return {"uid": entry.pw_uid, "gid": entry.pw_gid, "groups": os.getgrouplist(user, entry.pw_gid)}
 
 
 def _own_groups() -> dict[str, str]:
-    """The folders of this process's own control groups in which it can make others."""
+    """The folders of this process's own control groups in which it can create others."""
     found = {}
     mounts = _mounts()
     with suppress(OSError):
@@ -141,9 +141,9 @@ def _limits(groups: dict[str, str], controller: str) -> bool:
     return controller in groups or controller in _controllers(groups.get(UNIFIED, ""))
 
 
-def _hand_down(folder: str) -> None:
-    """Let groups below a folder of version 2, which was named for that, be limited. The kernel refuses if there are
-    processes in the folder itself, or if nothing has been handed down to it: then it stays as it is."""
+def _enable_controllers(folder: str) -> None:
+    """Enable limits for groups below a folder of version 2. The kernel refuses if the folder itself has processes, or
+    if its parent has not enabled them: then the folder stays as it is."""
     for name in ("memory", "pids"):
         with suppress(OSError), open(os.path.join(folder, "cgroup.subtree_control"), "r+") as file:
             if name not in file.read().split():
@@ -151,8 +151,8 @@ def _hand_down(folder: str) -> None:
 
 
 def _clear_away(folders: Iterable[str]) -> None:
-    """Remove groups that nobody is in and that are old: left by shims that were killed with all who could have
-    removed them. The kernel removes none that has members."""
+    """Remove old empty groups, left by shims that were killed together with their fork server. The kernel refuses to
+    remove a group with members."""
     for folder in folders:
         with suppress(OSError):
             for entry in list(os.scandir(folder)):
@@ -166,20 +166,20 @@ def _counts_cpu(folder: str) -> bool:
 
 
 def _controllers(folder: str) -> list[str]:
-    """What groups of version 2 below a folder can limit: it must have been handed down to them."""
+    """The controllers that are enabled for groups of version 2 below a folder."""
     with suppress(OSError):
         return (Path(folder) / "cgroup.subtree_control").read_text().split() if folder else []
     return []
 
 
 def _try_withdrawal() -> str:
-    """Why a run cannot be given temporary folders of its own here; empty if it can. In a process apart: there is no way
-    back from it."""
+    """Why a run cannot have private temporary folders here; empty if it can. Tried in another process, because it
+    cannot be undone."""
     argv = [sys.executable, "-I", "-S", "-c", _WITHDRAW.format(root=ROOT)]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=_PROBE_S, cwd="/", env={}, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"it could not be tried: {error}"
+        return f"the attempt failed: {error}"
     return done.stdout.decode("utf-8", "replace").strip()
 
 
@@ -200,7 +200,7 @@ def _try_sandbox(bubblewrap: str, identity: Identity | None) -> str:
 
 
 class HostProbe:
-    """Looks around once, when it is first asked, without holding up the loop."""
+    """Probes the host once, at the first question, without blocking the loop."""
 
     def __init__(self, user: str | None, cgroup: str | None, users: tuple[int, int] = (0, 0)) -> None:
         self._user = user
@@ -209,7 +209,8 @@ class HostProbe:
         self._looking: asyncio.Task[Host] | None = None
 
     async def host(self) -> Host:
-        """What can be done here. Whoever asks meanwhile waits for the same answer; who gives up leaves it to others."""
+        """What this host can do. Concurrent callers wait for the same answer; one that is cancelled does not stop
+        it."""
         if self._looking is None:
             looking = asyncio.to_thread(look_around, self._user, self._cgroup, self._users)
             self._looking = asyncio.get_running_loop().create_task(looking)

@@ -1,4 +1,4 @@
-"""What a program writes, as lines of its run: live at first, and bounded however much it is."""
+"""Turns the output of a program into lines of its run: live at first, and bounded in total."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mainspring.core.tasks.isolation import format_size
 from mainspring.executor import AttemptContext
 
 LONGEST_LINE = 64 * 1024
-"""A longer line of output is cut into pieces."""
+"""A longer line of output is split."""
 LINE_COST = 32
-"""What a line counts besides its text: half a million lines of one letter cost a store more than a megabyte."""
+"""The cost of a line besides its text: half a million lines of one letter cost the store more than a megabyte."""
 
 
 class _Chunk(NamedTuple):
@@ -27,14 +27,13 @@ def _cost(data: bytes) -> int:
 
 
 def _part(data: bytes, cost: int, wanted: int) -> int:
-    """How many bytes of it cost about so much."""
+    """How many bytes of the data cost about `wanted`."""
     return len(data) if wanted >= cost else len(data) * wanted // cost
 
 
 class Output:
-    """Takes chunks. The first half of what it may keep becomes lines at once; of the rest the last half is kept as it
-    is, which costs next to nothing however fast it comes, and becomes lines at the end, after a mark that says how much
-    was cut."""
+    """Takes chunks. The first half of what may be kept becomes lines at once. Of the rest, the last half is kept as it
+    is, which is cheap, and becomes lines at the end, after a line that says how much was cut."""
 
     def __init__(self, attempt: AttemptContext, keep: int, most: int | None = None) -> None:
         self._attempt = attempt
@@ -47,15 +46,15 @@ class Output:
         self._cut = 0
         self._size = 0
         self.last_lines: dict[str, bytes] = {}
-        """The last line of each stream that is not empty."""
+        """The last non-empty line of each stream."""
 
     @property
     def overflowed(self) -> bool:
-        """Whether it was more than it may be at all."""
+        """Whether the output exceeds the limit that ends the program."""
         return self._most is not None and self._size > self._most
 
     def take(self, stream: str, data: bytes) -> None:
-        """What was just read."""
+        """Add what was just read."""
         self._size += len(data)
         cost = _cost(data)
         if not self._tail and self._head_cost < self._half:
@@ -76,7 +75,7 @@ class Output:
             self._cut += len(dropped.data)
 
     def finish(self) -> None:
-        """It is all that there was."""
+        """The output has ended: write the rest."""
         if (excess := self._tail_cost - self._half) > 0:
             self._trim(excess)
         if self._cut:

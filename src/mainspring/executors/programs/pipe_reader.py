@@ -1,4 +1,4 @@
-"""Listening to a pipe on an event loop, without ever blocking it, and no faster than what is heard can be kept."""
+"""Reads a pipe on an event loop without blocking it, with back-pressure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _CHUNK = 64 * 1024
 
 
 class PipeReader:
-    """Gives what comes through a pipe to `hear`, from its opening to its end. While `behind` says so it does not read:
-    the pipe fills up, and whoever writes waits."""
+    """Passes what arrives in a pipe to `on_data`, until it ends. While `behind` returns true it does not read: the pipe
+    fills up, and the writer waits."""
 
-    def __init__(self, read_end: int, hear: Callable[[bytes], None], behind: Callable[[], bool]) -> None:
+    def __init__(self, read_end: int, on_data: Callable[[bytes], None], behind: Callable[[], bool]) -> None:
         self._read_end = read_end
-        self._hear = hear
+        self._on_data = on_data
         self._behind = behind
         self._loop = asyncio.get_running_loop()
         self._later: asyncio.TimerHandle | None = None
@@ -28,7 +28,7 @@ class PipeReader:
         self._loop.add_reader(read_end, self._read)
 
     def drain(self) -> None:
-        """Hear at once all that is there."""
+        """Read all that is there now."""
         while not self._closed and self._take():
             pass
 
@@ -40,7 +40,7 @@ class PipeReader:
         except ConnectionResetError:
             chunk = b""
         if chunk:
-            self._hear(chunk)
+            self._on_data(chunk)
         else:
             self.close()
         return bool(chunk)
@@ -63,7 +63,7 @@ class PipeReader:
             self._loop.add_reader(self._read_end, self._read)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop reading."""
         if self._closed:
             return
         self._closed = True
@@ -73,5 +73,5 @@ class PipeReader:
             self._loop.remove_reader(self._read_end)
         os.close(self._read_end)
         if not self.ended.done():
-            with suppress(RuntimeError):  # The loop has ended, and nobody waits.
+            with suppress(RuntimeError):  # The loop has ended.
                 self.ended.set_result(None)

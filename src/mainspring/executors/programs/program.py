@@ -1,4 +1,4 @@
-"""A program and all that it starts: begun, listened to, and ended as a whole. The worker's side of `launching`."""
+"""Starts, reads and ends a program together with all that it starts: the worker's side of `launching`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from mainspring.executors.programs.output import Output
 from mainspring.executors.programs.pipe_reader import PipeReader
 
 LAST_OUTPUT_S = 1.0
-"""How long to read on after the whole family has ended: another process may have been handed its output."""
+"""How long to read on after all processes have ended: a process elsewhere may hold the other end of the pipe."""
 _CHUNK = 64 * 1024
 _FAREWELL_S = 2.0
 _MOMENT_S = 0.2
 _MOST_LOST = 4
-"""Shims that may be killed over one order before it fails: two may be waiting, and two be waiting after them."""
-_LOST = "its shim was killed, and it with that"
+"""How many shims may be killed over one launch before it fails: two may be waiting, and two more after them."""
+_LOST = "its shim was killed, and the program with it"
 ROOT = str(Path(__file__).resolve().parents[3])
 _READ = "import os; exec(os.read(0, 65536))"
-_NURSERY = "import sys; sys.path.append({root!r}); from mainspring.executors.launching.fork_server import main; "
-_NURSERY += "main({line}, {worker})"
-"""Given as input, not as an argument: who kills a worker with all processes that have `mainspring` among their words
-would kill those who clean up after it, too."""
+_FORK_SERVER = "import sys; sys.path.append({root!r}); from mainspring.executors.launching.fork_server import main; "
+_FORK_SERVER += "main({line}, {worker})"
+"""Given as input, not as an argument: `pkill -f mainspring` would otherwise kill the processes that clean up after a
+worker, too."""
 
 
 class Ending(msgspec.Struct):
@@ -46,18 +46,18 @@ class Ending(msgspec.Struct):
     code: int
     """Negative for a signal, unless it is wrapped."""
     wrapped: bool = False
-    """Whether the code is bubblewrap's, which makes 128 + N of a signal."""
+    """Whether the code is bubblewrap's, which turns a signal into 128 + N."""
     out_of_memory: bool = False
     out_of_processes: bool = False
     out_of_cpu: bool = False
     survivors: int = 0
     result: str | None = None
     began: bool = True
-    """False: bubblewrap ended before it had executed the program; what was said is its own word."""
+    """False if bubblewrap ended before it had executed the program; the output is its own then."""
 
 
 class _Start(msgspec.Struct):
-    """Whether it began."""
+    """The first reply of the shim."""
 
     pid: int = 0
     error: str = ""
@@ -68,19 +68,19 @@ _Word = TypeVar("_Word", _Start, Ending)
 
 
 class NotStarted(OSError):
-    """The program could not be started; says what was missing or refused."""
+    """The program could not be started; the message says what was missing or refused."""
 
 
 class ShimLost(NotStarted):
     """The program's shim has been killed, and the program with it."""
 
 
-class OrderUnread(ShimLost):
-    """Its shim was killed before it had read what to start: nothing has begun."""
+class LaunchUnread(ShimLost):
+    """The shim was killed before it had read the launch: nothing has started."""
 
 
 class Launcher:
-    """Starts programs by way of a fork_server: see `launching`. Lives on one event loop."""
+    """Starts programs by way of a fork server: see `launching`. Used on one event loop."""
 
     def __init__(self) -> None:
         self._line: socket.socket | None = None
@@ -89,14 +89,14 @@ class Launcher:
         self._closed = False
 
     async def start(self, order: Launch, files: Sequence[int]) -> Program:
-        """Start a program with these open files; NotStarted if it cannot be."""
+        """Start a program with these open files. Raises NotStarted if that fails."""
         for _ in range(_MOST_LOST):
             try:
                 return await self._start(order, files)
             except ShimLost as error:
                 if await asyncio.to_thread(_has_ended, self._fork_server):
-                    self._let_go()  # Somebody has killed the fork_server, and what it was asked last was never done.
-                elif not isinstance(error, OrderUnread):
+                    self._let_go()  # The fork server was killed, and the launch was never done.
+                elif not isinstance(error, LaunchUnread):
                     raise
         return await self._start(order, files)
 
@@ -115,7 +115,7 @@ class Launcher:
 
     def _send(self, files: Sequence[int]) -> None:
         if self._line is not None:
-            with suppress(OSError):  # The fork_server is gone: start another.
+            with suppress(OSError):  # The fork server is gone: start another.
                 socket.send_fds(self._line, [b"k"], files)
                 return
             self._let_go()
@@ -127,15 +127,15 @@ class Launcher:
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            code = _NURSERY.format(root=ROOT, line=theirs.fileno(), worker=os.getpid()).encode()
+            code = _FORK_SERVER.format(root=ROOT, line=theirs.fileno(), worker=os.getpid()).encode()
             argv = [sys.executable, "-I", "-S", "-c", _READ, f"keeps the programs of {os.getpid()}"]
-            # Without the worker's environment, for that may hold secrets, and programs can read it in /proc.
+            # Without the environment of the worker: it may hold secrets, and programs can read it in /proc.
             self._fork_server = _popen(argv, theirs.fileno(), code)
         self._dismiss = weakref.finalize(self, _dismiss, ours, self._fork_server)
         return ours
 
     def close(self) -> None:
-        """Start no more programs. Those that still run are kept until their own line is closed."""
+        """Start no more programs. Those that still run go on until they are closed."""
         self._closed = True
         self._let_go()
 
@@ -158,7 +158,7 @@ def _popen(argv: Sequence[str], line: int, given: bytes) -> subprocess.Popen[byt
 
 
 def _has_ended(fork_server: subprocess.Popen[bytes] | None) -> bool:
-    """Whether it has. Its line is closed a moment before that can be seen."""
+    """Whether the fork server has ended. Its socket closes a moment before that is visible."""
     try:
         return fork_server is None or fork_server.wait(_MOMENT_S) is not None
     except subprocess.TimeoutExpired:
@@ -175,7 +175,7 @@ def _dismiss(line: socket.socket, fork_server: subprocess.Popen[bytes]) -> None:
 
 
 class Program:
-    """One that runs. Closing it, or the death of this process, kills it with all that it started."""
+    """A running program. Closing it, or the death of this process, kills it with all that it started."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -183,32 +183,32 @@ class Program:
         self.pid = 0
 
     async def begin(self, order: Launch) -> None:
-        """Hand over the order and hear whether it could be carried out."""
+        """Send the launch, and wait until the program has started."""
         text = msgspec.json.encode(order)
         try:
             await asyncio.get_running_loop().sock_sendall(self._control, LENGTH.pack(len(text)) + text)
             answer = await self._hear(_Start)
-        except ConnectionError as error:  # Not an end of file: the system tells that something was left unread.
-            raise OrderUnread(errno.EPIPE, "its shim was killed before it began") from error
+        except ConnectionError as error:  # A reset instead of an end of file: the launch was not read.
+            raise LaunchUnread(errno.EPIPE, "its shim was killed before the program started") from error
         if answer.error:
             raise NotStarted(answer.errno, answer.error)
         self.pid = answer.pid
 
     async def wait(self) -> Ending:
-        """How it ended, once none of its family is left."""
+        """Wait until the program and all its processes have ended; returns how."""
         try:
             return await self._hear(Ending)
         except ConnectionError as error:
             raise ShimLost(errno.EPIPE, _LOST) from error
 
     async def end(self, grace_s: float) -> None:
-        """Ask the family to end, and kill it after the grace."""
+        """Send SIGTERM to all its processes, and SIGKILL after the grace."""
         with suppress(ConnectionError):
             request = msgspec.json.encode({"end": grace_s}) + b"\n"
             await asyncio.get_running_loop().sock_sendall(self._control, request)
 
     def kill(self) -> None:
-        """Kill the family now. Its end is still told."""
+        """Kill all its processes. `wait` still returns."""
         with suppress(OSError):
             self._control.send(b'{"end":0}\n')
 
@@ -227,7 +227,7 @@ class Program:
         return msgspec.json.decode(line, type=kind)
 
     def close(self) -> None:
-        """Nobody will ask any more."""
+        """Close the socket to the shim, which ends the program."""
         self._control.close()
 
 
@@ -239,8 +239,8 @@ async def run_program(
     given: bytes = b"",
     warning: signal.Signals | None = None,
 ) -> Ending:
-    """Run a program to its end, `given` as its input, `warning` sent to it at its soft deadline. What it started and
-    left behind dies with it. Cancelled, it ends all of them."""
+    """Run a program to its end, with `given` as its input and `warning` sent at its soft deadline. Processes that it
+    leaves behind are killed. If cancelled, all of them are ended."""
     pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
     source = _source(given)
     files = [source, *(write_end for _, write_end in pipes.values())]
@@ -264,12 +264,12 @@ async def run_program(
             os.close(file)
     if warning is not None:
         attempt.on_overdue = partial(program.warn, warning)
-    ears = [
-        PipeReader(read_end, _hearer(stream, output, program), attempt.behind)
+    readers = [
+        PipeReader(read_end, _output_of(stream, output, program), attempt.behind)
         for stream, (read_end, _) in pipes.items()
     ]
     try:
-        ending = await _accompany(program, attempt, ears)
+        ending = await _accompany(program, attempt, readers)
         if status is not None:
             ending.began = status.tells_of_end()
         return ending
@@ -277,37 +277,38 @@ async def run_program(
         if status is not None:
             status.close()
         program.close()
-        for reader in ears:
+        for reader in readers:
             reader.close()
         output.finish()
 
 
 class _Status:
-    """What bubblewrap tells of its program, which cannot write there: the exit code only if it executed it."""
+    """The status that bubblewrap writes, where its program cannot write: an exit code only if the program was
+    executed."""
 
     def __init__(self) -> None:
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
 
     def asked_for(self, order: Launch, number: int) -> Launch:
-        """The order to bubblewrap, to write its status to the open file of this number."""
+        """The launch with bubblewrap writing its status to this descriptor."""
         bubblewrap, *rest = order["argv"]
         return {**order, "argv": [bubblewrap, "--json-status-fd", str(number), *rest]}
 
     def tells_of_end(self) -> bool:
-        """Whether the program was executed. Bubblewrap has ended, so all that it told is there."""
+        """Whether the program was executed. Bubblewrap has ended, so its status is complete."""
         try:
             return b'"exit-code"' in os.read(self._read_end, _CHUNK)
         except BlockingIOError:
             return False
 
     def close(self) -> None:
-        """Nobody will read it any more. The other end is closed by whoever passed it on."""
+        """Close the read end. The caller closes the other end."""
         os.close(self._read_end)
 
 
 async def _end_early(starting: asyncio.Task[Program], attempt: AttemptContext) -> None:
-    """End a program that may just be starting; not before that is over, for then it is known that it is gone."""
+    """End a program that may just be starting: wait for its start first, so that its end is certain."""
     try:
         program = await starting
     except NotStarted:
@@ -319,13 +320,13 @@ async def _end_early(starting: asyncio.Task[Program], attempt: AttemptContext) -
         program.close()
 
 
-def _hearer(stream: str, output: Output, program: Program) -> Callable[[bytes], None]:
-    def hear(chunk: bytes) -> None:
+def _output_of(stream: str, output: Output, program: Program) -> Callable[[bytes], None]:
+    def keep(chunk: bytes) -> None:
         output.take(stream, chunk)
         if output.overflowed:
             program.kill()
 
-    return hear
+    return keep
 
 
 def _source(given: bytes) -> int:
@@ -337,8 +338,8 @@ def _source(given: bytes) -> int:
         return os.dup(file.fileno())
 
 
-async def _accompany(program: Program, attempt: AttemptContext, ears: Sequence[PipeReader]) -> Ending:
-    listening = [reader.ended for reader in ears]
+async def _accompany(program: Program, attempt: AttemptContext, readers: Sequence[PipeReader]) -> Ending:
+    listening = [reader.ended for reader in readers]
     try:
         ending = await program.wait()
     except asyncio.CancelledError:

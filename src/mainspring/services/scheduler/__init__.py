@@ -1,1 +1,1 @@
-"""Planning: who leads, what fires, and what a broker is told."""
+"""Planning: `elector` decides which node leads, `planner` fires jobs, `dispatcher` publishes due runs to a broker."""

@@ -1,8 +1,8 @@
-"""How many runs each namespace may still fire: see `core.firing_limits`.
+"""How many runs each namespace may still fire: see `core.planning.firing_limits`.
 
-The only planner of all jobs keeps count by itself: that costs the store nothing, and a new leader starts afresh. Where
-several planners share the jobs, each may fire a tenth of the rate without asking; beyond that all of them draw on one
-budget in the store, a second's worth at a time.
+A planner of all jobs counts in memory, which costs the store nothing; a new leader starts afresh. Where several
+planners share the jobs, each fires a tenth of the rate without asking. Beyond that, all draw on one budget in the
+store, a second's worth at a time.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mainspring.settings import Settings
 from mainspring.store import Store
 
 FREE_SHARE = 10
-"""One part of so many is free for each of several planners."""
+"""Each of several planners fires one part in ten without asking the store."""
 LONGEST_WAIT = 5 * SECOND
-"""Rates may be raised, and budgets be given back by others: ask again after this time at the latest."""
+"""The longest wait for a budget: rates may be raised, and other planners may give budget back."""
 MOST_NAMESPACES = 100_000
 
 
 class Grant(NamedTuple):
-    """How many runs may be fired now, and how long to wait for more, if that is less than was asked for."""
+    """How many runs may fire now and, if that is less than asked for, how long to wait for more."""
 
     runs: int
     wait: Duration = 0
 
 
 class FiringBudget:
-    """The budgets of one planner; `sole`: whether it plans all jobs alone."""
+    """The budgets of one planner. `sole` says whether it plans all jobs alone."""
 
     def __init__(self, store: Store, settings: Settings, *, sole: bool) -> None:
         self._store = store
@@ -37,14 +37,14 @@ class FiringBudget:
         self._sole = sole
         self._paid_at: dict[str, Instant] = {}
         self._spare: dict[str, int] = {}
-        """Taken from a budget and not used."""
+        """Taken from a budget, and not used."""
 
     def rate(self, namespace: str) -> int:
-        """How many runs a namespace may fire in a minute."""
+        """How many runs a namespace may fire per minute."""
         return self._settings.firing_rate_of(namespace)
 
     async def take(self, namespace: str, runs: int) -> Grant:
-        """Take so much of a namespace's budget, or what there is of it."""
+        """Take this much of a namespace's budget, or what is left of it."""
         spare = self._spare.pop(namespace, 0)
         if spare > runs:
             self._spare[namespace] = spare - runs
@@ -58,7 +58,7 @@ class FiringBudget:
         return await self._take_shared(namespace, runs, got)
 
     def give_back(self, namespace: str, runs: int) -> None:
-        """What was taken and not used is for the next time."""
+        """Return what was taken and not used."""
         if runs > 0:
             self._spare[namespace] = min(self._spare.get(namespace, 0) + runs, self.rate(namespace))
 

@@ -1,14 +1,13 @@
 """Turns due instants into firings and runs.
 
-Jobs due within the horizon wait in the wheel; the rest wait in the store. Only the planner that leads (or, in `cluster`
-and `lock` coordination, every one) reads and fires. The store applies a plan only if the job is still as it was planned
-from.
+Jobs due within the horizon wait in the wheel; the rest wait in the store. Only the planner that leads reads and fires;
+in `cluster` and `lock` coordination every planner does. The store applies a plan only if its job has not changed since.
 
-What can be is written shortly before its instant, and its runs wait in the queue until they are due: so many jobs of
-one instant begin together, however long it takes to write them. The more there are, the earlier.
+Where possible, firings are written shortly before their instant, and their runs wait in the queue until they are due.
+Thus many jobs of one instant begin together, however long writing them takes. The more there are, the earlier.
 
-No job and no tenant delays the others: what is due waits by namespace and is taken in turns (`core.fair_queue`), in
-batches bounded in runs and bytes, and no namespace fires more runs than its rate (`services.firing_budget`).
+No job and no tenant delays the others. Due jobs wait by namespace and are taken in turns (`core.planning.fair_queue`),
+in batches bounded in runs and bytes. No namespace fires more runs than its rate (`firing_budget`).
 """
 
 from __future__ import annotations
@@ -39,48 +38,50 @@ from mainspring.store import Fired, Store
 BATCH = 1_000
 BATCH_RUNS = 2_000
 BATCH_BYTES = 16 * 2**20
-"""A transaction ends with the firing that reaches one of these: while it is written, others wait."""
+"""The firing that reaches one of these ends the transaction: other transactions wait for it."""
 BATCHES_A_TURN = 4
-"""After so many, the planner looks for edits before it goes on."""
+"""After this many batches, the planner looks for edits before it goes on."""
 PLANS_AT_ONCE = 500
-"""After so many planned instants, tens of milliseconds of work, others get their turn."""
+"""After this many planned instants, tens of milliseconds of work, other loops run."""
 LOAD_LIMIT = 50_000
 CHANGE_LIMIT = 10_000
-"""Where more jobs than this have changed, the planner reads anew what is due soon."""
+"""If more jobs than this have changed, the planner reloads what is due soon."""
 RELOAD_GAP = SECOND // 2
-"""While more is overdue than can be loaded, the planner reads at most this often."""
+"""While more is overdue than can be loaded, the planner reloads at most this often."""
 LONGEST_WAIT_S = 1.0
-"""The clock may be set, so look at it at least this often."""
+"""How often at least to look at the clock, which may be set."""
 EDITS_S = 3.0
-"""Edits are told by a hint, which is lost only with the process that made the edit: so ask for them at least this
-often. Where no hints can be heard, the store gives one several times a second."""
+"""How often at least to ask for edits. A hint announces each, and is lost only with the process that made the edit.
+Where hints cannot be received, the store produces them several times a second."""
 AHEAD = 8 * SECOND
-"""What comes due so soon is planned before it is due."""
+"""Jobs that come due within this time are planned ahead."""
 AHEAD_LIMIT = 20_000
 AHEAD_SLICE = 50
-"""After so many plans, a millisecond of work, others get their turn."""
+"""After this many plans, a millisecond of work, other loops run."""
 LEAD = 20 * MILLISECOND
 LONGEST_LEAD = 5 * SECOND
-"""How long before its instant a lone job is written, and very many are: an edit in that time is for the next one."""
+"""How long before its instant the firing of a lone job is written, and at most those of many. An edit within this time
+applies to the next instant."""
 LEAD_SHARE = 2.5
-"""So many times what it took lately to write as many: they have to be claimed too before their instant."""
+"""The lead, as a multiple of the time that writing as many firings took: workers must claim the runs in it, too."""
 FIRST_COST_S = 0.0002
 MANY = 100
-"""Fewer say little about what each of many costs."""
+"""Fewer firings say little about the cost of one among many."""
 _FROM_NOW_ON = 2**62
-"""Asked for changes after this number, the store has none, and says how far it has numbered them."""
+"""Asked for changes after this number, the store returns none, and its newest number."""
 
 UPSTREAM_LOOK = 20 * MILLISECOND
-"""How soon to look again whether a job has been fired that another of the same instant depends on."""
+"""How soon to look again for the firing of an upstream job at the same instant."""
 UPSTREAM_PATIENCE = 2 * SECOND
-"""How long to wait for that; then its last firing counts. Less than the grace after which an instant is a misfire."""
+"""How long to wait for it; then its last firing counts. Less than the grace after which an instant is a misfire."""
 
 Leads = Callable[[], Term | None]
 
 
 class Planner(Loop):
-    """`leads` answers the term of this node, or None where it does not lead; without `leads` every node plans, and with
-    a `contender` it fires what that has won. Of several leaders each plans its `shard` of the jobs."""
+    """`leads` returns the term of this node, or None while it does not lead. Without `leads` every node plans, and with
+    a `contender` fires only the jobs whose lease it has won. With shards, each planner plans its `shard` of the
+    jobs."""
 
     name = "planner"
 
@@ -109,9 +110,9 @@ class Planner(Loop):
         self._due: FairQueue[Job] = FairQueue()
         self._budget = FiringBudget(store, settings, sole=leads is not None and self._shards == 1)
         self._throttled_until: dict[str, Instant] = {}
-        """When each namespace last had to wait for its budget: what was due by then is late because of that."""
+        """Until when each namespace last had to wait for its budget: what was due by then is late because of that."""
         self._overdue: set[str] = set()
-        """Namespaces of which more is overdue than was loaded."""
+        """Namespaces with more overdue jobs than were loaded."""
         self._ahead: dict[str, Plan] = {}
         self._cost_s = FIRST_COST_S
         """How long the store takes to write one of many firings."""
@@ -121,7 +122,7 @@ class Planner(Loop):
         self._change = _FROM_NOW_ON
         self._hinted = True
         self._asked_at = 0.0
-        """When it last asked for edits."""
+        """When the planner last asked for edits."""
         self._calendars: dict[str, dict[str, Calendar]] = {}
         self._began: Term | None = None
         self.on_overtaken: list[Callable[[], None]] = []
@@ -133,7 +134,7 @@ class Planner(Loop):
         if self._leads is not None and term is None:
             return LONGEST_WAIT_S
         if term != self._began:
-            # What others fired meanwhile is unknown to this wheel: read it anew, once per term.
+            # This wheel does not know what other nodes fired meanwhile: reload it once per term.
             self._change, self._reload_at, self._began = _FROM_NOW_ON, 0, term
         if self._may_rest():
             return self._next_look()
@@ -150,7 +151,7 @@ class Planner(Loop):
         super().wake()
 
     def _may_rest(self) -> bool:
-        """Whether there is nothing to fire soon, no hint of an edit, and no need to ask for one."""
+        """Whether nothing fires soon, no hint of an edit came, and no question for edits is due."""
         if self._hinted or self._change == _FROM_NOW_ON or self.clock.monotonic() >= self._asked_at + EDITS_S:
             return False
         now = self._store.now()
@@ -158,11 +159,11 @@ class Planner(Loop):
 
     @property
     def next_fire_at(self) -> Instant | None:
-        """When the wheel turns next."""
+        """The next instant in the wheel."""
         return self._wheel.next_at()
 
     async def _refresh(self) -> None:
-        """Take over edits, and load what has come within the horizon."""
+        """Apply edits, and load what has come within the horizon."""
         asked_at, self._hinted = self.clock.monotonic(), False
         try:
             self._change, changed = await self._store.changed_jobs(self._change, CHANGE_LIMIT)
@@ -181,11 +182,11 @@ class Planner(Loop):
             self._put(job)
 
     def _has_caught_up(self, now: Instant) -> bool:
-        """Whether all that was loaded of a namespace is fired, and more of it is overdue."""
+        """Whether all loaded jobs of a namespace have fired, and more of it is overdue."""
         return now >= self._loaded_at + RELOAD_GAP and any(name not in self._due for name in self._overdue)
 
     async def _load(self, now: Instant) -> None:
-        """Into a new wheel, since the old one may think it is earlier or later than it is."""
+        """Load into a new wheel, because the clock of the old one may be wrong."""
         due = await self._store.due_jobs(now + self._horizon, LOAD_LIMIT)
         self._wheel = Wheel(now, self._horizon)
         self._jobs.clear()
@@ -199,7 +200,8 @@ class Planner(Loop):
             self._note_incomplete(due, now)
 
     def _note_incomplete(self, due: Sequence[Job], now: Instant) -> None:
-        """Namespaces share what is loaded; those that got most of it may have more, later than the last."""
+        """Namespaces share the limit; those that reached their share may have more jobs, later than the last loaded
+        one."""
         last = {job.namespace: job.next_fire_at or now for job in due}
         counts = Counter(job.namespace for job in due)
         most = max(counts.values())
@@ -243,7 +245,7 @@ class Planner(Loop):
                     return
 
     async def _next_batch(self, now: Instant) -> list[Plan]:
-        """Plans of jobs that are due, namespaces in turns, as many as may be written together."""
+        """The plans of due jobs, namespaces in turns, as many as one transaction may hold."""
         plans: list[Plan] = []
         runs = size = work = 0
         while len(plans) < BATCH and runs < BATCH_RUNS and size < BATCH_BYTES:
@@ -266,7 +268,7 @@ class Planner(Loop):
         return plans
 
     async def _plan_within_budget(self, job: Job, now: Instant) -> Plan | None:
-        """As much of a job's plan as its namespace may fire now. The rest stays due; None if that is all of it."""
+        """The part of a job's plan that its namespace may fire now; None if that is nothing. The rest stays due."""
         made = self._plan(job, now)
         if made is None:
             return None
@@ -278,7 +280,7 @@ class Planner(Loop):
         return part
 
     async def _take_budget(self, made: Plan, now: Instant) -> int:
-        """How many of a plan's runs its namespace may fire now; where it may not fire all, it has to wait."""
+        """How many runs of a plan its namespace may fire now. If not all, the namespace has to wait."""
         namespace, runs = made.job.namespace, runs_in(made)
         if not runs:
             return 0
@@ -286,14 +288,14 @@ class Planner(Loop):
         if grant.runs < runs:
             if self._throttled_until.get(namespace, 0) < now - MINUTE:
                 why = rate_reason(namespace, self._budget.rate(namespace))
-                log.warning("%s, and more is due: it fires late, by the misfire policies of its jobs", why)
+                log.warning("%s, and more is due: the rest fires late, by the misfire policies of its jobs", why)
             self._throttled_until[namespace] = now + grant.wait
             self._due.hold(namespace, now + grant.wait)
         return grant.runs
 
     @contextmanager
     def _doubting(self) -> Iterator[None]:
-        """What was written by a call that failed is unknown: let the store say."""
+        """After a failed call it is unknown what was written: reload from the store."""
         try:
             yield
         except Exception as error:
@@ -304,7 +306,7 @@ class Planner(Loop):
             raise
 
     async def _fire(self, plans: Sequence[Plan], term: Term | None) -> None:
-        """Jobs that others depend on go first, so that those of the same instant find their firings."""
+        """Fire upstream jobs first, so that dependent jobs of the same instant find their firings."""
         free = [made for made in plans if not made.job.policy.dependencies]
         await self._contend(free, term)
         if len(free) == len(plans):
@@ -313,8 +315,8 @@ class Planner(Loop):
         await self._contend([made for made in ready if made is not None], term)
 
     async def _depend(self, made: Plan) -> Plan | None:
-        """A plan whose runs wait for those of the jobs that it depends on; None, and it is looked at again soon, while
-        one of those is still to be fired for an instant that counts."""
+        """The plan with runs that wait for those of its upstream jobs. None, and looked at again soon, while an
+        upstream job has yet to fire for an instant that counts."""
         job, now = made.job, self._store.now()
         instants = [firing.fire_at for firing in made.firings if firing.outcome == "fired"]
         if not instants:
@@ -364,7 +366,7 @@ class Planner(Loop):
                     self._wait_for_winner(made.job, self._contender.ttl)
 
     def _wait_for_winner(self, job: Job, ttl: Duration) -> None:
-        """Another node fires this instant. If that has died, somebody else must: look when its lease is over."""
+        """Another node fires this instant. In case that node has died, look again when its lease has expired."""
         if not self._wheel.insert(job.id, max(self._store.now(), job.next_fire_at or 0) + ttl):
             self._drop(job.id)
 
@@ -377,7 +379,7 @@ class Planner(Loop):
             self._take_over(fired)
 
     async def _fire_ahead(self, term: Term | None) -> None:
-        """One batch of those that are due next, if it is time to: then the turn is somebody else's."""
+        """Write one batch of the firings of the next instant, if it is time."""
         ready, now = self._ready(), self._store.now()
         if not ready or now < self._lead_at(ready):
             return
@@ -392,8 +394,8 @@ class Planner(Loop):
             self._cost_s += ((self.clock.monotonic() - began) / len(batch) - self._cost_s) / 2
 
     async def _pick_ahead(self, ready: Sequence[Plan], now: Instant) -> list[Plan]:
-        """Those of the plans that are written first: namespaces in turns, as long as their budgets allow it. What they
-        do not allow is planned again when it is due."""
+        """The plans to write first: namespaces in turns, within their budgets. What exceeds a budget is planned again
+        when it is due."""
         queue: FairQueue[Plan] = FairQueue()
         for each in ready:
             queue.push(each.job.namespace, each)
@@ -426,13 +428,14 @@ class Planner(Loop):
         ]
 
     def _lead_at(self, ready: Sequence[Plan]) -> Instant:
-        """When to write these: once begun, without a pause."""
+        """When to write these. Once begun, the batches of an instant follow each other without a pause."""
         fire_at = ready[0].job.next_fire_at or 0
         lead = LEAD + int(len(ready) * self._cost_s * LEAD_SHARE * SECOND)
         return fire_at - (LONGEST_LEAD if fire_at == self._begun_for else min(lead, LONGEST_LEAD))
 
     async def _plan_ahead(self) -> None:
-        """While there is time. A job that changes meanwhile is planned anew when it is due."""
+        """Plan jobs of the next instant while there is time. A job that changes meanwhile is planned again when it is
+        due."""
         now, next_at = self._store.now(), self._wheel.next_at()
         if next_at is None or not now < next_at <= now + AHEAD:
             return
@@ -455,7 +458,7 @@ class Planner(Loop):
                     return
 
     def _plan(self, job: Job, now: Instant) -> Plan | None:
-        """One job that cannot be planned (its calendar is gone, say) must not keep the others from firing."""
+        """Plan one job. If it cannot be planned, say because its calendar is gone, the others still fire."""
         ahead = self._ahead.pop(job.id, None)
         if ahead is not None and ahead.job is job and (made := as_of(ahead, now)) is not None:
             return made
@@ -466,7 +469,7 @@ class Planner(Loop):
             bounds = Bounds(PLAN_RUNS, oversize(job, rate) or "", why)
             return plan(job, now, self._calendars.get(job.namespace, {}), bounds)
         except Exception as error:
-            log.error("job %s cannot be planned and waits: %s", job.name, error)
+            log.error("job %s cannot be planned and does not fire until it is edited: %s", job.name, error)
             self._drop(job.id)
             return None
 
@@ -490,5 +493,5 @@ class Planner(Loop):
 
 
 def _is_behind(job: Job, instant: Instant) -> bool:
-    """Whether a job is still to be fired for an instant, or one before it."""
+    """Whether a job has yet to fire for an instant, or for one before it."""
     return job.paused_at is None and job.next_fire_at is not None and job.next_fire_at <= instant

@@ -1,5 +1,5 @@
-"""Takes work: claims as many due runs as the runner can start soon, and hands them over in one go. When there are no
-more, it claims what is due in a moment, which the runner starts at its instant."""
+"""Claims runs: as many due ones as the runner can start soon, handed over in one step. When there are no more, it
+claims runs that come due in a moment, which the runner starts at their instant."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ from mainspring.settings import Settings
 from mainspring.store import RunFilter, Standing, Store
 
 LONGEST_WAIT_S = 1.0
-"""New work is told by a hint that may be lost, so look for it at least this often."""
+"""How often at least to look for work: a hint may be lost."""
 SHORTEST_WAIT_S = 0.001
 OVERDUE_WAIT_S = 0.02
-"""What was due but was not given is somebody else's at this moment, or must run alone: look again, but not at once."""
+"""How soon to look again where a run is due but was not granted: another worker is claiming it, or it must run
+alone."""
 FULL_WAIT_S = 1.0
 HEAD_START_S = 0.001
-"""What was just claimed starts first, on its own loop, before this one looks further: they share one interpreter."""
+"""Lets the task loop start what was just claimed before this loop goes on: they share one interpreter."""
 VAIN = 4
 DEFERENCE_S, MOST_DEFERENCE_S = 0.002, 0.016
-"""Who came in vain so often, though there was a hint, is not the quickest of those who hear it: it lets them go first
-for a moment, twice as long with each time, instead of taking the processor and the store from them."""
+"""A worker that found nothing after this many hints in a row is slower than others. It backs off for a moment, twice as
+long each time, instead of taking the processor and the store from them."""
 LEAD = 400 * MILLISECOND
-"""How long before it is due to claim what will be: less than it may be claimed ahead, so that more than one is."""
+"""How long before its instant to claim a run: less than `CLAIM_AHEAD`, so that one call claims several."""
 SPREAD = 50 * MILLISECOND
-"""Over so long workers that do not go first spread their claims of what comes due."""
+"""Workers that do not go first spread their claims of runs that come due over this time."""
 LATELY = 20
-"""So many of the last runs say how long runs are."""
+"""How many recent runs to average for the length of a run."""
 EARLY_BATCH = 300
-"""So many are claimed ahead in one go, so that workers that wait for the same instant share them."""
+"""How many runs one call claims ahead, so that workers that wait for the same instant share them."""
 
 
 class Claimer(Loop):
@@ -53,7 +54,7 @@ class Claimer(Loop):
 
     name = "claimer"
     stands = True
-    """Whether it leaves claims with the store."""
+    """Whether it leaves standing claims with the store."""
 
     def __init__(
         self,
@@ -88,21 +89,21 @@ class Claimer(Loop):
         self._early: list[Instant] = []
         self._notices = {notice.name: notice for notice in worker.notices}
         self._aside: dict[str, float] = {}
-        """Tasks that are left to others, and until when."""
+        """Tasks that are left to other workers, and until when."""
         self.amend: Callable[[list[AttemptContext], list[Amendment], float], None] = lambda *_: None
-        """Takes claims that are to be given back with something changed; from any thread."""
+        """Called with claims to be handed back with a change to their run; from any thread."""
         self._rests = False
-        """Whether there was nothing at the last look, and nothing was told since."""
+        """Whether the last look found nothing, and no hint came since."""
         self._was_short = False
-        """Whether the last claim came back short, and it was not looked yet at what will be due."""
+        """Whether the last claim returned less than asked for, and what comes due was not looked at yet."""
         self._turns = False
         self._goes_first = True
         self.on_alive: Callable[[], None] = lambda: None
         """Called when a look counted as a heartbeat."""
         self.on_drain: Callable[[], None] = lambda: None
-        """Called when a look says that the worker is asked to drain."""
+        """Called when a look shows that the worker is asked to drain."""
         self._is_new = True
-        """Whether it has never known how long runs are."""
+        """Whether it has never known how long runs take."""
         self.breaker: WorkerBreaker | None = None
 
     async def _turn_safely(self) -> float:
@@ -110,7 +111,7 @@ class Claimer(Loop):
         if wait_s == 0:
             return await super()._turn_safely()
         self._sated = False
-        self._stand()  # Nothing is to be handed over meanwhile.
+        self._stand()  # The store must hand nothing over meanwhile.
         self.turned_at = self.clock.monotonic()
         return wait_s
 
@@ -152,14 +153,14 @@ class Claimer(Loop):
         return await self._settle()
 
     async def _settle(self) -> float:
-        """The last claim came back short: see what will be due, and stand by for what comes."""
+        """The last claim returned less than asked for: look at what comes due, and leave a standing claim."""
         wait = await self._look_ahead()
         self._rests = True
         self._stand()
         return wait
 
     async def _rest(self) -> float | None:
-        """There was nothing, and nobody has told of anything since. How long to wait; None if there is something."""
+        """Nothing was due, and no hint came since. Returns how long to wait; None if there is something."""
         outlook = await self._store.look(self._asking(), idle=not len(self._claims))
         self._goes_first = outlook.goes_first
         if outlook.alive:
@@ -174,7 +175,8 @@ class Claimer(Loop):
         return self._until(outlook.due_at)
 
     def _stand(self) -> None:
-        """While there are places and nothing waits: what comes next goes straight to the runner."""
+        """While places are free and nothing waits, leave a standing claim: the next submission goes straight to the
+        runner."""
         free = self._worker.concurrency - len(self._claims)
         may = self._sated and free > 0 and not self._claims.solitary and not self.stopping
         wanted = room(self._worker.concurrency, len(self._claims), self._claims.run_s) if may else 0
@@ -190,7 +192,7 @@ class Claimer(Loop):
 
     def _take(self, claims: Sequence[Claim], until: float, *, early: bool) -> None:
         if self.clock.monotonic() >= until:
-            # The answer took so long that somebody else may have them by now: none of them may begin here.
+            # The answer took so long that other workers may have them by now: none may start here.
             self._give_back([(claim.run_id, claim.token) for claim in claims])
             return
         attempts = self._prepare(claims, until)
@@ -200,14 +202,14 @@ class Claimer(Loop):
             self._early += [claim.due_at for claim in claims]
 
     def _take_here(self, claims: Sequence[Claim], sent_at: float) -> None:
-        """A standing claim was made, on whatever thread somebody submitted."""
+        """A standing claim was granted, on the thread of the submission."""
         until = trusted_until(sent_at, self._ttl)
         if attempts := self._prepare(claims, until):
             self._start(attempts, until)
 
     def _prepare(self, claims: Sequence[Claim], until: float) -> list[AttemptContext]:
-        """Attempts to start. What a submitter could not know of the task is filled in; a run that its task limits goes
-        back, to be claimed within the limit."""
+        """The attempts to start. Options that the submitter could not know are filled in. A run that its task limits is
+        handed back, to be claimed within the limit."""
         attempts: list[AttemptContext] = []
         limited: list[AttemptContext] = []
         amendments: list[Amendment] = []
@@ -228,12 +230,12 @@ class Claimer(Loop):
         return attempts
 
     def step_aside(self, task: str) -> None:
-        """Leave a task to others for a while: their code is newer."""
-        log.warning("task %s: others have newer code for some of its runs; leaving it to them for a while", task)
+        """Leave a task to other workers for a while: their code is newer."""
+        log.warning("task %s: other workers have newer code for some of its runs; leaving it to them for a while", task)
         self._aside[task] = self.clock.monotonic() + ASIDE / SECOND
 
     def _asking(self) -> Worker:
-        """This worker, for the tasks that it takes now."""
+        """The row of this worker, with the tasks that it claims now."""
         if self._aside:
             now = self.clock.monotonic()
             self._aside = {task: until for task, until in self._aside.items() if until > now}
@@ -247,7 +249,7 @@ class Claimer(Loop):
         super().stop()
 
     def hint(self) -> None:
-        """Somebody changed something, and there may be work."""
+        """The store has changed: there may be work."""
         if self._in_vain < VAIN:
             self._follow_hint()
         elif not self._deferring:
@@ -260,8 +262,8 @@ class Claimer(Loop):
         self.wake()
 
     def make_room(self) -> None:
-        """Runs have ended here. After a claim that came back short there is nothing to fill their places with, until
-        something changes or comes due; while a claim is under way, that will show."""
+        """Runs have ended here. If the last claim returned less than asked for, nothing fills their places until
+        something changes or comes due. If a claim is under way, it will tell."""
         if self._turns:
             return
         if self._sated:
@@ -270,14 +272,14 @@ class Claimer(Loop):
             self.wake()
 
     def _early_now(self) -> int:
-        """How many of the claims are not due yet: they take no place so far."""
+        """How many claims are not due yet: they take no place so far."""
         if self._early:
             now = self._store.now()
             self._early = [due_at for due_at in self._early if due_at > now]
         return len(self._early)
 
     async def _look_ahead(self) -> float:
-        """Nothing more is due: claim what soon will be. How long to wait for the rest."""
+        """Nothing more is due: claim what comes due soon. Returns how long to wait for the rest."""
         outlook = await self._store.look(self._asking(), fresh=False)
         due_at, self._goes_first = outlook.due_at, outlook.goes_first
         if due_at is not None and due_at <= self._asked_at:
@@ -290,8 +292,8 @@ class Claimer(Loop):
         return self._until(due_at)
 
     def _until(self, due_at: Instant | None) -> float:
-        """How long to wait for what will be due: less than until then, to claim it before its instant. A worker that
-        does not go first comes a little later, and not together with all others: for what is left then."""
+        """How long to wait for what comes due: less than until then, to claim it before its instant. A worker that does
+        not go first looks a little later, at a random moment, for what is left."""
         if due_at is None:
             return LONGEST_WAIT_S
         wait = due_at - self._store.now()
@@ -302,17 +304,17 @@ class Claimer(Loop):
         return min(max(wait / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
 
     async def _ask_around(self) -> None:
-        """Who has not run anything yet takes it that runs are as long as they were lately, here or elsewhere: otherwise
-        it would leave most of what is due at once to be claimed after its instant."""
+        """A worker that has not run anything assumes the length of recent runs of the namespace. Otherwise it would
+        claim most of what is due at one instant only after it."""
         if self._is_new:
             runs = await self._store.list_runs(RunFilter(self._worker.namespace, states=(SUCCEEDED,), limit=LATELY))
             lengths = [run.finished_at - run.started_at for run in runs if run.started_at and run.finished_at]
             self._claims.run_s = typical(None, sum(lengths) / SECOND, len(lengths))
 
     async def _claim_early(self) -> int:
-        """A part at a time, so that whatever comes due meanwhile is among the next."""
+        """Claim a part at a time, so that what comes due meanwhile is in the next part."""
         places, run_s, early = self._worker.concurrency, self._claims.run_s, self._early_now()
-        # Some of it may be due by then: no more of that than otherwise.
+        # Some may be due by then: of those no more than usual.
         wanted = min(room(places, early, run_s, MOST_EARLY), room(places, len(self._claims) - early, run_s))
         if wanted <= 0 or self._claims.solitary:
             return 0

@@ -1,4 +1,4 @@
-"""What a worker holds: its claims, until when it may trust them, and how fast it finishes them."""
+"""The claims that a worker holds, until when it may trust them, and how long its runs take."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mainspring.executor import AttemptContext
 
 
 class Claims:
-    """Claims from the moment they were given until the store has acknowledged their end. Lives on the worker's own
-    loop, but for `promise`."""
+    """Claims from the moment the store grants them until it has acknowledged their end. Used on the worker's own loop,
+    except for `promise`."""
 
     def __init__(self) -> None:
         self._attempts: dict[str, tuple[AttemptContext, float]] = {}
@@ -22,14 +22,14 @@ class Claims:
         self._ended: set[tuple[str, int]] = set()
         self._solitary = 0
         self.total = 0
-        """How many were given since the start."""
+        """How many were granted since the start."""
         self.run_s: float | None = None
-        """How long runs are lately; None before the first has ended."""
+        """How long recent runs took; None before the first has ended."""
         self.on_doubt: Callable[[float], None] = lambda _: None
-        """Told until when new claims can be trusted."""
+        """Called with the time until which new claims can be trusted."""
 
     def promise(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
-        """Claims that were just given, from any thread: they are there for whoever looks next."""
+        """Add claims that were just granted. Callable from any thread; they count from the next look on."""
         self._promised.append((attempts, trusted_until))
 
     def _look(self) -> dict[str, tuple[AttemptContext, float]]:
@@ -42,26 +42,26 @@ class Claims:
 
     @property
     def solitary(self) -> bool:
-        """Whether a run that may be what workers die of is among them: it must not take others down with it."""
+        """Whether a run is among them that may have killed its workers: it must not take others down with it."""
         self._look()
         return self._solitary > 0
 
     def token_of(self, run_id: str) -> int | None:
-        """The token under which a run is held, if it is."""
+        """The token of a held run; None if it is not held."""
         held = self._look().get(run_id)
         return None if held is None else held[0].claim.token
 
     def attempt_of(self, run_id: str) -> AttemptContext | None:
-        """The attempt at a run that is held."""
+        """The attempt of a held run; None if it is not held."""
         held = self._look().get(run_id)
         return None if held is None else held[0]
 
     def priorities(self) -> Iterable[int]:
-        """Those of the runs that are held."""
+        """The priorities of the held runs."""
         return (attempt.claim.priority for attempt, _ in self._look().values())
 
     def add(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
-        """Claims that were just given."""
+        """Add claims that were just granted."""
         for attempt in attempts:
             self._attempts[attempt.claim.run_id] = (attempt, trusted_until)
             self._solitary += _is_suspect(attempt)
@@ -69,7 +69,7 @@ class Claims:
         self.on_doubt(trusted_until)
 
     def remove(self, claims: Iterable[tuple[str, int]]) -> None:
-        """Claims that have ended."""
+        """Remove claims that have ended."""
         self._look()
         for run_id, token in claims:
             self._ended.discard((run_id, token))
@@ -79,32 +79,32 @@ class Claims:
                 self._solitary -= _is_suspect(held[0])
 
     def has_ended(self, claim: tuple[str, int]) -> bool:
-        """Whether its work is over, and only the store's word is awaited."""
+        """Whether the work of a claim is over and only the answer of the store is awaited."""
         return claim in self._ended
 
     def note(self, reports: Sequence[Report]) -> None:
-        """These have ended, and are about to be reported. Learn from them how long runs are."""
+        """Note runs that have ended and are about to be reported, and learn from them how long runs take."""
         self._ended.update([(report.run_id, report.token) for report in reports])
         lengths = [it.finished_at - it.started_at for it in reports if it.started_at and it.finished_at]
         self.run_s = typical(self.run_s, sum(lengths) / SECOND, len(lengths))
 
     def pairs(self) -> list[tuple[str, int]]:
-        """All of them."""
+        """Run id and token of each claim."""
         return [(run_id, attempt.claim.token) for run_id, (attempt, _) in self._look().items()]
 
     def trust(self, claims: Iterable[tuple[str, int]], until: float) -> None:
-        """Renewed claims may be trusted for longer."""
+        """Trust renewed claims for longer."""
         for run_id, token in claims:
             held = self._attempts.get(run_id)
             if held is not None and held[0].claim.token == token:
                 self._attempts[run_id] = (held[0], until)
 
     def untrusted(self, now: float) -> list[tuple[str, int]]:
-        """Claims that somebody else may already have."""
+        """Claims that another worker may have by now."""
         return [(run_id, attempt.claim.token) for run_id, (attempt, until) in self._look().items() if until <= now]
 
     def earliest_doubt(self) -> float | None:
-        """When the first claim can no longer be trusted."""
+        """When the first claim expires."""
         return min((until for _, until in self._look().values()), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Stops work whose claim can no longer be trusted. It asks nobody, so nothing can keep it waiting."""
+"""Stops work whose claim has expired. It calls nothing that could keep it waiting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Stop = Callable[[str, StopKind, str], None]
 
 
 class Fence(Loop):
-    """Apart from the heart: that one may wait for an answer of the store while a claim runs out which was given
-    late, after it had begun to wait."""
+    """Apart from the heartbeat, which may wait for the store while a claim expires that was granted after the wait
+    began."""
 
     name = "fence"
 
@@ -43,12 +43,12 @@ class Fence(Loop):
             self.wake()
 
     def lower(self, claims: Iterable[tuple[str, int]], why: str) -> None:
-        """Stop what runs under these claims. Those that were reported meanwhile are no longer held, and not meant."""
+        """Stop the work of these claims, unless it was reported meanwhile."""
         still_held = set(self._claims.pairs())
         lost = [claim for claim in claims if claim in still_held]
         for run_id, token in lost:
             if self._claims.has_ended((run_id, token)):
-                continue  # It was reported, and the answer is on its way.
-            log.warning("run %s is stopped here: %s", run_id, why)
+                continue  # It was reported; the answer is on its way.
+            log.warning("stopping run %s on this worker: %s", run_id, why)
             self._stop_run(run_id, "fenced", why)
         self._claims.remove(lost)

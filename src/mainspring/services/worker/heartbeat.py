@@ -1,4 +1,4 @@
-"""Keeps a worker's claims. Those that it cannot keep, the fence gives up in time."""
+"""Renews the claims of a worker. The fence stops the work of those that could not be renewed in time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mainspring.settings import Settings
 from mainspring.store import WorkStore
 
 HEAR_S = 0.1
-"""A busy store tells of changes all the time, and any of them may be a cancel: hear of those at most this often."""
+"""How often at most to look for cancellations: a busy store hints at changes all the time."""
 LOOK_S = 1.0
-"""And at least this often: the hint may be lost, or not sent to this process."""
+"""How often at least: a hint may be lost, or not sent to this process."""
 SHORTEST_S = 0.01
 
 
 class Heartbeat(Loop):
-    """Beats: renews all claims in one go, and hears of cancels and of a request to drain. `lose` stops the work of
-    claims that have passed to others."""
+    """Renews all claims in one call, and learns of cancellations and of requests to drain. `lose` stops the work of
+    claims that other workers have."""
 
     name = "heartbeat"
 
@@ -52,7 +52,7 @@ class Heartbeat(Loop):
         self._pauses_s = [pause / SECOND for pause in settings.heartbeat_retries]
         self._beat_at = self._heard_at = -math.inf
         self.on_drain: Callable[[], None] = lambda: None
-        """Called at each beat while the store says that the worker is asked to drain."""
+        """Called at each heartbeat while the worker is asked to drain."""
 
     async def turn(self) -> float:
         now = self.clock.monotonic()
@@ -66,7 +66,7 @@ class Heartbeat(Loop):
         return max(min(until_beat, LOOK_S), SHORTEST_S)
 
     def count(self) -> None:
-        """The worker has given a sign of life otherwise, while it held nothing."""
+        """Another call has counted as a heartbeat, which matters only while nothing is held."""
         if not len(self._claims):
             self._beat_at = self.clock.monotonic()
 
@@ -75,14 +75,14 @@ class Heartbeat(Loop):
         renewal = await within(self.clock, self._patience(), self._store.renew(self._worker, claims, self._ttl))
         self._beat_at = self._heard_at = sent_at
         self._claims.trust(renewal.held, trusted_until(sent_at, self._ttl))
-        self._lose(set(claims) - renewal.held, "its claim has passed to another")
+        self._lose(set(claims) - renewal.held, "its claim has passed to another worker")
         for run_id, reason in renewal.cancels.items():
             self._stop_run(run_id, "cancelled", reason)
         if renewal.drain:
             self.on_drain()
 
     async def _hear_cancels(self, sent_at: float) -> None:
-        """Woken early, because something changed: perhaps somebody wants a run to end."""
+        """Look for cancellations between two heartbeats, after a hint."""
         run_ids = [run_id for run_id, _ in self._claims.pairs()]
         cancels = await within(self.clock, self._patience(), self._store.cancels(run_ids)) if run_ids else {}
         self._heard_at = sent_at
@@ -90,7 +90,7 @@ class Heartbeat(Loop):
             self._stop_run(run_id, "cancelled", reason)
 
     def _patience(self) -> float:
-        """How long this loop may wait for anything: until the first claim has to be given up."""
+        """How long this loop may wait for the store: until the first claim expires."""
         doubt = self._claims.earliest_doubt()
         safe_s = self._every_s if doubt is None else max(doubt - self.clock.monotonic(), SHORTEST_S)
         return min(safe_s, self._timeout_s)

@@ -1,5 +1,5 @@
-"""Minds the event loop on which tasks run: reports the task that blocks it, and work that goes on past its deadline
-while nothing on that loop can notice."""
+"""Watches the event loop on which tasks run: reports the task that blocks it, and work that overruns its deadline while
+that loop cannot notice."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mainspring.services.worker.runner import Runner
 from mainspring.settings import Settings
 
 LOOKS = 4
-"""How many looks there are within `blocked_after`."""
+"""Looks within `blocked_after`."""
 AGAIN = 10.0
-"""A loop that stays blocked is reported again after so many times as long."""
+"""A loop that stays blocked is reported again after ten times as long."""
 _OURS = "/mainspring/services/"
 
 
 class LoopMonitor(Loop):
-    """Turns on the worker's own loop, which no task can block, and asks the loop of the tasks for a sign of life."""
+    """Runs on the worker's own loop, which no task can block, and pings the loop of the tasks."""
 
     name = "loop_monitor"
 
@@ -50,8 +50,8 @@ class LoopMonitor(Loop):
 
     @property
     def blocked_s(self) -> float:
-        """For how long the loop of the tasks has not answered."""
-        asked_at = self._asked_at  # It is set on the other thread, too.
+        """For how long the loop of the tasks has not answered the ping."""
+        asked_at = self._asked_at  # The other thread sets it, too.
         return 0.0 if asked_at is None else self.clock.monotonic() - asked_at
 
     @property
@@ -75,7 +75,7 @@ class LoopMonitor(Loop):
         """On the loop of the tasks."""
         self._thread = threading.get_ident()
         if self.is_blocked:
-            log.warning("the event loop of the tasks turns again after %.1f s", self.blocked_s)
+            log.warning("the event loop of the tasks answers again after %.1f s", self.blocked_s)
         self._asked_at, self._report_after_s = None, self._blocked_after_s
 
     def _report(self) -> None:
@@ -83,17 +83,17 @@ class LoopMonitor(Loop):
         stack = "".join(self.stack())
         who = "a task" if attempt is None else f"task {attempt.claim.task} (run {attempt.claim.run_id})"
         log.warning(
-            "%s has blocked the event loop for %.1f s, and all other async tasks of this worker with it: what blocks "
-            'belongs into a thread, or the task into a process (isolation="process"). It is here:\n%s',
+            "%s has blocked the event loop for %.1f s, and with it all other async tasks of this worker. Run what "
+            'blocks in a thread (asyncio.to_thread), or the task in a process (isolation="process"). Its stack:\n%s',
             *(who, self.blocked_s, stack),
         )
         if attempt is not None:
-            attempt.write("log", f"it has blocked the worker's event loop for {self.blocked_s:.1f} s:")
+            attempt.write("log", f"this run has blocked the event loop of its worker for {self.blocked_s:.1f} s:")
             for line in stack.splitlines()[-2:]:
                 attempt.write("log", line)
 
     def stack(self) -> list[str]:
-        """Where the thread of the tasks is, without the part that belongs to the worker."""
+        """The stack of the thread of the tasks, without the frames of the worker."""
         frame = sys._current_frames().get(self._thread)
         if frame is None:
             return []

@@ -1,5 +1,7 @@
-"""Takes work where the places of a worker belong to pools (`core.pools`): for each pool what it has room for, the
-highest priority first. Nothing is claimed before it can start, so that no run waits here behind one of another pool."""
+"""Claims runs where the places of a worker are divided into pools (`core.runs.pools`), the highest priority first.
+
+A pool claims only what it can start, so that no run waits behind one of another pool.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from mainspring.services.worker.claimer import (
 
 
 class PooledClaimer(Claimer):
-    """See `Claimer`."""
+    """A claimer with a limit for each pool."""
 
     stands = False
 
@@ -70,8 +72,8 @@ class PooledClaimer(Claimer):
         return len(claims)
 
     async def _wait_for(self, pools: Sequence[int]) -> float:
-        """Nothing is due that these have room for. How long it will take until something is; for the others it takes
-        until a run has ended, which wakes this loop."""
+        """Nothing is due for these pools. Returns when something will be. The other pools are full, and the end of a
+        run wakes this loop."""
         due_at = await self._store.next_due(self._row(pools))
         if due_at is None:
             return LONGEST_WAIT_S
@@ -80,4 +82,4 @@ class PooledClaimer(Claimer):
         return min(max((due_at - self._store.now()) / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
 
     def _stand(self) -> None:
-        """No claim is left with the store: it does not know of pools."""
+        """Leave no standing claim with the store, which does not know pools."""

@@ -1,4 +1,4 @@
-"""Tells the store what attempts came to, in batches; and passes on what running ones say."""
+"""Reports the results of attempts to the store, in batches, and passes on the output of running ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from mainspring.store import Store
 
 T = TypeVar("T")
 
-TALK_S = 0.2
-"""How long a line of output may wait before it can be read elsewhere."""
+OUTPUT_S = 0.2
+"""How long a line of output may wait before it is in the store."""
 IDLE_S = 5.0
 
 
 class Reporter(Loop):
-    """A lone result is reported at once; while more are about to end, they are gathered for a few milliseconds."""
+    """Reports a lone result at once. While more runs are about to end, gathers their results for a few milliseconds."""
 
     name = "reporter"
 
@@ -54,49 +54,52 @@ class Reporter(Loop):
         self._dead_after = settings.worker_dead_after
         self._patience = settings.unfit_wait
         self.on_aside: Callable[[str], None] = lambda _: None
-        """Called with the name of a task for which the code here is too old."""
+        """Called with the name of a task for which the code of this worker is too old."""
         self.activity: Activity | None = None
         """Counts what the store accepted, if anything listens."""
         self.on_alerts: Callable[[], None] = lambda: None
-        """Called when somebody is to be told of failures, for the first time here."""
+        """Called when a run first names a recipient of alerts."""
 
     async def turn(self) -> float:
         runner = self._runner
         if 0 < len(runner.done) < min(len(self._claims), self._flush_limit):
             await self.clock.sleep(self._flush_s)
         if runner.names_alert and not self._expecting:
-            # Before the first failure of them is reported, so that whoever leads will look for it.
+            # Before the first such failure is reported, so that the alerter looks for it.
             await expect_alerts(self._store)
             self._expecting = True
             self.on_alerts()
         if runner.unfit:
             await self._judge_unfit()
         with _taken(runner.done, self._flush_limit) as reports:
-            await self._pass_on()  # First, so that whoever sees the end of a run sees all that it wrote.
+            await self._pass_on()  # First, so that all output is in the store when the end is.
             if reports:
                 await self._report(reports)
         await self._hand_back()
         await self._amend()
         if runner.done or runner.lines or runner.returned or runner.unfit or runner.amended:
             return 0.0
-        return TALK_S if len(self._claims) else IDLE_S
+        return OUTPUT_S if len(self._claims) else IDLE_S
 
     async def _report(self, reports: Sequence[Report]) -> None:
-        """What was not acknowledged is told again: the store knows a repeated report."""
+        """A report without an acknowledgement is repeated: the store recognizes it."""
         self._claims.note(reports)
-        self._on_room()  # How long runs are says how many may be claimed, also before the store has heard of these.
+        self._on_room()  # The length of runs decides how many to claim, even before the store has these reports.
         verdicts = await self._store.report(reports)
         for report, verdict in zip(reports, verdicts, strict=True):
             if verdict == "stale":
                 self.stale += 1
-                log.warning("run %s: the result came after its claim had passed to another; refused", report.run_id)
+                log.warning(
+                    "run %s: the store refused the result, because its claim had passed to another worker",
+                    report.run_id,
+                )
         if self.activity is not None:
             self.activity.ended(reports, verdicts, self._claims.attempt_of)
         self._claims.remove([(report.run_id, report.token) for report in reports])
         self._on_room()
 
     async def _pass_on(self) -> None:
-        """All that has been said until now, in pieces, so that a talkative run does not keep others from the store."""
+        """Write all output so far, in pieces, so that one run with much output does not delay the others."""
         lines, marks, limit = self._runner.lines, self._runner.marks, self._flush_limit
         for _ in range(0, max(len(lines), len(marks)), limit):
             with _taken(lines, limit) as some_lines, _taken(marks, limit) as some_marks:
@@ -111,12 +114,12 @@ class Reporter(Loop):
                 attempts = [self._claims.attempt_of(run_id) for run_id, _ in claims]
                 self.activity.handed_back([attempt for attempt in attempts if attempt is not None])
             self._claims.remove(claims)
-            self._claims.run_s = None  # What went back could not start: runs are longer than they were.
+            self._claims.run_s = None  # These could not start: runs take longer than they did.
             self._on_room()
             log.info("%d runs handed back", count)
 
     async def _judge_unfit(self) -> None:
-        """Runs whose arguments the code here does not know are no failures while others may know them."""
+        """Runs whose arguments this worker's code does not know have not failed: other workers may know them."""
         runner, known = self._runner, dict[str, list[Worker]]()
         while runner.unfit:
             attempt, outcome = runner.unfit[0]
@@ -145,7 +148,7 @@ class Reporter(Loop):
 
     @property
     def idle(self) -> bool:
-        """Whether everything has been told."""
+        """Whether everything has been reported."""
         runner = self._runner
         given = runner.done or runner.returned or runner.amended or runner.unfit
         return not (given or runner.lines or runner.marks or not self._resting.is_set())
@@ -153,7 +156,7 @@ class Reporter(Loop):
 
 @contextmanager
 def _taken(queue: deque[T], limit: int) -> Iterator[list[T]]:
-    """The first of a queue; they come back if they could not be told."""
+    """Take the first items of a queue; they return to it if the body fails."""
     taken = [queue.popleft() for _ in range(min(len(queue), limit))]
     try:
         yield taken

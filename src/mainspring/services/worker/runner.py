@@ -1,5 +1,5 @@
-"""The hands of a worker: starts attempts on the user's loop, stops them, and concludes what follows from how they
-ended."""
+"""Executes attempts on the event loop of the user's tasks: starts and stops them, and decides what follows from their
+end."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from mainspring.services.loop import log
 
 INSIST_S = 1.0
 INSIST_TIMES = 5
-"""An async function that swallows its cancellation is cancelled again so often."""
+"""How often an async function that swallows its cancellation is cancelled again."""
 STUCK_S = 1.0
-"""Attempts that wait for room here go back to the queue if none could be started for so long."""
+"""Attempts that wait for a place go back to the queue if none could be started for this long."""
 EARLY_TICK_S = 0.0005
-"""Attempts that are not due when their timer rings are looked at again after this."""
+"""How soon to look again at attempts that are not due when their timer fires."""
 FEW = 10
-"""So many attempts get a task each; more may share one: see `_burst`."""
+"""Up to this many attempts get a task each; more may share one: see `_burst`."""
 BURST = 100
-"""So many begin in one go before others on the user's loop have their turn."""
+"""How many begin in one step before other tasks of the loop run."""
 SINGLY = 1_000
-"""So many get a task each after one that was not over at once, for those behind it had to wait for a moment."""
+"""After an attempt that did not end in one step, this many get a task each, because those behind it had to wait."""
 MOST_LINES = 10_000
-"""Processes that write faster than the store can take it are made to wait once so many lines are on their way."""
+"""Back-pressure: processes that write faster than the store wait once this many lines are on their way."""
 
 _options = msgspec.json.Decoder(RunOptions).decode
 _encode_failure = msgspec.json.Encoder().encode
 
 
 class _AttemptLog:
-    """Takes what one attempt says, from any thread."""
+    """Takes the output and progress of one attempt, from any thread."""
 
     __slots__ = ("_claim", "_runner")
 
@@ -60,7 +60,7 @@ class _AttemptLog:
 
 
 class Runner:
-    """Lives on one event loop, the user's. The deques are emptied by others, which is safe across threads."""
+    """Runs on the event loop of the user's tasks. Other threads empty the deques, which is safe."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Runner:
         deaf_after_s: float = math.inf,
         mask: Callable[[str], str] | None = None,
     ) -> None:
-        """`on_deaf` is told of work in this process that goes on for `deaf_after_s` after it was stopped. Its attempt
-        stays under way: it must not be tried again before this process has ended. All texts of attempts go through
-        `mask`, which takes out of them what nobody should see."""
+        """`on_deaf` is called for work in this process that goes on for `deaf_after_s` after it was stopped. Its
+        attempt stays under way: it must not be retried before this process has ended. `mask` removes secrets from all
+        texts of attempts."""
         self.mask = mask or _unchanged
         self._executor_of = executor_of
         self._on_deaf = on_deaf
@@ -88,46 +88,46 @@ class Runner:
         self._on_done = on_done
         self._waiting: deque[AttemptContext] = deque()
         self._early: list[AttemptContext] = []
-        """Claimed before they are due."""
+        """Attempts claimed before they are due."""
         self._early_watch: asyncio.Task[None] | None = None
         self._tasks: dict[str, tuple[AttemptContext, asyncio.Task[None]]] = {}
         self._bursting: asyncio.Task[None] | None = None
         self._singly = 0
         self._context = copy_context()
-        """What every attempt begins with: none sees the context variables that another has set."""
+        """Every attempt begins with a copy, so that none sees the context variables of another."""
         self._started_at = clock.monotonic()
         self.done: deque[Report] = deque()
         self.returned: deque[tuple[str, int]] = deque()
-        """Claims to be handed back: their work has not started, or was stopped for that."""
+        """Claims to be handed back: their work has not started, or was stopped for this."""
         self.amended: deque[Amendment] = deque()
-        """The same, where something is to be different about the run from then on."""
+        """Claims to be handed back with a change to their run."""
         self.unfit: deque[tuple[AttemptContext, Outcome]] = deque()
-        """Attempts that could not begin, for their arguments are not those of the code here."""
+        """Attempts that could not begin, because the code of this worker does not know their arguments."""
         self.notices: Mapping[str, TaskNotice] = {}
-        """What this worker announces of its tasks."""
+        """The descriptions of its tasks that this worker has published."""
         self.lines: deque[LogLine] = deque()
         self.marks: deque[Progress] = deque()
         self.on_executed: Callable[[bool], bool] = lambda well: False
-        """Told whether an attempt could be executed, however it ended; whether it should wait if not."""
+        """Called with whether an attempt could be executed; returns whether its run should wait if not."""
         self.on_begun: Callable[[AttemptContext], None] | None = None
-        """Told of each attempt that starts."""
+        """Called with each attempt that starts."""
         self.names_alert = False
-        """Whether a run here has said who is to be told if it fails."""
+        """Whether a run here has named a recipient of alerts."""
 
     def begin(self, attempts: Sequence[AttemptContext]) -> None:
-        """Start attempts, or keep them until there is room."""
+        """Start attempts, or keep them until there is a free place."""
         self._waiting.extend(attempts)
         self._fill()
 
     def begin_when_due(self, attempts: Sequence[AttemptContext]) -> None:
-        """Start attempts that may have been claimed before they are due, each when it surely is."""
+        """Start attempts that may have been claimed before they are due, each once it is due."""
         self._early += attempts
         if self._early_watch is not None:
             self._early_watch.cancel()
         self._early_watch = asyncio.get_running_loop().create_task(self._begin_early())
 
     async def _begin_early(self) -> None:
-        """Timers may ring too soon, and the store's clock may be set: who is not due then waits on."""
+        """Timers may fire early, and the store's clock may be set: attempts that are not due then wait on."""
         while True:
             now = self._surely_now()
             self._waiting.extend([attempt for attempt in self._early if attempt.claim.due_at <= now])
@@ -152,9 +152,9 @@ class Runner:
         self._started_at = self._clock.monotonic()
 
     async def _burst(self) -> None:
-        """One attempt after another in one task, as long as each is over in the step in which it begins: to make and
-        end a task costs as much as all else that is done here for such a one. The first that is not keeps the task to
-        itself; so does one that has left something behind in it."""
+        """Run one attempt after another in one task, as long as each ends in the step in which it begins: creating a
+        task costs as much as everything else that such an attempt needs. The first that does not end at once keeps the
+        task; so does one that has changed its context."""
         this = self._bursting
         assert this is not None
         asyncio.get_running_loop().call_soon(self._end_burst, this)
@@ -172,7 +172,7 @@ class Runner:
         self._fill()
 
     def _end_burst(self, burst: asyncio.Task[None]) -> None:
-        """It has given the loop away. If it was not at its end, others go on."""
+        """The burst has yielded to the loop. If it was not at its end, start the next attempts without it."""
         if self._bursting is burst:
             self._bursting, self._singly = None, SINGLY
             self._fill()
@@ -208,7 +208,7 @@ class Runner:
         except Exception as error:
             log.exception("run %s: its executor failed", attempt.claim.run_id)
             if self.on_executed(False) and attempt.stop_kind is None:
-                attempt.stop_kind = "handed_back"  # Nothing here can execute it: it waits instead of being used up.
+                attempt.stop_kind = "handed_back"  # The run waits instead of using up an attempt.
             outcome = Outcome("failed", failure=Failure(type(error).__name__, plain(f"the executor failed: {error}")))
         for timer in timers:
             timer.cancel()
@@ -228,7 +228,7 @@ class Runner:
         return timers
 
     def _abandon(self, attempt: AttemptContext) -> None:
-        """The user's loop is ending, and takes the attempt with it; no other is begun here."""
+        """The loop of the tasks is ending, and the attempt with it; no other is started."""
         if self.under_way(attempt.claim.run_id) is attempt:
             del self._tasks[attempt.claim.run_id]
             self._return(attempt)
@@ -239,10 +239,10 @@ class Runner:
 
     def _finish(self, attempt: AttemptContext, outcome: Outcome) -> None:
         if self.under_way(attempt.claim.run_id) is not attempt:
-            return  # it was given up before it ended
+            return  # It was abandoned before it ended.
         del self._tasks[attempt.claim.run_id]
         if attempt.stop_kind is None and self._is_late(attempt):
-            attempt.stop_kind = "timed_out"  # It kept the loop busy, so that its deadline could not ring.
+            attempt.stop_kind = "timed_out"  # It blocked the loop, so that its deadline timer could not fire.
         if attempt.stop_kind == "timed_out":
             outcome = stopped(attempt)
         if attempt.stop_kind == "handed_back" and outcome.kind != "succeeded":
@@ -256,12 +256,12 @@ class Runner:
         self._fill()
 
     def _is_late(self, attempt: AttemptContext) -> bool:
-        """Whether work in this process is past its deadline. Of processes it is not known when they were done, for
-        their word may have waited; they are killed in time."""
+        """Whether work in this process is past its deadline. Other processes are killed in time; their result may have
+        waited to be read."""
         return attempt.here and attempt.ends_by is not None and self._clock.monotonic() > attempt.ends_by
 
     def stop(self, run_id: str, kind: StopKind, reason: str = "") -> None:
-        """End an attempt, if it has not ended yet; one that has not started never will."""
+        """Stop an attempt, unless it has ended. One that has not started never will."""
         held = self._tasks.get(run_id)
         if held is None:
             unstarted = next((each for each in (*self._waiting, *self._early) if each.claim.run_id == run_id), None)
@@ -269,7 +269,7 @@ class Runner:
                 return
             (self._early if unstarted in self._early else self._waiting).remove(unstarted)
         elif held[0].context is None:
-            # Its first step has not come. Cancelled now, it never would, and so neither would its end.
+            # Its first step has not run. If cancelled now, it never would, and so neither would its end.
             unstarted = held[0]
             del self._tasks[run_id]
             held[1].cancel()
@@ -287,14 +287,14 @@ class Runner:
         if attempt.context is not None:
             attempt.context.cancel()
         if attempt.unstoppable and kind == "cancelled":
-            return  # a function in a thread ends when it sees `current_run().cancelled`, or by itself
+            return  # A function in a thread ends when it sees `current_run().cancelled`, or by itself.
         attempt.stop_kind, attempt.stop_reason = kind, reason
         if kind == "fenced":
             attempt.grace_s = 0.0
         if attempt.here and self._on_deaf is not None and kind in ("timed_out", "cancelled"):
             asyncio.get_running_loop().call_later(self._deaf_after_s, self._notice_deaf, attempt, self._on_deaf)
             if attempt.unstoppable:
-                return  # To let go of the attempt would let a retry begin beside the thread.
+                return  # Ending the attempt now would let a retry begin beside the thread.
         held[1].cancel()
         self._insist(attempt, held[1], INSIST_TIMES)
 
@@ -319,13 +319,13 @@ class Runner:
             self._insist(attempt, task, times)
 
     def return_waiting(self) -> None:
-        """Give up the attempts that have not started."""
+        """Hand back the attempts that have not started."""
         self._waiting.extend(self._early)
         self._early.clear()
         self._return_waiting()
 
     def return_stuck(self) -> None:
-        """Give up the attempts that have not started, if it is not known when they will be: others may be free."""
+        """Hand back the attempts that have not started, if none has started lately: other workers may be free."""
         if self._clock.monotonic() - self._started_at >= STUCK_S:
             self._return_waiting()
 
@@ -340,7 +340,7 @@ class Runner:
             await asyncio.wait([task for _, task in self._tasks.values()] + burst)
 
     def overrunning(self, by_s: float) -> list[AttemptContext]:
-        """Work in this process that is so long past its deadline and has not ended. From any thread."""
+        """Attempts in this process that are this long past their deadline. Callable from any thread."""
         now = self._clock.monotonic()
         return [
             attempt
@@ -349,11 +349,11 @@ class Runner:
         ]
 
     def attempt_of(self, task: asyncio.Task[Any] | None) -> AttemptContext | None:
-        """The attempt that a task of the event loop executes. From any thread."""
+        """The attempt that a task of the event loop executes. Callable from any thread."""
         return next((attempt for attempt, each in tuple(self._tasks.values()) if each is task), None)
 
     def under_way(self, run_id: str) -> AttemptContext | None:
-        """The attempt of a run that has started here and has not ended. From any thread."""
+        """The attempt of a run that has started here and has not ended. Callable from any thread."""
         held = self._tasks.get(run_id)
         return None if held is None else held[0]
 
@@ -364,12 +364,12 @@ class Runner:
 
 
 def prepare(options: str) -> RunOptions:
-    """The options of a claim, read once."""
+    """Decode the options of a claim."""
     return _options(options) if options != "{}" else _DEFAULTS
 
 
 def with_deadline(options: RunOptions, priority: int, deadlines: Mapping[int, Duration]) -> RunOptions:
-    """The same; a run without a timeout has the deadline of its priority, if there is one."""
+    """The options, with the deadline of the priority as timeout where the run has none."""
     if options.timeout is not None or (deadline := deadlines.get(priority)) is None:
         return options
     return msgspec.structs.replace(options, timeout=deadline)
@@ -384,7 +384,7 @@ def _unchanged(text: str) -> str:
 
 
 def _masked(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
-    """The outcome without what nobody should see; itself, if there is nothing of that."""
+    """The outcome without secrets; the same object if there are none."""
     if outcome.result is not None and (result := mask(outcome.result)) != outcome.result:
         outcome = msgspec.structs.replace(outcome, result=result)
     failure = outcome.failure

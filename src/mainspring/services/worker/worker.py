@@ -1,5 +1,7 @@
-"""A worker: claims, executes, reports, keeps its claims, and drains. Its loops run beside the user's loop, so that a
-function that blocks cannot stop renewal."""
+"""A worker: claims, executes and reports runs, renews its claims, and drains.
+
+Its loops run beside the loop of the user's tasks, so that a function that blocks cannot stop the renewal of claims.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ from mainspring.store import Store
 
 DRAIN_LOOK_S = 0.02
 ENDING_S = 4.0
-"""How long work that did not finish within the grace may take to end: a process is asked before it is killed."""
+"""How long work that did not finish within the grace may take to end: a process gets SIGTERM before SIGKILL."""
 PARTING_S, HASTE_S = 2.0, 0.3
-"""How long a last word to the store may take; and those after one that had no answer."""
+"""How long a last call to the store may take, and how long each call after one without an answer."""
 EXIT_UNSTOPPABLE = 70
 
 
@@ -48,15 +50,15 @@ def end_process() -> None:
 
 
 class UnfinishedWork(msgspec.Struct):
-    """What a worker that has to end leaves to its successor: to be told to the store once it has ended, and not before,
-    so that no retry begins beside what it could not stop."""
+    """What a worker that has to end leaves to its successor, which reports it once the worker has ended. Not before, so
+    that no retry begins beside work that could not be stopped."""
 
     worker: WorkerRow
     reports: list[Report]
     returned: list[tuple[str, int]]
 
     async def settle(self, store: Store) -> None:
-        """Tell the store."""
+        """Report it to the store."""
         if self.reports:
             await store.report(self.reports)
         if self.returned:
@@ -65,8 +67,8 @@ class UnfinishedWork(msgspec.Struct):
 
 
 class Worker:
-    """Assembles the loops. `task_loop` is the loop on which tasks run; it may be the same as the worker's own. After a
-    drain `on_stopped` is called there."""
+    """Assembles the loops. `task_loop` is the event loop on which tasks run; it may be the worker's own. After a drain
+    `on_stopped` is called there."""
 
     def __init__(
         self,
@@ -126,8 +128,8 @@ class Worker:
         self._asked_to_drain = self._has_left = False
         self._leaving: asyncio.Task[None] | None = None
         self.on_drain: Callable[[], None] = self._leave
-        """Called on the worker's loop, once, when the store says that it is asked to drain. Unless replaced, the worker
-        drains and whatever else runs in this process goes on."""
+        """Called once, on the worker's loop, when the worker is asked to drain. By default, the worker drains and the
+        rest of this process goes on."""
         self.heartbeat.on_drain = self.claimer.on_drain = self._hear_drain
 
     def report_to(self, activity: Activity) -> None:
@@ -139,18 +141,18 @@ class Worker:
 
     @property
     def needs_hints(self) -> bool:
-        """Whether it has to hear of each change by other processes. Where it can leave its claims with the store, the
-        store says when it does."""
+        """Whether it needs a hint at each change by other processes. A worker with standing claims does not: the store
+        starts their runs itself."""
         return not self.claimer.stands
 
     @property
     def loops(self) -> Iterable[Loop]:
-        """What has to run."""
+        """All loops, to be run."""
         loops = (self.claimer, self.reporter, self.heartbeat, self.fence)
         return loops if self.loop_monitor is None else (*loops, self.loop_monitor)
 
     def wake(self, *, work: bool = True) -> None:
-        """Something changed: there may be work, unless that is told otherwise, or a cancel."""
+        """The store has changed: there may be a cancellation and, unless a broker announces it, work."""
         if work:
             self.claimer.hint()
         if len(self.claims):
@@ -166,17 +168,17 @@ class Worker:
         for attempt in attempts:
             run_id = attempt.claim.run_id
             if (token := self.claims.token_of(run_id)) is not None:
-                # It ran out while this process was held up, before the heart could notice.
-                self._stop_run(run_id, "fenced", "its claim ran out and was given anew")
+                # It expired while this process was suspended, before the heartbeat could notice.
+                self._stop_run(run_id, "fenced", "its claim expired and was granted anew")
                 self.claims.remove([(run_id, token)])
         if self.claimer.stopping:
             self._give_back(_claims_of(attempts))
         else:
             self._on_task_loop(self.runner.begin_when_due if early else self.runner.begin, attempts)
-            self.reporter.wake()  # It looks for output more often while something runs.
+            self.reporter.wake()  # It looks for output more often while runs execute.
 
     def _start_here(self, attempts: list[AttemptContext], until: float) -> None:
-        """Start attempts at once, from whatever thread; the worker's own loop hears of them before it can hear of their
+        """Start attempts now, from any thread. The worker's own loop learns of them before it can learn of their
         end."""
         if self.claimer.stopping or self._clock.monotonic() >= until:
             self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
@@ -188,7 +190,7 @@ class Worker:
             self._task_loop.call_soon_threadsafe(self._begin_here, attempts, until)
 
     def _begin_here(self, attempts: list[AttemptContext], until: float) -> None:
-        """On the runner's loop, which begins with them before the other thread gets the interpreter."""
+        """On the task loop, which starts them before the other thread gets the interpreter."""
         self._own_loop.call_soon_threadsafe(self._hear_begun)
         if self._clock.monotonic() < until:
             self.runner.begin(attempts)
@@ -196,31 +198,31 @@ class Worker:
             self._own_loop.call_soon_threadsafe(self._give_back, _claims_of(attempts))
 
     def _hear_begun(self) -> None:
-        """On the worker's own loop: something was started from elsewhere."""
+        """On the worker's own loop: another thread has started attempts."""
         self.reporter.wake()
         if len(self.claims) >= self.row.concurrency:
-            self.claimer.wake()  # It stands no longer.
+            self.claimer.wake()  # It has no standing claim any more.
 
     def _give_back(self, claims: list[tuple[str, int]]) -> None:
         self.runner.returned.extend(claims)
         self.reporter.wake()
 
     def _amend(self, attempts: list[AttemptContext], amendments: list[Amendment], until: float) -> None:
-        """From any thread: held, and so renewed, until the store has taken them back."""
+        """Callable from any thread. The claims are held, and so renewed, until the store has taken them back."""
         self.claims.promise(attempts, until)
         self.runner.amended.extend(amendments)
-        with suppress(RuntimeError):  # The worker's loop has ended; what it was given runs out.
+        with suppress(RuntimeError):  # The worker's loop has ended; its claims expire.
             self._own_loop.call_soon_threadsafe(self.reporter.wake)
 
     def _make_breaker(self) -> WorkerBreaker:
-        """Which keeps the claimer from claiming what the runner cannot execute."""
+        """The breaker, which keeps the claimer from claiming what the runner cannot execute."""
         breaker = WorkerBreaker(breaker_policy(self._settings), self._clock.monotonic, figures_of(self._store))
         breaker.on_open = self._on_breaker_open
         self.claimer.breaker, self.runner.on_executed = breaker, breaker.executed
         return breaker
 
     def _on_breaker_open(self) -> None:
-        """On the runner's loop: what stands ready to be given runs no longer does."""
+        """On the task loop: withdraw the standing claim."""
         self._own_loop.call_soon_threadsafe(self.claimer.wake)
 
     def _on_full(self) -> None:
@@ -228,12 +230,12 @@ class Worker:
             self._on_task_loop(self.runner.return_stuck)
 
     def _tell_done(self) -> None:
-        """Called on the runner's loop; many ends before the reporter looks are told once."""
+        """Called on the task loop. Several ends are one wake-up of the reporter."""
         if self._task_loop is self._own_loop:
             self.reporter.wake()
         elif not self._told:
             self._told = True
-            with suppress(RuntimeError):  # The worker's loop has ended, and nobody is left to hear it.
+            with suppress(RuntimeError):  # The worker's loop has ended.
                 self._own_loop.call_soon_threadsafe(self._hear_done)
 
     def _hear_done(self) -> None:
@@ -249,8 +251,8 @@ class Worker:
         self._on_task_loop(self.runner.stop, run_id, kind, reason)
 
     async def _see_to_end(self, attempt: AttemptContext) -> None:
-        """Work that lost its claim may go on only until somebody else may have it. A function in a thread cannot be
-        stopped, nor one that blocks the loop or swallows its cancellation."""
+        """Work that lost its claim may go on only until another worker may have the run. A function in a thread cannot
+        be stopped, nor one that blocks the loop or swallows its cancellation."""
         if not attempt.unstoppable:
             await self._clock.sleep(self._settings.claim_ttl / SECOND * MARGIN)
             if self.runner.under_way(attempt.claim.run_id) is not attempt:
@@ -259,7 +261,7 @@ class Worker:
         self._on_unstoppable()
 
     def _on_deaf(self, attempt: AttemptContext) -> None:
-        """Work of this process goes on past its deadline. On the loop of the tasks, or on the worker's own."""
+        """Work of this process goes on past its deadline. On the task loop, or on the worker's own."""
         if self._task_loop is self._own_loop:
             self._replace(attempt)
         else:
@@ -268,22 +270,22 @@ class Worker:
     def _replace(self, attempt: AttemptContext) -> None:
         ends = self.claimer.stopping and self._replacing is None and self._leaving is None
         if attempt.claim.run_id in self._deaf or ends:
-            return  # It is known; or the process ends anyway.
+            return  # It is known, or the process ends anyway.
         self._deaf[attempt.claim.run_id] = attempt
         stack = "".join(self.loop_monitor.stack()) if self.loop_monitor is not None and not attempt.unstoppable else ""
         log.critical(
-            "run %s of task %s does not end though its time is up. Nothing can stop it but the end of this process: "
-            "the worker lets other runs finish, and replaces itself%s",
+            "run %s of task %s does not end although its time is up, and only the end of this process can stop it. "
+            "The worker lets other runs finish, then replaces itself%s",
             *(attempt.claim.run_id, attempt.claim.task, stack and f". It may be here:\n{stack}"),
         )
-        attempt.write("log", "it does not end though its time is up: its worker replaces itself")
+        attempt.write("log", "this run does not end although its time is up: its worker replaces itself")
         if self._leaving is not None:
             self._leaving.cancel()  # Only the end of the process ends this run.
         if self._replacing is None:
             self._replacing = self._own_loop.create_task(self._be_replaced())
 
     async def _be_replaced(self) -> None:
-        """Finish what can be, and end. Claims stay renewed until then."""
+        """Finish what can finish, and end. Claims are renewed until then."""
         self.claimer.stop()
         await self._part(self.register("draining"))
         self._on_task_loop(self.runner.return_waiting)
@@ -306,27 +308,27 @@ class Worker:
         return UnfinishedWork(self.row, reports, returned)
 
     async def register(self, state: Literal["active", "draining", "stopped"] = "active") -> None:
-        """Let the store know of this worker."""
+        """Register this worker with the store, or change its state there."""
         self.row = msgspec.structs.replace(self.row, state=state, running=len(self.claims))
         await self._store.register(self.row)
 
     async def drain(self, grace_s: float | None = None) -> None:
-        """Claim no more, give back what has not started, let the rest finish within the grace, give back what did
+        """Claim no more, hand back what has not started, let the rest finish within the grace, and hand back what does
         not. Takes no longer than the grace and a few seconds, whatever the store does."""
         if self._replacing is not None:
-            self._replacing.cancel()  # It is to end, not to be replaced.
+            self._replacing.cancel()  # The worker ends instead of being replaced.
         if self._leaving is not None:
             self._leaving.cancel()
         if self._has_left:
             return
         await self._finish(self._settings.drain_grace / SECOND if grace_s is None else grace_s)
         if late := self.claims.pairs():
-            log.warning("%d runs do not end and are handed back as they are", len(late))
+            log.warning("%d runs do not end: handing them back unfinished", len(late))
             await self._part(self._store.hand_back(late))
         await self._say_stopped()
 
     async def _finish(self, grace_s: float) -> None:
-        """Take no more; end what is held, or ask it to end."""
+        """Claim no more, and let what is held finish within the grace, or stop it."""
         self.claimer.stop()
         await self._part(self.register("draining"))
         self._on_task_loop(self.runner.return_waiting)
@@ -344,17 +346,17 @@ class Worker:
     def _hear_drain(self) -> None:
         if not self._asked_to_drain:
             self._asked_to_drain = True
-            log.warning("worker %s was asked to drain: it takes no more runs", self.row.id)
+            log.warning("worker %s was asked to drain: it claims no more runs", self.row.id)
             self.on_drain()
 
     def _leave(self) -> None:
         self._leaving = self._own_loop.create_task(self._drain_alone())
 
     async def _drain_alone(self) -> None:
-        """Drain, while the process goes on. What does not end keeps its claim until it does: handed back, it would run
-        here and elsewhere at the same time."""
+        """Drain while the process goes on. Work that does not end keeps its claim: handed back, it would run in two
+        places at once."""
         if self._replacing is not None:
-            return  # The end of the process is the only way to end what it still runs.
+            return  # Only the end of the process ends what it still runs.
         await self._finish(self._settings.drain_grace / SECOND)
         if late := self.claims.pairs():
             log.warning("%d runs do not end: worker %s drains until they do", len(late), self.row.id)
@@ -366,8 +368,8 @@ class Worker:
         log.warning("worker %s has drained and stopped; the rest of this process goes on", self.row.id)
 
     async def _until_free(self, seconds: float, but_for: Collection[str] = ()) -> None:
-        """Wait until nothing is held, `but_for` these runs; not longer than so many seconds, nor while tasks cannot go
-        on because one of them blocks their loop."""
+        """Wait until nothing is held `but_for` these runs. Stop waiting after `seconds`, or if a task blocks the loop
+        of the tasks."""
         deadline = self._clock.monotonic() + seconds
         while self._clock.monotonic() < deadline and not self._is_blocked():
             if self.reporter.idle and all(run_id in but_for for run_id, _ in self.claims.pairs()):
@@ -378,7 +380,7 @@ class Worker:
         return self.loop_monitor is not None and self.loop_monitor.blocked_s > self._settings.deaf_after / SECOND
 
     async def _part(self, word: Awaitable[object]) -> None:
-        """Say a last word to the store, if it can be reached."""
+        """Make a last call to the store, if it answers."""
         began = self._clock.monotonic()
         try:
             await within(self._clock, self._patience_s, word)

@@ -1,5 +1,7 @@
-"""The breaker of a worker: while half of its attempts cannot be executed at all, it claims nothing. What it would have
-claimed waits in the store, for others or for later, instead of using up its retries here."""
+"""The circuit breaker of a worker: while half of its attempts cannot be executed at all, the worker claims nothing.
+
+Runs then wait in the store for other workers, or for later, instead of using up their retries here.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,12 @@ from mainspring.services.loop import log
 NAME = "worker"
 UNBOUNDED = 1_000_000
 PROBING_S = 0.1
-"""How often to look whether the runs that were claimed to see if all is well again have ended."""
+"""How often to look whether the probing runs have ended."""
 
 
 class WorkerBreaker:
-    """An attempt that fails by itself is no fault of the worker; one that its executor could not carry out is."""
+    """Counts attempts that the executor could not carry out. An attempt that fails by itself is no fault of the
+    worker."""
 
     def __init__(self, policy: Policy, monotonic: Callable[[], float], figures: Figures) -> None:
         self._monotonic = monotonic
@@ -25,12 +28,13 @@ class WorkerBreaker:
         self._lock = Lock()
         self._breaker = Breaker(policy, began_at=monotonic())
         self._good = 0
-        """Since it was last told: most attempts are executed."""
+        """Successes not yet counted: most attempts are executed."""
         figures.breakers[NAME] = "closed"
         self.on_open: Callable[[], None] = lambda: None
 
     def executed(self, well: bool) -> bool:
-        """How an attempt went; whether its run should wait rather than use up an attempt. On the runner's loop."""
+        """Note how an attempt went; returns whether its run should wait instead of using up an attempt. On the task
+        loop."""
         if well and self._breaker.state == "closed":
             self._good += 1
             return False
@@ -44,7 +48,7 @@ class WorkerBreaker:
         return not well and after == "open"
 
     def wait_s(self, held: int) -> float:
-        """How long to claim nothing, by a worker that holds so many runs; 0 to claim now."""
+        """How long to claim nothing; 0 to claim now. `held` is the number of runs in hand."""
         if self._breaker.state == "closed":
             return 0.0
         with self._lock:
@@ -57,13 +61,13 @@ class WorkerBreaker:
 
     @property
     def most(self) -> int:
-        """How many runs to claim at once: after a pause a few, to see whether all is well again."""
+        """How many runs to claim at once: after a pause only a few, as a probe."""
         return UNBOUNDED if self._breaker.state == "closed" else self._breaker.policy.probes
 
     def _changed(self, state: str) -> None:
         self._figures.breakers[NAME] = state
         if state == "open":
-            log.error("breaker: this worker cannot execute runs, and claims none for %.1f s", self._breaker.pause_s)
+            log.error("breaker open: this worker cannot execute runs and claims none for %.1f s", self._breaker.pause_s)
             self.on_open()
         else:
-            log.warning("breaker of this worker: %s", state)
+            log.warning("breaker of this worker is %s", state)

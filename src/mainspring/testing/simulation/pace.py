@@ -26,7 +26,7 @@ _PAUSES_S: Final = (
     (reaper, "EVERY_S", 2.5),
     (relay, "BUSY_S", 0.5),
     (relay, "IDLE_S", 3.0),
-    (reporter, "TALK_S", 1.5),
+    (reporter, "OUTPUT_S", 1.5),
     (heartbeat, "HEAR_S", 0.3),
     (elector, "SHORTEST_S", 0.5),
     (scheduler, "PLANNER_GAP_S", 0.1),
