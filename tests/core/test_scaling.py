@@ -1,0 +1,119 @@
+"""How many workers there should be."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.core.instants import MINUTE, SECOND
+from mainspring.core.load.scaling import Load, ScalingPolicy, ScalingState, check_policy, decide, wish
+from mainspring.errors import InvalidInput
+
+STEP = 15 * SECOND
+POLICY = ScalingPolicy(minimum=2, maximum=100)
+SLOTS = 10
+
+
+def follow(policy: ScalingPolicy, depths: list[int], workers: int) -> list[int]:
+    """The numbers of workers while these depths are seen, one every 15 s, all slots half busy."""
+    state, numbers = ScalingState(), []
+    for n, depth in enumerate(depths):
+        load = Load(n * STEP, workers, depth, workers * SLOTS * 7 // 10, workers * SLOTS)
+        workers, _, state = decide(policy, state, load)
+        numbers.append(workers)
+    return numbers
+
+
+policies = st.builds(
+    lambda low, more, depth, up, down: ScalingPolicy(
+        minimum=low, maximum=low + more, depth_per_worker=depth, up_percent=up, down_workers=down
+    ),
+    st.integers(1, 10),
+    st.integers(1, 90),
+    st.integers(1, 5_000),
+    st.integers(1, 200),
+    st.integers(1, 10),
+)
+
+
+@given(policies, st.lists(st.integers(0, 1_000_000), min_size=1, max_size=200), st.integers(1, 120))
+def test_it_never_leaves_its_bounds(policy: ScalingPolicy, depths: list[int], workers: int) -> None:
+    assert all(policy.minimum <= each <= policy.maximum for each in follow(policy, depths, workers))
+
+
+@given(policies, st.integers(0, 200_000))
+def test_under_a_steady_load_it_reaches_what_that_asks_for_and_stays(policy: ScalingPolicy, depth: int) -> None:
+    numbers = follow(policy, [depth] * 4_000, policy.minimum)
+    last = numbers[-1]
+    assert numbers[-400:] == [last] * 400
+    wanted, _ = wish(policy, Load(0, last, depth, last * SLOTS * 7 // 10, last * SLOTS))
+    assert last == wanted
+
+
+@given(policies, st.lists(st.integers(0, 500_000), min_size=50, max_size=150), st.integers(1, 50))
+def test_it_grows_and_shrinks_no_faster_than_allowed(policy: ScalingPolicy, depths: list[int], workers: int) -> None:
+    workers = min(max(workers, policy.minimum), policy.maximum)
+    numbers = [workers, *follow(policy, depths, workers)]
+    for n, now in enumerate(numbers):
+        a_minute_ago, two_ago = numbers[max(n - 3, 0)], numbers[max(n - 7, 0)]
+        least, most = min(numbers[max(n - 3, 0) : n + 1]), max(numbers[max(n - 7, 0) : n + 1])
+        assert now <= least + max(-(-least * policy.up_percent // 100), 1) or now <= a_minute_ago
+        assert now >= most - policy.down_workers or now >= two_ago
+
+
+@given(st.lists(st.integers(0, 20_000), min_size=20, max_size=200))
+def test_it_never_flaps(depths: list[int]) -> None:
+    """Between a step up and the next step down lie five quiet minutes; between down and up, one."""
+    numbers = [4, *follow(POLICY, depths, 4)]
+    steps = [(n, after - before) for n, (before, after) in enumerate(pairwise(numbers))]
+    moves = [(n, step) for n, step in steps if step]
+    for (first, one), (second, other) in pairwise(moves):
+        if one > 0 > other:
+            assert (second - first) * STEP >= 4 * MINUTE
+        if one < 0 < other:
+            assert (second - first) * STEP >= STEP
+
+
+def test_a_spike_shorter_than_a_minute_changes_nothing() -> None:
+    assert set(follow(POLICY, [0] * 30 + [50_000] * 3 + [0] * 30, 2)) == {2}
+
+
+def test_a_lasting_load_adds_half_as_many_each_minute() -> None:
+    numbers = follow(POLICY, [100_000] * 60, 2)
+    assert [numbers[n] for n in (4, 8, 12, 16, 20)] == [3, 5, 8, 12, 18]
+    assert numbers[-1] == 100
+
+
+def test_a_lasting_calm_removes_two_each_two_minutes_after_five() -> None:
+    numbers = follow(ScalingPolicy(minimum=2, maximum=100, utilisation_percent=None), [0] * 80, 20)
+    assert numbers[19] == 20
+    assert numbers[20] == 18
+    assert numbers[28] == 16
+    assert numbers[36] == 14
+
+
+def test_the_reason_names_the_target_that_asks() -> None:
+    _, by_depth = wish(POLICY, Load(0, 2, 50_000, 0, 20))
+    _, by_use = wish(POLICY, Load(0, 10, 0, 100, 100))
+    _, by_age = wish(ScalingPolicy(oldest_due=MINUTE, depth_per_worker=None), Load(0, 2, 1, 1, 20, 3 * MINUTE))
+    assert by_depth == "50000 due runs, 1000 per worker"
+    assert by_use == "100 of 100 slots busy, target 70 %"
+    assert by_age == "the oldest run has waited 180 s"
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        (ScalingPolicy(minimum=-1), "minimum"),
+        (ScalingPolicy(minimum=5, maximum=4), "maximum"),
+        (ScalingPolicy(up_percent=0), "up_percent"),
+        (ScalingPolicy(depth_per_worker=None, utilisation_percent=None), "depth_per_worker"),
+    ],
+)
+def test_a_policy_that_contradicts_itself_is_refused(policy: ScalingPolicy, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        check_policy(policy)
+    assert refused.value.field == field
