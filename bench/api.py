@@ -1,4 +1,4 @@
-"""The API beside an empty Litestar handler and Prefect's API, in one run: `python -m bench.api [--store URL]`.
+"""The API beside an empty ASGI handler and Prefect's API, in one run: `python -m bench.api [--store URL]`.
 
 The store should be a PostgreSQL server that syncs its commits; a database of its own is made in it and dropped. Without
 one, a SQLite file.
@@ -34,7 +34,7 @@ from mainspring.core.instants import HOUR
 from mainspring.process.eventloop import new_loop
 
 HOST = "127.0.0.1"
-EMPTY = "an empty Litestar handler"
+EMPTY = "an empty ASGI handler"
 CLIENTS = 32
 BATCH = 1_000
 START_S = 30.0
@@ -173,7 +173,7 @@ async def take(url: str | None, seconds: float, rounds: int, say: Callable[[str]
             one = await storm(HOST, ours, single(token), clients=CLIENTS, seconds=seconds)
             taken.empty.append(none)
             taken.single.append(one)
-            say(line("empty Litestar handler", none))
+            say(line("empty ASGI handler", none))
             say(f"{line('submissions, one by one', one)}  {one.rate / none.rate:.1%}")
         for _ in range(rounds):
             taken.batches.append(await storm(HOST, ours, many(token), clients=2, seconds=seconds))

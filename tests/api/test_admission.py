@@ -48,7 +48,7 @@ def test_strangers_that_declare_a_body_and_send_none_deny_nobody_anything(privat
         assert client.get("/health/ready").status_code == 200
         answers = {first_line(each) for each in crowd}
     assert answers <= {b"HTTP/1.1 400 Bad Request", b"HTTP/1.1 401 Unauthorized"}
-    assert set(private_door.server.desk.capacity.busy.values()) == {0}
+    assert set(private_door.server.context.capacity.busy.values()) == {0}
 
 
 def test_a_body_of_unknown_length_is_not_waited_for_where_none_is_taken(private_door: Door) -> None:
@@ -94,7 +94,7 @@ def test_slow_bodies_of_one_caller_keep_nobody_else_out(tmp_path: Path) -> None:
         token = door.token("submitter", subject="slow")
         head = f"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 50\r\n\r\n{{"
         crowd = [held.enter_context(ask(door, head.encode())) for _ in range(20)]
-        reading = door.server.desk.capacity
+        reading = door.server.context.capacity
         until(lambda: reading.busy["reading"] + reading.refused["reading"] == 20)
         assert reading.busy["reading"] == 9
         assert reading.busy["working"] == 0
@@ -105,7 +105,7 @@ def test_slow_bodies_of_one_caller_keep_nobody_else_out(tmp_path: Path) -> None:
 def test_health_and_metrics_answer_when_all_places_are_taken(tmp_path: Path) -> None:
     with open_door(tmp_path, requests=1) as door:
         client = door.client("viewer")
-        with door.server.desk.capacity.enter("working", ("default", "somebody")):
+        with door.server.context.capacity.enter("working", ("default", "somebody")):
             assert client.get("/v1/jobs").status_code == 503
             assert client.get("/health/live").status_code == 200
             assert client.get("/health/ready").status_code == 200
@@ -203,7 +203,7 @@ class Away:
     """A store that can be taken away: its calls fail, or hang."""
 
     def __init__(self, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._desk = door.server.desk
+        self._context = door.server.context
         self._patch = monkeypatch
 
     def fail(self) -> None:
@@ -221,7 +221,7 @@ class Away:
 
     def _replace(self, call: object) -> None:
         for name in ("count_runs", "backlog", "revocations", "list_workers", "schema"):
-            for store in (self._desk.unguarded, self._desk.store):
+            for store in (self._context.unguarded, self._context.store):
                 self._patch.setattr(store, name, call, raising=False)
 
 

@@ -62,7 +62,7 @@ def test_a_body_that_drips_is_given_up(narrow: Door) -> None:
 
 def test_beyond_its_capacity_the_server_refuses_at_once_and_says_when_to_come_again(narrow: Door) -> None:
     client = narrow.client("viewer")
-    with narrow.server.desk.capacity.enter("working", ("default", "somebody")):
+    with narrow.server.context.capacity.enter("working", ("default", "somebody")):
         answer = client.get("/v1/jobs")
     problem(answer, 503, "overloaded")
     assert int(answer.headers["retry-after"]) >= 1

@@ -156,12 +156,12 @@ def test_under_pressure_history_is_served_to_few_at_once(tmp_path: Path, monkeyp
     monkeypatch.setattr(guarding, "LOOK_S", 1_000.0)
     with open_door(tmp_path) as door, ThreadPoolExecutor(6) as pool:
         clients = [door.client("viewer") for _ in range(6)]
-        door.server.desk.guard.tenants["default"] = Burden(Load(), Level(SLOW_HISTORY))
+        door.server.context.guard.tenants["default"] = Burden(Load(), Level(SLOW_HISTORY))
         answers = list(pool.map(lambda client: client.get("/v1/runs"), clients))
         assert sorted({answer.status_code for answer in answers}) == [200, 503]
         assert sum(answer.status_code == 200 for answer in answers) == guarding.HISTORY_AT_ONCE
         assert clients[0].get("/v1/jobs").status_code == 200
-        door.server.desk.guard.tenants.clear()
+        door.server.context.guard.tenants.clear()
         assert all(answer.status_code == 200 for answer in pool.map(lambda client: client.get("/v1/runs"), clients))
 
 

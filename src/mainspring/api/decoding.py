@@ -30,8 +30,6 @@ async def read_body(receive: Receive, declared: str | None, limit: int, timeout_
     if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)
     try:
-        if is_there(receive):
-            return await _gather(receive, limit)
         async with asyncio.timeout(timeout_s):
             return await _gather(receive, limit)
     except TimeoutError:
@@ -40,12 +38,6 @@ async def read_body(receive: Receive, declared: str | None, limit: int, timeout_
         raise Problem(
             "slow-body", f"the body was not there after {timeout_s:g} s", remedy=remedy, headers=close
         ) from None
-
-
-def is_there(receive: Receive) -> bool:
-    """Whether uvicorn has the whole body already, as it mostly has: then there is nothing to wait for."""
-    cycle = getattr(receive, "__self__", None)
-    return getattr(cycle, "more_body", True) is False
 
 
 async def _gather(receive: Receive, limit: int) -> bytes:
@@ -81,13 +73,10 @@ def _decoder(shape: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(shape)
 
 
-def decode(body: bytes, shape: type[msgspec.Struct], plain: type[msgspec.Struct] | None = None) -> tuple[Given, Wrong]:
+def decode(body: bytes, shape: type[msgspec.Struct]) -> tuple[Given, Wrong]:
     """The fields that a body gives, and what is wrong with the others: types here, meaning where they are used."""
     check_depth(body)
     wrong = nothing_wrong()
-    if plain is not None:
-        with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return given_of(_decoder(plain).decode(body)), wrong
     try:
         struct = _decoder(shape).decode(body)
         if len(body) <= SMALL:

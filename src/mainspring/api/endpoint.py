@@ -18,7 +18,7 @@ from mainspring.core.instants import Instant
 from mainspring.operations.options import LONGEST_NAME
 
 if TYPE_CHECKING:
-    from mainspring.api.pipeline import Desk
+    from mainspring.api.context import ApiContext
 
 PUBLIC: Literal["public"] = "public"
 """Needs no token."""
@@ -28,14 +28,18 @@ ANYBODY: Literal["anybody"] = "anybody"
 JSON = "application/json"
 
 
-class Answer(NamedTuple):
-    """What is sent back."""
+class Response(NamedTuple):
+    """What an endpoint answers."""
 
     status: int
     body: object = None
+    """Bytes are sent unchanged, everything else as JSON."""
     headers: Mapping[str, str] = {}
     media_type: str = JSON
     stream: AsyncIterator[bytes] | None = None
+    """Sent chunk by chunk instead of the body."""
+    release: Callable[[], object] = lambda: None
+    """Called once the response has been sent, or its reader has left."""
 
     def encode(self) -> bytes:
         """The body as it is sent."""
@@ -63,10 +67,10 @@ def _number(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=10).digest(), "big")
 
 
-class Call(NamedTuple):
-    """One request that may be served."""
+class Request(NamedTuple):
+    """A request that an endpoint may serve: authorized, admitted and decoded."""
 
-    desk: Desk
+    context: ApiContext
     caller: Caller
     namespace: str
     path: Mapping[str, str]
@@ -82,6 +86,10 @@ class Call(NamedTuple):
     gone: Callable[[], bool] = lambda: False
     """Whether the caller of a long poll has left."""
 
+    @property
+    def desk(self) -> ApiContext:
+        return self.context
+
     def need(self, permission: Permission) -> None:
         """Refuse the request unless the caller has one more permission."""
         if not self.caller.may(permission, self.namespace):
@@ -89,12 +97,12 @@ class Call(NamedTuple):
 
     async def spend(self, cost: int) -> dict[str, str]:
         """Take so much of what the caller may submit; the headers that tell what is left. Problem if it is too much."""
-        rate = self.caller.rate(self.namespace, self.desk.settings.submit_rate, self.desk.rates)
-        return await self.desk.limits.spend(self.caller.subject, cost, rate)
+        rate = self.caller.rate(self.namespace, self.context.settings.submit_rate, self.context.rates)
+        return await self.context.limits.spend(self.caller.subject, cost, rate)
 
     async def spend_definitions(self, cost: int) -> dict[str, str]:
         """The same of the jobs that the caller may create or declare."""
-        return await self.desk.limits.spend(self.caller.subject, cost, self.desk.settings.job_rate, DEFINE)
+        return await self.context.limits.spend(self.caller.subject, cost, self.context.settings.job_rate, DEFINE)
 
     def named(self, part: str) -> str:
         """A part of the path: what cannot be a name or an id names nothing."""
@@ -102,6 +110,10 @@ class Call(NamedTuple):
         if not text.isprintable() or len(text) > LONGEST_NAME:
             raise Problem("not-found", "there is nothing of that name")
         return text
+
+
+Answer = Response
+Call = Request
 
 
 def forbidden(permission: str, namespace: str) -> Problem:
@@ -115,14 +127,12 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    act: Callable[[Call], Awaitable[Answer]]
+    act: Callable[[Request], Awaitable[Response]]
     permission: Permission | Literal["public", "anybody"]
     summary: str
     answers: Mapping[int, Any]
     """The successes: status to what is in the body; None for nothing, a text for another media type than JSON."""
     body: type[msgspec.Struct] | None = None
-    plain: type[msgspec.Struct] | None = None
-    """What most bodies are, if that is quicker to decode; what is not goes by `body`, and is judged by it."""
     needs_body: bool = True
     query: type[msgspec.Struct] | None = None
     problems: tuple[int, ...] = ()

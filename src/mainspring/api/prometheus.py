@@ -61,7 +61,7 @@ SPREADS = {
 }
 
 
-class Measures:
+class ApiMetrics:
     """Figures of the API of this process, in a registry of their own."""
 
     def __init__(self) -> None:

@@ -1,85 +1,85 @@
-"""The short way to an endpoint, past the framework: for exact paths whose answers are not streams.
+"""The router: the endpoint that serves a method and a path, and the parameters that the path names.
 
-What it finds is served by the same desk as all else; what it does not find (another spelling of a path, another method)
-goes the long way, and is answered there.
+It is the only way to an endpoint. Slashes that are repeated or trailing do not matter; every other spelling of a path
+is another path, and nothing is served there.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mainspring.api.decoding import Receive
 from mainspring.api.endpoint import Endpoint
-from mainspring.api.problems import Problem
+
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+"""The methods that an endpoint may have. HEAD is served wherever GET is."""
+
+_SLASHES = re.compile("/{2,}")
 
 
-class Asked(NamedTuple):
-    """A request as it came: its ASGI scope, where its body comes from, its headers, and the parts of its path."""
+class Match(NamedTuple):
+    """An endpoint and the parameters of the path that led to it."""
 
-    scope: Any
-    receive: Receive
-    headers: Mapping[str, str]
-    path_params: Mapping[str, str]
+    endpoint: Endpoint
+    parameters: Mapping[str, str]
 
 
-ONCE = frozenset({"authorization", "content-encoding", "content-type", "host", "idempotency-key", "if-match",
-                  "last-event-id", "mainspring-namespace", "origin", "sec-fetch-site"})  # fmt: skip
-"""Headers by which something is decided: sent twice, another program on the way may have gone by the other one."""
-
-
-def headers_of(scope: Any) -> dict[str, str]:
-    """By name; of one that was sent twice, the first."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
-
-
-def check_once(request: Asked) -> None:
-    """Problem if a header by which something is decided was sent twice."""
-    if len(request.headers) == len(request.scope["headers"]):
-        return
-    sent = Counter(name.decode("latin-1") for name, _ in request.scope["headers"])
-    if twice := sorted(name for name in ONCE if sent[name] > 1):
-        raise Problem("bad-request", f"sent more than once: {', '.join(twice)}", remedy="send it once")
-
-
-class _Shape(NamedTuple):
-    """A path with parameters: the places of its fixed words, and of its parameters."""
+class _Pattern(NamedTuple):
+    """A path with parameters: the positions of its fixed segments and of its parameters."""
 
     fixed: tuple[tuple[int, str], ...]
     named: tuple[tuple[int, str], ...]
     endpoint: Endpoint
 
+    def match(self, segments: Sequence[str]) -> Match | None:
+        """The parameters, if the fixed segments are equal and no parameter is empty."""
+        if any(segments[position] != segment for position, segment in self.fixed):
+            return None
+        parameters = {name: segments[position] for position, name in self.named}
+        return Match(self.endpoint, parameters) if all(parameters.values()) else None
 
-class Lane:
-    """Which endpoint a method and a path are for."""
+
+class Router:
+    """Finds the endpoint of a request: exact paths by one look-up, paths with parameters by their segments."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        self._plain: dict[tuple[str, str], Endpoint] = {}
-        self._shapes: dict[tuple[str, int], list[_Shape]] = defaultdict(list)
+        self._exact: dict[tuple[str, str], Match] = {}
+        self._patterns: dict[tuple[str, int], list[_Pattern]] = defaultdict(list)
         for endpoint in endpoints:
+            self._add(endpoint.method, endpoint)
             if endpoint.method == "GET":
                 self._add("HEAD", endpoint)
-            if not (endpoint.patient and endpoint.method == "GET"):  # That may answer with a stream.
-                self._add(endpoint.method, endpoint)
 
     def _add(self, method: str, endpoint: Endpoint) -> None:
         if "{" not in endpoint.path:
-            self._plain[method, endpoint.path] = endpoint
+            self._exact[method, endpoint.path] = Match(endpoint, {})
             return
-        words = list(enumerate(endpoint.path.split("/")))
-        fixed = tuple((place, word) for place, word in words if not word.startswith("{"))
-        named = tuple((place, word[1:-1]) for place, word in words if word.startswith("{"))
-        self._shapes[method, len(words)].append(_Shape(fixed, named, endpoint))
+        segments = list(enumerate(endpoint.path.split("/")))
+        fixed = tuple((position, segment) for position, segment in segments if not segment.startswith("{"))
+        named = tuple((position, segment[1:-1]) for position, segment in segments if segment.startswith("{"))
+        self._patterns[method, len(segments)].append(_Pattern(fixed, named, endpoint))
 
-    def find(self, method: str, path: str) -> tuple[Endpoint, Mapping[str, str]] | None:
-        """The endpoint, and what its path names."""
-        endpoint = self._plain.get((method, path))
-        if endpoint is not None:
-            return endpoint, {}
-        words = path.split("/")
-        for shape in self._shapes.get((method, len(words)), ()):
-            if all(words[place] == word for place, word in shape.fixed):
-                named = {name: words[place] for place, name in shape.named}
-                return (shape.endpoint, named) if all(named.values()) else None
-        return None
+    def find(self, method: str, path: str) -> Match | None:
+        """The endpoint for a method and a path; None if there is none."""
+        match = self._find(method, path)
+        if match is None and (plain := _without_extra_slashes(path)) != path:
+            return self._find(method, plain)
+        return match
+
+    def _find(self, method: str, path: str) -> Match | None:
+        exact = self._exact.get((method, path))
+        if exact is not None:
+            return exact
+        segments = path.split("/")
+        patterns = self._patterns.get((method, len(segments)), ())
+        return next((match for pattern in patterns if (match := pattern.match(segments)) is not None), None)
+
+    def allowed_methods(self, path: str) -> list[str]:
+        """The methods that are served at a path, in alphabetical order; none if the path is not served."""
+        return [method for method in METHODS if self.find(method, path) is not None]
+
+
+def _without_extra_slashes(path: str) -> str:
+    return _SLASHES.sub("/", path).rstrip("/") or "/"

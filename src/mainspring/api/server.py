@@ -12,10 +12,10 @@ from collections.abc import Callable
 import msgspec
 import uvicorn
 
-from mainspring.api.application import ENDPOINTS, build_application
+from mainspring.api.application import ENDPOINTS, Application
 from mainspring.api.auth.tokens import check_exposure, is_loopback, load_keys
+from mainspring.api.context import ApiContext
 from mainspring.api.endpoint import PUBLIC
-from mainspring.api.pipeline import Desk
 from mainspring.api.protocol import BoundedProtocol
 from mainspring.api.resources.health import ENDPOINTS as HEALTH
 from mainspring.errors import Conflict, InvalidInput
@@ -73,14 +73,18 @@ class Server:
         self.is_open = keys is None
         """Whether it serves whoever is on this machine, without a token."""
         self._host, self._port = settings.host, settings.port
-        self.desk = Desk(app, settings, keys, node)
-        self.application = build_application(self.desk, endpoints)
+        self.context = ApiContext(app, settings, keys, node)
+        self.application = Application(self.context, endpoints)
         self._server: uvicorn.Server | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._forget: Callable[[], None] = lambda: None
         self._error: BaseException | None = None
+
+    @property
+    def desk(self) -> ApiContext:
+        return self.context
 
     @property
     def url(self) -> str:
@@ -108,7 +112,7 @@ class Server:
             self.application,
             http=BoundedProtocol,
             ws="none",
-            lifespan="on",
+            lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -143,14 +147,18 @@ class Server:
     async def _serve(self, listener: socket.socket) -> None:
         assert self._server is not None
         self.loop = asyncio.get_running_loop()
-        await self._server.serve([listener])
+        await self.context.open()
+        try:
+            await self._server.serve([listener])
+        finally:
+            self.context.close()
 
     async def stop(self) -> None:
         """Accept no more requests, let those under way end, and end the thread."""
         if self._server is None or self._thread is None:
             return
         self._forget()
-        self.desk.waking.end()
+        self.context.waking.end()
         self._server.should_exit = True
         await asyncio.to_thread(self._thread.join, STOP_S + 5.0)
 

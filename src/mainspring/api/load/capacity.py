@@ -37,7 +37,7 @@ _BUSY: dict[Kind, str] = {
 }
 
 
-class Place(NamedTuple):
+class Slot(NamedTuple):
     """What a request holds."""
 
     kind: Kind
@@ -64,7 +64,7 @@ class Capacity:
         finally:
             self.leave(place)
 
-    def take(self, kind: Kind, owner: Owner | None) -> Place:
+    def take(self, kind: Kind, owner: Owner | None) -> Slot:
         """Take a place; Problem if there is none for this owner."""
         if why := self._why_not(kind, owner):
             self.refused[kind] += 1
@@ -73,7 +73,7 @@ class Capacity:
         if owner is not None:
             self._subjects[kind, owner] += 1
             self._namespaces[kind, owner[0]] += 1
-        return Place(kind, owner)
+        return Slot(kind, owner)
 
     def _why_not(self, kind: Kind, owner: Owner | None) -> str:
         free = self._limits[kind] - self.busy[kind]
@@ -88,7 +88,7 @@ class Capacity:
             return f"{held} {_BUSY[kind]} already for namespace {namespace}"
         return ""
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Slot) -> None:
         """Give it back."""
         kind, owner = place
         self.busy[kind] -= 1

@@ -195,7 +195,7 @@ async def metrics(call: Call) -> Answer:
     _measure(call)
     families = process_families(figures_of(desk.unguarded), desk.unguarded.strain())
     refused = _refusals(call)
-    text = generate_latest(desk.measures.registry) + show([*families, *refused, *await desk.vitals.figures(call)])
+    text = generate_latest(desk.metrics.registry) + show([*families, *refused, *await desk.vitals.figures(call)])
     return Answer(200, text, media_type=METRICS_TYPE)
 
 
@@ -211,7 +211,7 @@ def _refusals(call: Call) -> list[Metric]:
 
 
 def _measure(call: Call) -> None:
-    desk, measures = call.desk, call.desk.measures
+    desk, measures = call.desk, call.desk.metrics
     for kind, number in desk.capacity.busy.items():
         measures.open.labels(kind).set(number)
     node = desk.node()

@@ -222,20 +222,6 @@ class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
     payload: Annotated[dict[str, Any], Meta(description="the task's arguments by name")] | UnsetType = UNSET
 
 
-class PlainRun(msgspec.Struct, forbid_unknown_fields=True):
-    """A run that has nothing but what most have: decoding it costs a third of a `RunBody`."""
-
-    task: Name
-    args: Arguments | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-
-
-class PlainBatch(msgspec.Struct, forbid_unknown_fields=True):
-    """A batch of such runs: tried first."""
-
-    runs: Annotated[list[PlainRun], Meta(min_length=1, max_length=MOST_RUNS)]
-
-
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     """Many runs: all are accepted, or none."""
 

@@ -1,0 +1,69 @@
+"""What all endpoints of a server share: its app and store, limits, caches, and readers for clients that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from mainspring.api.auth.access import check_rates
+from mainspring.api.auth.gatekeeper import Gatekeeper, Revoked
+from mainspring.api.auth.tokens import Keys, KeyWatch
+from mainspring.api.load.capacity import Capacity
+from mainspring.api.load.guard import Guard, GuardedStore
+from mainspring.api.load.limits import Limits
+from mainspring.api.load.waking import Waking
+from mainspring.api.load.watching import Watching
+from mainspring.api.prometheus import ApiMetrics
+from mainspring.api.resources.health import Vitals
+from mainspring.api.resources.statuses import Statuses
+from mainspring.api.resources.tasks import KnownTasks
+from mainspring.core.instants import Instant
+from mainspring.sdk.app import Mainspring
+from mainspring.services.node import Node
+from mainspring.settings import Settings
+from mainspring.store import Store
+from mainspring.wiring import open_cache
+
+
+class ApiContext:
+    """One for each server. It lives on the API's event loop."""
+
+    def __init__(self, app: Mainspring, settings: Settings, keys: Keys | None, node: Callable[[], Node | None]) -> None:
+        self.app = app
+        self.settings = settings
+        self.node = node
+        self.rates = check_rates(settings.submit_rates)
+        self.capacity = Capacity(settings.requests, settings.watchers)
+        self.metrics = ApiMetrics()
+        self.waking = Waking()
+        self.watching = Watching(self.waking, lambda: self.store)
+        self.guard = Guard(settings, app.clock)
+        self.vitals = Vitals()
+        self.tasks = KnownTasks(app)
+        self._store: Store | None = None
+        self.limits = Limits(lambda: self.store, app.clock)
+        watch = None if keys is None else KeyWatch(keys, settings, app.clock.monotonic)
+        revoked = Revoked(self._revocations, app.clock)
+        self.gatekeeper = Gatekeeper(watch, revoked, app.clock.now)
+
+    @property
+    def store(self) -> Store:
+        """The store behind the guard's circuit breaker. The API has to be open."""
+        assert self._store is not None, "the API has not been started"
+        return self._store
+
+    async def _revocations(self) -> Mapping[str, Instant]:
+        return await self.store.revocations()
+
+    async def open(self) -> None:
+        """Open the store of the app, and begin to watch it. Called before the first request."""
+        self.unguarded = await self.app.open()
+        self._store = cast(Store, GuardedStore(self.unguarded, self.guard))
+        self.statuses = Statuses(open_cache(self.settings), self.unguarded, self.app.clock)
+        self.waking.attach(self.unguarded)
+        self.guard.start(self.unguarded)
+
+    def close(self) -> None:
+        """Stop watching the store. The store itself belongs to the app, and stays open."""
+        self.guard.stop()
+        self.waking.detach()
