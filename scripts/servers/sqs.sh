@@ -25,4 +25,4 @@ CONF
 
 stop_sqs() { end "$folder/sqs/sqs.pid"; }
 runs_sqs() { runs "$folder/sqs/sqs.pid"; }
-urls_sqs() { echo "MAINSPRING_TEST_SQS=sqs://local?endpoint=http://127.0.0.1:$(sqs_port)"; }
+urls_sqs() { echo "MAINSPRING_TEST_SQS=sqs://key:secret@local?endpoint=http://127.0.0.1:$(sqs_port)"; }

@@ -13,10 +13,13 @@ EVERY_S: Final = 0.3
 class Pulse:
     """The result of the last question. `trouble` is empty while the server answers."""
 
-    def __init__(self, ask: Callable[[], Awaitable[object]], timeout_s: float, give_up_s: float) -> None:
+    def __init__(
+        self, ask: Callable[[], Awaitable[object]], timeout_s: float, give_up_s: float, every_s: float = EVERY_S
+    ) -> None:
         self._ask = ask
         self._timeout_s = timeout_s
         self._give_up_s = give_up_s
+        self._every_s = every_s
         self.trouble = ""
 
     async def run(self) -> None:
@@ -40,4 +43,4 @@ class Pulse:
                 asked.cancel()
             if loop.time() - answered_at >= self._give_up_s:
                 raise TimeoutError(self.trouble)
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(self._every_s)

@@ -1,0 +1,1 @@
+"""Services of AWS, or servers that speak their protocols."""
