@@ -41,6 +41,7 @@ from mainspring.core.model import (
     Report,
     Run,
     Term,
+    TermRecord,
     Worker,
 )
 from mainspring.core.planning.plans import Plan, PlannedFiring
@@ -411,7 +412,15 @@ class LeaseStore(Protocol):
         """Who holds a lease now whose name begins so: to know whether anybody does, not to decide by."""
 
     async def begin_term(self, name: str, owner: str) -> Term:
-        """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that."""
+        """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that. The
+        history of the name closes every earlier term."""
+
+    async def end_term(self, term: Term, reason: str) -> None:
+        """Note in the history why a term has ended; nothing if it is closed already. The number stays the newest, so
+        its owner may go on with it by `begin_term`."""
+
+    async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
+        """The latest terms of a name, or of all names, newest first."""
 
 
 class EventStore(Protocol):

@@ -415,3 +415,16 @@ class Term(msgspec.Struct, frozen=True):
     name: str
     number: int
     owner: str
+
+
+class TermRecord(msgspec.Struct, frozen=True):
+    """A term in the history of its name."""
+
+    name: str
+    number: int
+    owner: str
+    began_at: Instant
+    ended_at: Instant | None
+    """None while it lasts, as far as the store knows."""
+    reason: str
+    """Why it ended; empty while it lasts."""

@@ -7,7 +7,8 @@ import asyncio
 import msgspec
 
 from mainspring.core.instants import HOUR, SECOND
-from mainspring.core.model import Hold
+from mainspring.core.load.leadership import OVERTAKEN
+from mainspring.core.model import Hold, TermRecord
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 
@@ -147,3 +148,61 @@ class LeaseSuite:
     async def test_terms_begun_at_once_differ(self, store: Store) -> None:
         terms = await asyncio.gather(*(store.begin_term("scheduler", f"node-{n}") for n in range(20)))
         assert len({term.number for term in terms}) == 20
+
+    async def test_the_history_of_terms_says_when_and_why_each_ended(self, store: Store, clock: ManualClock) -> None:
+        began = clock.now()
+        first = await store.begin_term("scheduler", "a")
+        clock.advance(SECOND)
+        await store.end_term(first, "shutting down")
+        await store.end_term(first, "shutting down, said twice")
+        clock.advance(SECOND)
+        second = await store.begin_term("scheduler", "b")
+        assert await store.terms("scheduler", 10) == [
+            TermRecord("scheduler", second.number, "b", began + 2 * SECOND, None, ""),
+            TermRecord("scheduler", first.number, "a", began, began + SECOND, "shutting down"),
+        ]
+
+    async def test_a_term_whose_owner_died_is_closed_by_the_next(self, store: Store, clock: ManualClock) -> None:
+        await store.begin_term("scheduler", "a")
+        clock.advance(SECOND)
+        await store.begin_term("scheduler", "b")
+        newest, oldest = await store.terms("scheduler", 10)
+        assert (newest.owner, newest.ended_at) == ("b", None)
+        assert (oldest.owner, oldest.ended_at) == ("a", clock.now())
+        assert oldest.reason == OVERTAKEN
+
+    async def test_an_owner_that_leads_again_goes_on_with_its_term(self, store: Store) -> None:
+        term = await store.begin_term("scheduler", "a")
+        await store.end_term(term, "could not renew in time")
+        assert await store.begin_term("scheduler", "a") == term
+        (record,) = await store.terms("scheduler", 10)
+        assert (record.ended_at, record.reason) == (None, "")
+
+    async def test_an_old_term_ends_no_later_one(self, store: Store) -> None:
+        old = await store.begin_term("scheduler", "a")
+        await store.begin_term("scheduler", "b")
+        await store.end_term(old, "at last")
+        newest, oldest = await store.terms("scheduler", 10)
+        assert newest.ended_at is None
+        assert oldest.reason == OVERTAKEN
+
+    async def test_the_history_is_bounded_and_by_name(self, store: Store, clock: ManualClock) -> None:
+        await store.begin_term("shard-1", "a")
+        for number in range(5):
+            clock.advance(SECOND)
+            await store.begin_term("scheduler", f"node-{number}")
+        assert [record.number for record in await store.terms("scheduler", 3)] == [5, 4, 3]
+        assert [record.name for record in await store.terms(None, 10)] == ["scheduler"] * 5 + ["shard-1"]
+
+    async def test_each_change_of_leadership_is_an_event(self, store: Store) -> None:
+        position = await store.next_position()
+        term = await store.begin_term("scheduler", "a")
+        await store.begin_term("scheduler", "a")
+        await store.end_term(term, "shutting down")
+        await store.number_events(10)
+        batches = await store.events_since(position, 10)
+        events = [(event.kind, event.worker, event.count, event.reason) for batch in batches for event in batch.events]
+        assert events == [
+            ("leader.elected", "a", term.number, "scheduler"),
+            ("leader.resigned", "a", term.number, "scheduler: shutting down"),
+        ]

@@ -37,3 +37,9 @@ def shard_of(job_id: str, shards: int) -> int:
 def trusted_until(sent_at: float, ttl: Duration) -> float:
     """The monotonic second until which an answer to a request sent at `sent_at` may be trusted."""
     return sent_at + ttl / SECOND * (1 - MARGIN)
+
+
+TERMS_KEPT = 1_000
+"""The length of the history of terms, for each name."""
+OVERTAKEN = "its owner gave no sign before the next term began"
+"""Why a term ended whose owner did not say."""

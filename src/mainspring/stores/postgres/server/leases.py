@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
-from mainspring.core.load.leadership import LEASE
-from mainspring.core.model import Event, Hold, Term
+from mainspring.core.load.leadership import LEASE, OVERTAKEN, TERMS_KEPT
+from mainspring.core.model import Event, Hold, Term, TermRecord
 from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.rows.term_rows import resigned
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "leases")
@@ -46,9 +47,26 @@ class Leases:
         async def work(tx: Transaction) -> Term:
             newest = await tx.fetchrow(_Q["newest_term"], name)
             if newest is not None and newest[1] == owner:
-                return Term(name, newest[0], owner)
-            number = await tx.fetchval(_Q["begin_term"], name, owner, tx.now)
-            tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
+                number, opened = newest[0], await tx.fetchval(_Q["open_term"], name, newest[0], owner, tx.now)
+            else:
+                number = opened = await tx.fetchval(_Q["begin_term"], name, owner, tx.now)
+                await tx.fetchval(_Q["close_terms"], name, number, tx.now, OVERTAKEN)
+                await tx.fetchval(_Q["forget_terms"], name, number - TERMS_KEPT)
+                await tx.fetchval(_Q["open_term"], name, number, owner, tx.now)
+            if opened is not None:
+                tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
             return Term(name, number, owner)
 
         return await self._db.write(work)
+
+    async def end_term(self, term: Term, reason: str) -> None:
+        async def work(tx: Transaction) -> None:
+            ended = await tx.fetchval(_Q["end_term"], term.name, term.number, term.owner, tx.now, reason)
+            if ended is not None:
+                tx.events.append(resigned(term, reason, tx.now))
+
+        await self._db.write(work)
+
+    async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["terms"], name, limit))
+        return [TermRecord(*row) for row in rows]

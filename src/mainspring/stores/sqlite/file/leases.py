@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
-from mainspring.core.model import Event, Hold, Term
+from mainspring.core.load.leadership import OVERTAKEN, TERMS_KEPT
+from mainspring.core.model import Event, Hold, Term, TermRecord
+from mainspring.stores.rows.term_rows import resigned
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -46,9 +48,26 @@ class Leases:
         def work(tx: Transaction) -> Term:
             newest = tx.execute(_Q["newest_term"], (name,)).fetchone()
             if newest is not None and newest[1] == owner:
-                return Term(name, newest[0], owner)
-            number = tx.execute(_Q["begin_term"], (name, owner, tx.now)).fetchone()[0]
-            tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
+                number, opened = newest[0], tx.execute(_Q["open_term"], (name, newest[0], owner, tx.now)).fetchone()
+            else:
+                opened = tx.execute(_Q["begin_term"], (name, owner, tx.now)).fetchone()
+                number = opened[0]
+                tx.execute(_Q["close_terms"], (name, number, tx.now, OVERTAKEN))
+                tx.execute(_Q["forget_terms"], (name, number - TERMS_KEPT))
+                tx.execute(_Q["open_term"], (name, number, owner, tx.now)).fetchone()
+            if opened is not None:
+                tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
             return Term(name, number, owner)
 
         return await self._db.write(work, promised=False, quick=True)
+
+    async def end_term(self, term: Term, reason: str) -> None:
+        def work(tx: Transaction) -> None:
+            if tx.execute(_Q["end_term"], (term.name, term.number, term.owner, tx.now, reason)).rowcount:
+                tx.events.append(resigned(term, reason, tx.now))
+
+        await self._db.write(work, promised=False, quick=True)
+
+    async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["terms"], (name, limit)).fetchall())
+        return [TermRecord(*row) for row in rows]

@@ -23,3 +23,22 @@ SELECT number, owner FROM mainspring.terms WHERE name = $1 FOR UPDATE;
 INSERT INTO mainspring.terms AS t (name, number, owner, began_at) VALUES ($1, 1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET number = t.number + 1, owner = excluded.owner, began_at = excluded.began_at
 RETURNING number;
+
+-- open_term: note in the history that a term has begun, or goes on after its owner had ended it
+INSERT INTO mainspring.term_history AS h (name, number, owner, began_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (name, number) DO UPDATE SET ended_at = NULL, reason = '' WHERE h.ended_at IS NOT NULL
+RETURNING number;
+
+-- close_terms: earlier terms whose owners never said that they had ended
+UPDATE mainspring.term_history SET ended_at = $3, reason = $4 WHERE name = $1 AND number < $2 AND ended_at IS NULL;
+
+-- forget_terms: keep the latest of a name
+DELETE FROM mainspring.term_history WHERE name = $1 AND number <= $2;
+
+-- end_term: the owner of a term says that it has ended, and why
+UPDATE mainspring.term_history SET ended_at = $4, reason = $5
+WHERE name = $1 AND number = $2 AND owner = $3 AND ended_at IS NULL RETURNING number;
+
+-- terms: the latest terms, newest first
+SELECT name, number, owner, began_at, ended_at, reason FROM mainspring.term_history
+WHERE $1::text IS NULL OR name = $1 ORDER BY began_at DESC, name, number DESC LIMIT $2;
