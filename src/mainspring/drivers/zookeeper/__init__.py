@@ -1,0 +1,1 @@
+"""ZooKeeper by kazoo: sessions whose calls can be awaited, several servers, TLS, users."""

@@ -1,0 +1,165 @@
+"""ZooKeeper as a URL names it: `zookeeper://user:password@host1:2181,host2,host3/path`, `zookeepers://` with TLS.
+
+`path` is the node below which everything is kept (`/mainspring` unless given). A user and password log in by the digest
+scheme, or by SASL with `?auth=sasl`; nodes then belong to that user alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from mainspring.drivers.address import Address, read_address
+from mainspring.errors import InvalidInput, LeaseUnavailable
+
+T = TypeVar("T")
+
+PORT: Final = 2181
+MILLISECONDS: Final = 1000
+_quiet = logging.getLogger("mainspring.zookeeper")
+_quiet.setLevel(logging.CRITICAL)  # kazoo logs each attempt to reconnect; callers get the error.
+
+__all__ = ["NoNodeError", "NodeExistsError", "Session", "read_url"]
+
+
+def read_url(url: str) -> Address:
+    """What a ZooKeeper URL says; InvalidInput names what is wrong with it."""
+    address = read_address(url, "lease", scheme="zookeeper", port=PORT, options=("auth",), timeout="1s")
+    if address.options.get("auth", "digest") not in ("digest", "sasl"):
+        raise InvalidInput("lease", address.shown, "has an unknown auth", "write auth=digest or auth=sasl")
+    return address
+
+
+class Session:
+    """One session, on threads of kazoo, which keep it alive. Its methods are awaited on any event loop."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        self._address = address
+        self.timeout_s = timeout_s
+        """What the servers granted, once connected: they have a least and a greatest timeout."""
+        self._doubts: set[Callable[[str], None]] = set()
+        self._client = _make_client(address, timeout_s)
+        self._client.add_listener(self._hear)
+        self._note_granted_timeout()
+        self._starting: asyncio.Future[bool] | None = None
+        self._started = self._client.start_async()
+
+    @property
+    def id(self) -> int:
+        """The session's id: the owner of its ephemeral nodes. 0 before the first connection."""
+        found = self._client.client_id
+        return int(found[0]) if found else 0
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server answers now."""
+        return bool(self._client.state == KazooState.CONNECTED)
+
+    def on_doubt(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call `callback(reason)`, on a thread of kazoo, when the session is suspended or lost. The answer stops it."""
+        self._doubts.add(callback)
+        return lambda: self._doubts.discard(callback)
+
+    async def call(self, method: str, *args: Any, **options: Any) -> Any:
+        """A call of kazoo's by its name, such as `create`. NoNodeError and NodeExistsError pass; every other failure is
+        LeaseUnavailable. What a call that took too long does in the end is not known."""
+        await self._connect()
+        result = getattr(self._client, f"{method}_async")(*args, **options)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+
+        def finish() -> None:
+            if not answer.done():
+                answer.set_exception(result.exception) if result.exception else answer.set_result(result.value)
+
+        result.rawlink(lambda _: _call_on(loop, finish))
+        try:
+            return await asyncio.wait_for(answer, self._address.timeout_s)
+        except (NoNodeError, NodeExistsError):
+            raise
+        except (KazooException, KazooTimeoutError, TimeoutError) as error:
+            raise LeaseUnavailable(f"{self._address.shown}: {_explain(error)}") from error
+
+    def call_now(self, method: str, *args: Any) -> Any:
+        """The same, blocking, for a thread of the adapter's own."""
+        return getattr(self._client, f"{method}_async")(*args).get(timeout=self._address.timeout_s)
+
+    async def watch(self, path: str) -> tuple[Any, asyncio.Event]:
+        """The node's state, or None without one; and an event that is set when that changes, or may have."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+        stat = await self.call("exists", path, watch=lambda _: _call_on(loop, changed.set))
+        return stat, changed
+
+    async def _connect(self) -> None:
+        if not self._started.is_set():
+            await asyncio.to_thread(self._started.wait, self._address.timeout_s)
+        if not self.connected:  # kazoo would queue the call, and send it once its caller has given up.
+            raise LeaseUnavailable(f"{self._address.shown}: not connected: {self._client.state.lower()}")
+
+    def _hear(self, state: str) -> None:
+        if state in (KazooState.SUSPENDED, KazooState.LOST):
+            for callback in tuple(self._doubts):
+                callback(f"the ZooKeeper session is {state.lower()}")
+
+    def _note_granted_timeout(self) -> None:
+        """kazoo does not say which timeout the servers granted: its connection derives its read timeout from that."""
+        connection = self._client._connection
+        connect = connection._connect
+
+        def noted(*args: Any) -> Any:
+            times = connect(*args)
+            self.timeout_s = times[0] * 1.5 / MILLISECONDS
+            return times
+
+        connection._connect = noted
+
+    def close(self) -> None:
+        """End the session, and with it its ephemeral nodes. It blocks."""
+        self._client.stop()
+        self._client.close()
+
+
+def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:
+        return  # The loop has ended, and with it the caller.
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, AuthFailedError):
+        return "the user or its password is wrong"
+    return str(error) or f"no answer ({type(error).__name__})"
+
+
+def _make_client(address: Address, timeout_s: float) -> KazooClient:
+    hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in address.hosts)
+    login: dict[str, Any] = {}
+    if address.username is not None:
+        name, password = address.username, address.password or ""
+        login["default_acl"] = CREATOR_ALL_ACL
+        if address.options.get("auth") == "sasl":
+            login["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": name, "password": password}
+        else:
+            login["auth_data"] = [("digest", f"{name}:{password}")]
+    tls: dict[str, Any] = {}
+    if address.tls:
+        tls = {
+            "use_ssl": True,
+            "ca": address.options.get("ssl_ca_certs"),
+            "certfile": address.options.get("ssl_certfile"),
+            "keyfile": address.options.get("ssl_keyfile"),
+            "verify_certs": address.options.get("ssl_cert_reqs") != "none",
+            "check_hostname": address.options.get("ssl_cert_reqs") != "none",
+        }
+    again = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
+    return KazooClient(hosts=hosts, timeout=timeout_s, connection_retry=again, logger=_quiet, **login, **tls)

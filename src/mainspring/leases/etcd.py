@@ -1,0 +1,140 @@
+"""The lease on etcd: a key that a transaction creates only where it is absent, attached to a lease of etcd.
+
+The token is the revision of the cluster at which the key was created, so it grows with each acquisition. Keep-alives
+renew the lease, revoking it deletes the key, and a watch reports the deletion to the holder and to candidates.
+
+etcd grants whole seconds, and never less than one and a half of its election timeout (2 s with the default timeout).
+It also looks for expired leases only twice a second. So the key's value says which time to live the holder asked for, and
+a candidate that sees by etcd's own clock that this time has passed revokes the lease itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from mainspring.adapter import AdapterContext
+from mainspring.core.instants import MILLISECOND, SECOND, Duration
+from mainspring.core.model import Hold
+from mainspring.drivers.etcd.client import NOT_FOUND, Change, EtcdLink, EtcdRefused, decoded, encoded, read_url
+from mainspring.errors import LeaseUnavailable
+from mainspring.lease import LeaseTimes
+from mainspring.leases.watching import keep_watching
+
+WATCH_AFTER_S: Final = 0.1
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """The value of the key while a hold lasts."""
+
+    owner: str
+    asked_ms: int
+    granted_s: int
+
+
+class EtcdLease:
+    """See `lease.Lease`; expiry is judged by the leader of etcd."""
+
+    times: LeaseTimes | None = LeaseTimes(SECOND, 300 * MILLISECOND, 400 * MILLISECOND)
+
+    def __init__(self, url: str, context: AdapterContext) -> None:
+        self._link = EtcdLink(read_url(url))
+        self._clock = context.clock
+        self._count = partial(context.count, "leases")
+
+    async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
+        key = self._key(name)
+        found = await self._get(key)
+        free = found is None or await self._expire(found)
+        hold = await self._create(name, key, owner, ttl) if free else None
+        self._count("refused" if hold is None else "taken")
+        return hold
+
+    async def _create(self, name: str, key: str, owner: str, ttl: Duration) -> Hold | None:
+        granted = await self._link.call("/v3/lease/grant", {"TTL": math.ceil(ttl / SECOND) + 1, "ID": 0})
+        mark = Mark(owner, ttl // MILLISECOND, int(granted["TTL"]))
+        put = {"key": key, "value": encoded(msgspec.json.encode(mark).decode()), "lease": granted["ID"]}
+        absent = {"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
+        answer = await self._link.call("/v3/kv/txn", {"compare": [absent], "success": [{"request_put": put}]})
+        if not answer.get("succeeded"):
+            await self._revoke(granted["ID"])
+            return None
+        return Hold(name, owner, int(answer["header"]["revision"]), ttl, self._clock.now() + ttl)
+
+    async def _expire(self, found: dict[str, Any]) -> bool:
+        """Revoke the lease of a key whose holder has not renewed it for the time to live that it asked for; whether that
+        was so. etcd rounds the remaining time down to whole seconds."""
+        mark = _read_mark(found)
+        spare_ms = mark.granted_s * 1000 - mark.asked_ms
+        if spare_ms < 1000:
+            return False
+        left = await self._link.call("/v3/lease/timetolive", {"ID": found["lease"]})
+        if (int(left.get("TTL", 0)) + 1) * 1000 > spare_ms:
+            return False
+        await self._revoke(found["lease"])
+        return True
+
+    async def renew(self, hold: Hold) -> Hold | None:
+        found = await self._find(hold)
+        kept = {} if found is None else await self._link.call("/v3/lease/keepalive", {"ID": found["lease"]})
+        renewed = int(kept.get("result", {}).get("TTL", 0)) > 0
+        self._count("renewed" if renewed else "lost")
+        return msgspec.structs.replace(hold, expires_at=self._clock.now() + hold.ttl) if renewed else None
+
+    async def release(self, hold: Hold) -> None:
+        found = await self._find(hold)
+        if found is not None:
+            await self._revoke(found["lease"])
+        self._count("released")
+
+    def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
+        def see(change: Change | None) -> None:
+            if change is not None and change.deleted:
+                callback(f"etcd has deleted the key of {hold.name}")
+
+        key = self._key(hold.name)
+        return keep_watching(lambda: self._link.watch(key, hold.token + 1), see, after_s=WATCH_AFTER_S)
+
+    def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
+        def see(change: Change | None) -> None:
+            if change is None or change.deleted:  # The key may have been deleted before the watch began.
+                callback()
+
+        return keep_watching(lambda: self._link.watch(self._key(name)), see)
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    def _key(self, name: str) -> str:
+        return self._link.key(f"leases/{name}")
+
+    async def _get(self, key: str) -> dict[str, Any] | None:
+        answer = await self._link.call("/v3/kv/range", {"key": key})
+        found: list[dict[str, Any]] = answer.get("kvs", [])
+        return found[0] if found else None
+
+    async def _find(self, hold: Hold) -> dict[str, Any] | None:
+        """The key, if it is still that of this hold."""
+        found = await self._get(self._key(hold.name))
+        if found is None or int(found["create_revision"]) != hold.token:
+            return None
+        return found if _read_mark(found).owner == hold.owner else None
+
+    async def _revoke(self, lease: str) -> None:
+        try:
+            await self._link.call("/v3/lease/revoke", {"ID": lease})
+        except EtcdRefused as error:
+            if error.code != NOT_FOUND:
+                raise
+
+
+def _read_mark(found: dict[str, Any]) -> Mark:
+    try:
+        return msgspec.json.decode(decoded(found.get("value", "")), type=Mark)
+    except (msgspec.DecodeError, ValueError) as error:
+        key = decoded(found["key"])
+        raise LeaseUnavailable(f"the key {key!r} of etcd is not a lease of Mainspring: choose another path") from error

@@ -1,0 +1,81 @@
+"""A server of our own in a folder of its own: paused, killed, started again. Everything here blocks."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from mainspring.errors import MainspringError
+from mainspring.testing.chaos.redis import free_port
+
+START_S: Final = 30.0
+_LOOK_S: Final = 0.02
+
+
+class ServerProcess(ABC):
+    """One server on a port that stays the same. What it wrote to its folder is there after `kill` and `start`."""
+
+    name: str
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.folder = folder / f"{self.name}-{self.port}"
+        self.folder.mkdir(parents=True)
+        self._log = self.folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def words(self) -> Sequence[str]:
+        """The command line."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether it works."""
+
+    def environment(self) -> Mapping[str, str] | None:
+        """The environment of the process; None: that of this one."""
+        return None
+
+    def begin(self) -> Self:
+        """Start it, and wait for nothing."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self.words(), stdout=log, stderr=log, env=self.environment())
+        return self
+
+    def wait(self) -> Self:
+        """Return once it answers."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and self._process is not None and self._process.poll() is None:
+            if self.answers():
+                return self
+            time.sleep(_LOOK_S)
+        raise MainspringError(f"{self.name} does not start: {self._log.read_text()[-2000:]}")
+
+    def start(self) -> Self:
+        """Start it, and return once it answers."""
+        return self.begin().wait()
+
+    def pause(self) -> None:
+        """It keeps its connections, and answers none of them."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on where it was paused."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once, if it runs."""
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait(START_S)
+            self._process = None
+
+    def _signal(self, number: int) -> None:
+        if self._process is None:
+            raise MainspringError(f"this {self.name} does not run")
+        self._process.send_signal(number)

@@ -1,0 +1,90 @@
+"""ZooKeeper servers of our own: one, or an ensemble of three. Everything here blocks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from mainspring.errors import MainspringError
+from mainspring.testing.chaos.redis import free_port
+from mainspring.testing.servers.process import ServerProcess
+
+JAR: Final = Path("/usr/share/java/zookeeper.jar")
+
+
+class ZooKeeperServer(ServerProcess):
+    """One server. Its ticks are a tenth of the default, so that it grants sessions of 0.4 to 4 s."""
+
+    name = "zookeeper"
+
+    def __init__(self, folder: Path, *lines: str) -> None:
+        if not JAR.exists():
+            raise MainspringError("ZooKeeper is not installed here: install zookeeper, as `make services` does")
+        super().__init__(folder)
+        self.ports = (free_port(), free_port())
+        self.members: Sequence[ZooKeeperServer] = [self]
+        self.lines = lines
+
+    @property
+    def url(self) -> str:
+        """All members, as a lease's URL."""
+        return "zookeeper://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    def words(self) -> list[str]:
+        config = [
+            "tickTime=200",
+            "initLimit=50",
+            "syncLimit=25",
+            "minSessionTimeout=400",
+            f"dataDir={self.folder}",
+            "clientPortAddress=127.0.0.1",
+            f"clientPort={self.port}",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=ruok,srvr,stat,mntr",
+            *self.lines,
+        ]
+        if len(self.members) > 1:
+            (self.folder / "myid").write_text(str(list(self.members).index(self) + 1))
+            for number, member in enumerate(self.members):
+                config.append(f"server.{number + 1}=127.0.0.1:{member.ports[0]}:{member.ports[1]}")
+        (self.folder / "zoo.cfg").write_text("\n".join(config) + "\n")
+        java = ["java", "-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [*java, "-Dzookeeper.forceSync=no", main, str(self.folder / "zoo.cfg")]
+
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, "CLASSPATH": str(JAR)}
+
+    def answers(self) -> bool:
+        return "Mode:" in self.ask("srvr")
+
+    def leads(self) -> bool:
+        """Whether it is the leader of the ensemble."""
+        return "Mode: leader" in self.ask("srvr")
+
+    def ask(self, word: str) -> str:
+        """The answer to one of the commands of four letters; empty without an answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.settimeout(1)
+                connection.sendall(word.encode())
+                said = b""
+                while data := connection.recv(4096):
+                    said += data
+                return said.decode()
+        except OSError:
+            return ""
+
+
+def start_ensemble(folder: Path, size: int = 3) -> list[ZooKeeperServer]:
+    """Members of one ensemble, once all of them answer."""
+    members = [ZooKeeperServer(folder) for _ in range(size)]
+    for member in members:
+        member.members = members
+    for member in members:
+        member.begin()
+    return [member.wait() for member in members]
