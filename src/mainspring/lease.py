@@ -31,7 +31,8 @@ class Lease(Protocol):
         """The adapter's own defaults for leadership; None: those of the settings."""
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
-        """The lease if it is free or has expired, else None. Its token grows with each acquisition."""
+        """The lease if it is free or has expired, else None. Its token grows with each acquisition. The backend may
+        give less time than asked for: the holder trusts the hold for its `ttl`."""
 
     async def renew(self, hold: Hold) -> Hold | None:
         """The same hold with a later expiry; None if the lease has expired or another owner holds it. After a lost

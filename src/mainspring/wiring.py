@@ -168,6 +168,12 @@ def _need_redis(field: str, url: str | None) -> None:
         raise InvalidInput(field, show_url(url or ""), problem, "pip install 'mainspring[redis]'")
 
 
+def _need(field: str, url: str | None, module: str, extra: str) -> None:
+    if find_spec(module) is None:
+        problem = f"needs the package {module}, which is not installed"
+        raise InvalidInput(field, show_url(url or ""), problem, f"pip install 'mainspring[{extra}]'")
+
+
 class DatabaseStatus(msgspec.Struct, frozen=True):
     """What is where a store URL points, without touching it."""
 
@@ -238,7 +244,21 @@ def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lea
             from mainspring.leases.redis import RedisLease
 
             return RedisLease(url or "", context)
-    remedy = "write redis://host:6379, or leave it out: then the store elects"
+        case "etcd" | "etcds":
+            from mainspring.leases.etcd import EtcdLease
+
+            return EtcdLease(url or "", context)
+        case "zookeeper" | "zookeepers":
+            _need("lease", url, "kazoo", "zookeeper")
+            from mainspring.leases.zookeeper import ZooKeeperLease
+
+            return ZooKeeperLease(url or "", context)
+        case "kubernetes":
+            _need("lease", url, "yaml", "kubernetes")
+            from mainspring.leases.kubernetes import KubernetesLease
+
+            return KubernetesLease(url or "", context)
+    remedy = "write redis://, redlock://, etcd://, zookeeper://, kubernetes://, or leave it out: then the store elects"
     raise InvalidInput("lease", show_url(url or ""), "names no kind of lease that there is", remedy)
 
 

@@ -4,16 +4,16 @@ The token is the revision of the cluster at which the key was created, so it gro
 renew the lease, revoking it deletes the key, and a watch reports the deletion to the holder and to candidates.
 
 etcd grants whole seconds, and never less than one and a half of its election timeout (2 s with the default timeout).
-It also looks for expired leases only twice a second. So the key's value says which time to live the holder asked for, and
-a candidate that sees by etcd's own clock that this time has passed revokes the lease itself.
+It also looks for expired leases only twice a second. So the key's value says which time to live the holder asked for,
+and a candidate that sees by etcd's own clock that this time has passed revokes the lease itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -23,9 +23,7 @@ from mainspring.core.model import Hold
 from mainspring.drivers.etcd.client import NOT_FOUND, Change, EtcdLink, EtcdRefused, decoded, encoded, read_url
 from mainspring.errors import LeaseUnavailable
 from mainspring.lease import LeaseTimes
-from mainspring.leases.watching import keep_watching
-
-WATCH_AFTER_S: Final = 0.1
+from mainspring.leases.watching import WORTH_IT_S, Watches
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
@@ -45,6 +43,7 @@ class EtcdLease:
         self._link = EtcdLink(read_url(url))
         self._clock = context.clock
         self._count = partial(context.count, "leases")
+        self._watches = Watches()
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         key = self._key(name)
@@ -66,8 +65,8 @@ class EtcdLease:
         return Hold(name, owner, int(answer["header"]["revision"]), ttl, self._clock.now() + ttl)
 
     async def _expire(self, found: dict[str, Any]) -> bool:
-        """Revoke the lease of a key whose holder has not renewed it for the time to live that it asked for; whether that
-        was so. etcd rounds the remaining time down to whole seconds."""
+        """Revoke the lease of a key whose holder has not renewed it for the time to live that it asked for; whether
+        that was so. etcd rounds the remaining time down to whole seconds."""
         mark = _read_mark(found)
         spare_ms = mark.granted_s * 1000 - mark.asked_ms
         if spare_ms < 1000:
@@ -92,21 +91,33 @@ class EtcdLease:
         self._count("released")
 
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
-        def see(change: Change | None) -> None:
-            if change is not None and change.deleted:
+        def see(change: Change) -> None:
+            if change.deleted:
                 callback(f"etcd has deleted the key of {hold.name}")
 
         key = self._key(hold.name)
-        return keep_watching(lambda: self._link.watch(key, hold.token + 1), see, after_s=WATCH_AFTER_S)
+        return self._watches.begin(lambda: self._link.watch(key, hold.token + 1), see, after_s=WORTH_IT_S)
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
-        def see(change: Change | None) -> None:
-            if change is None or change.deleted:  # The key may have been deleted before the watch began.
-                callback()
+        occupied = False
 
-        return keep_watching(lambda: self._link.watch(self._key(name)), see)
+        def see(exists: bool) -> None:
+            nonlocal occupied
+            if occupied and not exists:
+                callback()
+            occupied = exists
+
+        return self._watches.begin(lambda: self._follow(self._key(name)), see)
+
+    async def _follow(self, key: str) -> AsyncGenerator[bool, None]:
+        """Whether a key exists: now, and after each change."""
+        answer = await self._link.call("/v3/kv/range", {"key": key})
+        yield bool(answer.get("kvs"))
+        async for change in self._link.watch(key, int(answer["header"]["revision"]) + 1):
+            yield not change.deleted
 
     async def close(self) -> None:
+        await self._watches.close()
         await self._link.close()
 
     def _key(self, name: str) -> str:

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -31,14 +31,14 @@ from mainspring.drivers.kubernetes.client import CONFLICT, NOT_FOUND, Kubernetes
 from mainspring.drivers.kubernetes.config import find_access
 from mainspring.errors import InvalidInput
 from mainspring.lease import LeaseTimes
-from mainspring.leases.watching import keep_watching
+from mainspring.leases.watching import WORTH_IT_S, Watches
 
 OPTIONS: Final = ("timeout", "renew_deadline", "kubeconfig", "context")
 DEADLINE: Final = 2 / 3
 """The share of the lease's duration within which a holder must renew it, as 10 s of 15 s."""
 TRANSIENT: Final = ("user:", "firing:")
-"""Names of locks: there may be any number of them, so releasing one deletes its object. Leadership keeps its object, which
-counts the transitions."""
+"""Names of locks: there may be any number of them, so releasing one deletes its object. Leadership keeps its object,
+which counts the transitions."""
 LONGEST_NAME: Final = 253
 JUST_AFTER_S: Final = 0.01
 
@@ -76,6 +76,7 @@ class KubernetesLease:
         self._link = KubernetesLink(access, timeout_s)
         self._clock = context.clock
         self._count = partial(context.count, "leases")
+        self._watches = Watches()
         self._seen: dict[str, _Seen] = {}
         self._held: dict[tuple[str, str, int], _Held] = {}
 
@@ -167,21 +168,26 @@ class KubernetesLease:
                 now = "no longer exists" if lease is None else f"belongs to {_holder(lease) or 'no holder'}"
                 callback(f"the Lease of {hold.name} {now}")
 
-        return keep_watching(lambda: self._watch(hold.name), see, after_s=0.1)
+        return self._watches.begin(lambda: self._watch(hold.name), see, after_s=WORTH_IT_S)
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
         alarm: asyncio.TimerHandle | None = None
+        occupied = False
 
         def see(lease: dict[str, Any] | None) -> None:
             """A holder that died writes no more: the end of its time is not an event of the API server."""
-            nonlocal alarm
+            nonlocal alarm, occupied
             if alarm is not None:
                 alarm.cancel()
             left_s = 0.0 if lease is None else self._left_s(name, lease)
-            alarm = loop.call_later(left_s + JUST_AFTER_S if left_s > 0 else 0.0, callback)
+            if left_s > 0:
+                alarm = loop.call_later(left_s + JUST_AFTER_S, callback)
+            elif occupied:
+                callback()
+            occupied = left_s > 0
 
-        stop_watching = keep_watching(lambda: self._watch(name), see)
+        stop_watching = self._watches.begin(lambda: self._watch(name), see)
 
         def stop() -> None:
             stop_watching()
@@ -190,7 +196,7 @@ class KubernetesLease:
 
         return stop
 
-    async def _watch(self, name: str) -> AsyncIterator[dict[str, Any] | None]:
+    async def _watch(self, name: str) -> AsyncGenerator[dict[str, Any] | None, None]:
         """The object now, and whenever it changes; None where there is none."""
         found = await self._get(name)
         yield found
@@ -199,6 +205,7 @@ class KubernetesLease:
             yield None if kind == "DELETED" else lease
 
     async def close(self) -> None:
+        await self._watches.close()
         await self._link.close()
 
     def _left_s(self, name: str, lease: dict[str, Any]) -> float:
@@ -206,7 +213,8 @@ class KubernetesLease:
         seen = self._observe(name, lease)
         if not _holder(lease):
             return 0.0
-        return max(seen.since + lease["spec"].get("leaseDurationSeconds", 1) - time.monotonic(), 0.0)
+        duration_s = float(lease["spec"].get("leaseDurationSeconds", 1))
+        return max(seen.since + duration_s - time.monotonic(), 0.0)
 
     def _observe(self, name: str, lease: dict[str, Any]) -> _Seen:
         version = lease["metadata"]["resourceVersion"]

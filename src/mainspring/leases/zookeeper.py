@@ -1,13 +1,13 @@
 """The lease on ZooKeeper: an ephemeral node of its holder's session, and a line of candidates behind it.
 
 The token is the transaction id at which the node was created, so it grows with each acquisition. Candidates stand in
-line by ephemeral sequential nodes. Each watches the one before it, and the first watches the holder: a lease that becomes
-free wakes one candidate, not all.
+line by ephemeral sequential nodes. Each watches the one before it, and the first watches the holder: a lease that
+becomes free wakes one candidate, not all.
 
-The timeout of a session is the time to live of its leases, so there is a session for each time to live. A holder is notified
-as soon as its session is suspended. kazoo keeps sessions alive from a thread of its own, even if the holder no longer
-renews: a second thread deletes the nodes of holds that were not renewed in time, and of acquisitions whose outcome is
-unknown.
+The timeout of a session is the time to live of its leases, so there is a session for each time to live. A holder is
+notified as soon as its session is suspended. kazoo keeps sessions alive from a thread of its own, even if the holder no
+longer renews: a second thread deletes the nodes of holds that were not renewed in time, and of acquisitions whose
+outcome is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -30,10 +30,11 @@ from mainspring.core.model import Hold
 from mainspring.drivers.zookeeper.session import NodeExistsError, NoNodeError, Session, read_url
 from mainspring.errors import LeaseUnavailable
 from mainspring.lease import LeaseTimes
-from mainspring.leases.watching import keep_watching
+from mainspring.leases.watching import WORTH_IT_S, Watches
 
 LOOK_AGAIN_S: Final = 5.0
 """A candidate looks at its place in line this often even if no watch reports a change."""
+SETTLE_S: Final = 0.01
 SWEEP_AGAIN_S: Final = 0.1
 """Between attempts to delete a node while ZooKeeper does not answer."""
 
@@ -63,6 +64,7 @@ class ZooKeeperLease:
         self._sessions: dict[Duration, Session] = {}
         self._held: dict[tuple[str, str, int], _Held] = {}
         self._sweeper = _Sweeper(self._held)
+        self._watches = Watches()
         self._lock = threading.Lock()
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
@@ -125,7 +127,7 @@ class ZooKeeperLease:
             with suppress(RuntimeError):  # The loop has ended.
                 loop.call_soon_threadsafe(callback, reason)
 
-        async def watch() -> AsyncIterator[str]:
+        async def watch() -> AsyncGenerator[str, None]:
             while True:
                 stat, changed = await session.watch(path)
                 if stat is None or stat.czxid != hold.token:
@@ -133,7 +135,7 @@ class ZooKeeperLease:
                     changed = asyncio.Event()  # Once is enough.
                 await changed.wait()
 
-        stop_session, stop_watch = session.on_doubt(doubt), keep_watching(watch, callback, after_s=0.1)
+        stop_session, stop_watch = session.on_doubt(doubt), self._watches.begin(watch, callback, after_s=WORTH_IT_S)
 
         def stop() -> None:
             stop_session()
@@ -142,16 +144,17 @@ class ZooKeeperLease:
         return stop
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
-        return keep_watching(lambda: self._stand_in_line(name), lambda _: callback())
+        held_here = self._holds(self._path(name))
+        return self._watches.begin(lambda: self._stand_in_line(name, held_here), lambda _: callback())
 
-    async def _stand_in_line(self, name: str) -> AsyncIterator[None]:
-        """Yields when the lease is free and this candidate is the first in line. A holder leaves the line."""
+    async def _stand_in_line(self, name: str, occupied: bool) -> AsyncGenerator[None, None]:
+        """Yields when the lease becomes free and this candidate is the first in line. A holder leaves the line."""
         session = self._session(self.times.ttl if self.times else SECOND)
         line, holder = f"{self._root}/line", self._path(name)
         place: str | None = None
         try:
             while True:
-                if any(each.path == holder for each in tuple(self._held.values())):
+                if self._holds(holder):
                     if place is not None:
                         await _leave(session, f"{line}/{place}")
                         place = None
@@ -160,15 +163,25 @@ class ZooKeeperLease:
                     place = place or await self._join(session, line, name)
                     before = await self._before(session, line, place, holder)
                 stat, changed = await session.watch(before)
-                if stat is None and before == holder:
-                    yield
-                elif stat is None:
+                if stat is None and before != holder:
                     continue
+                if place is not None and before == holder and self._is_own(stat):
+                    await asyncio.sleep(SETTLE_S)  # The acquisition is about to return: then this node leaves the line.
+                    continue
+                if stat is None and occupied:
+                    yield
+                occupied = stat is not None or before != holder
                 with suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), LOOK_AGAIN_S)
         finally:
             if place is not None:
                 await _leave(session, f"{line}/{place}")
+
+    def _holds(self, path: str) -> bool:
+        return any(each.path == path for each in tuple(self._held.values()))
+
+    def _is_own(self, stat: Any) -> bool:
+        return stat is not None and stat.ephemeralOwner in {each.id for each in tuple(self._sessions.values())}
 
     async def _join(self, session: Session, line: str, name: str) -> str:
         await self._make_folder(session, line)
@@ -186,6 +199,7 @@ class ZooKeeperLease:
 
     async def close(self) -> None:
         """The sessions end, and with them what they hold."""
+        await self._watches.close()
         sessions, self._sessions = self._sessions, {}
         await asyncio.to_thread(self._sweeper.close)
         await asyncio.gather(*(asyncio.to_thread(session.close) for session in sessions.values()))
@@ -258,7 +272,7 @@ class _Sweeper:
                     if held.until <= now:
                         self._orphans.append(self._held.pop(key))
                 pause_s = min((held.until - now for held in self._held.values()), default=None)
-                if not self._orphans:
+                if not self._orphans and not self._closed:
                     self._changed.wait(pause_s)
                 if self._closed:
                     return
@@ -267,7 +281,7 @@ class _Sweeper:
                 if orphan.session.connected and self._delete(orphan):
                     self.forget(orphan)
             with self._changed:
-                if self._orphans:
+                if self._orphans and not self._closed:
                     self._changed.wait(SWEEP_AGAIN_S)
 
     def _delete(self, orphan: _Held) -> bool:

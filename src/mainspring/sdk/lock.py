@@ -94,6 +94,7 @@ class Lock:
         self._hold: Hold | None = None
         self._trusted_until = self._held_since = 0.0
         self._watchdog: asyncio.Task[None] | asyncio.TimerHandle | None = None
+        self._stop_listening: Callable[[], None] = _nothing
         self._why = ""
         self._body: asyncio.Task[object] | None = None
         self._cancelled = False
@@ -149,7 +150,7 @@ class Lock:
             self._note(self._figures.lock_wait.add, began)
         self._figures.count("locks", "acquired")
         self._hold, self._held_since = hold, self._clock.monotonic()
-        self._trusted_until = trusted_until(sent_at, self._ttl)
+        self._trusted_until = trusted_until(sent_at, hold.ttl)
         self._why, self._cancelled = "", False
         self.lost.clear()
         self._watch(lease, hold)
@@ -157,6 +158,7 @@ class Lock:
     async def release(self) -> None:
         """Let go; of what is not held, nothing."""
         hold, self._hold = self._hold, None
+        self._stop_listening()
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
@@ -181,7 +183,7 @@ class Lock:
                 trouble = error
             now = self._clock.monotonic()
             if hold is not None:
-                if now < trusted_until(sent_at, self._ttl):
+                if now < trusted_until(sent_at, hold.ttl):
                     return sent_at, hold
                 await lease.release(hold)  # The answer took so long that another may have it by now.
             if now >= until:
@@ -205,18 +207,25 @@ class Lock:
         """Most locks are held for less time than it takes until the first renewal: these need no task for it."""
         loop = asyncio.get_running_loop()
 
-        def begin() -> None:
-            self._watchdog = loop.create_task(self._keep(lease, hold))
+        def begin(at_once: bool = False) -> None:
+            self._watchdog = loop.create_task(self._keep(lease, hold, at_once=at_once))
 
+        def doubt(_reason: str) -> None:
+            if self._watchdog is not None and not self.lost.is_set():
+                self._watchdog.cancel()
+                begin(at_once=True)
+
+        self._stop_listening = lease.on_lost(hold, doubt)
         if isinstance(self._clock, SystemClock):
-            self._watchdog = loop.call_later(self._ttl / SECOND / RENEWALS, begin)
+            self._watchdog = loop.call_later(hold.ttl / SECOND / RENEWALS, begin)
         else:
             begin()
 
-    async def _keep(self, lease: Lease, hold: Hold) -> None:
-        """Renew until cancelled; where that does not succeed in time, it is lost."""
+    async def _keep(self, lease: Lease, hold: Hold, *, at_once: bool) -> None:
+        """Renew until cancelled; where that does not succeed in time, it is lost. `at_once`: it is in doubt."""
         since_s = self._clock.monotonic() - self._held_since
-        pause_s, why = max(self._ttl / SECOND / RENEWALS - since_s, 0.0), "it could not be renewed in time"
+        pause_s = 0.0 if at_once else max(hold.ttl / SECOND / RENEWALS - since_s, 0.0)
+        why = "it could not be renewed in time"
         while True:
             left_s = self._trusted_until - self._clock.monotonic()
             await self._clock.sleep(max(min(pause_s, left_s), 0.0))
@@ -226,12 +235,12 @@ class Lock:
             try:
                 renewed = await within(self._clock, self._trusted_until - sent_at, lease.renew(hold))
             except MainspringError as error:
-                pause_s, why = self._ttl / SECOND / RETRIES, f"it could not be renewed in time: {error}"
+                pause_s, why = hold.ttl / SECOND / RETRIES, f"it could not be renewed in time: {error}"
                 continue
             if renewed is None:
                 return self._lose("it has passed to another, or whoever keeps it has forgotten it")
-            self._trusted_until = trusted_until(sent_at, self._ttl)
-            pause_s = self._ttl / SECOND / RENEWALS
+            self._trusted_until = trusted_until(sent_at, hold.ttl)
+            pause_s = hold.ttl / SECOND / RENEWALS
 
     def _lose(self, why: str) -> None:
         self._why = why
@@ -308,3 +317,7 @@ class BlockingLock:
         self._call(lock.release)
         if self.lost.is_set() and kind is None:
             raise LockLost(f"lock {lock.name!r} was lost before its body ended")
+
+
+def _nothing() -> None:
+    return None

@@ -1,14 +1,14 @@
 """etcd as a URL names it: `etcd://user:password@host1:2379,host2,host3/path`, `etcds://` with TLS.
 
-`path` is the folder of the keys (`mainspring` unless given). A call goes to one endpoint, and to the next one where that
-does not answer. All calls that the lease adapter makes may be repeated.
+`path` is the folder of the keys (`mainspring` unless given). A call goes to one endpoint, and to the next one where
+that does not answer. All calls that the lease adapter makes may be repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -125,15 +125,14 @@ class EtcdLink:
         said = answer.get("message") or answer.get("error") or f"HTTP {status}"
         raise EtcdRefused(f"{self.address.shown}: {said}", int(answer.get("code", 2)))
 
-    async def watch(self, key: str, revision: int = 0) -> AsyncIterator[Change | None]:
-        """Changes of a key from a revision on, or from now on. First None, once the watch is established. It ends by
-        LeaseUnavailable, when the connection does."""
+    async def watch(self, key: str, revision: int) -> AsyncGenerator[Change, None]:
+        """Changes of a key from a revision on. It ends by LeaseUnavailable, when the connection does."""
         import httpx
 
         if self.address.username is not None and self._token is None:
             await self.call("/v3/maintenance/status", {})
         index = self._first
-        body = {"create_request": {"key": key, **({"start_revision": str(revision)} if revision else {})}}
+        body = {"create_request": {"key": key, "start_revision": str(revision)}}
         client = await self._clients.here()
         timeout = httpx.Timeout(self._attempt_s, read=SILENCE_S)
         try:
@@ -148,15 +147,13 @@ class EtcdLink:
             raise LeaseUnavailable(f"{self.address.shown}: {str(error) or type(error).__name__}") from error
         raise LeaseUnavailable(f"{self.address.shown}: the watch has ended")
 
-    def _read_changes(self, line: str, status: int) -> list[Change | None]:
+    def _read_changes(self, line: str, status: int) -> list[Change]:
         answer = self._read(line.encode(), status)
         result = answer.get("result", {})
         if result.get("canceled"):
             if "permission" in result.get("cancel_reason", "") or "auth" in result.get("cancel_reason", ""):
                 self._token = None
             raise LeaseUnavailable(f"{self.address.shown}: the watch was cancelled: {result.get('cancel_reason', '')}")
-        if result.get("created"):
-            return [None]
         return [
             Change(int(event["kv"]["mod_revision"]), event.get("type") == "DELETE")
             for event in result.get("events", ())

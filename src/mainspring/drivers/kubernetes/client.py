@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +50,9 @@ class KubernetesLink:
         """The object that the server answers. KubernetesRefused with the status otherwise. While the server has asked
         to wait, nothing is sent."""
         if (pause_s := self._throttled_until - time.monotonic()) > 0:
-            raise KubernetesRefused(f"{self._access.server} throttles: it is asked again in {pause_s:.1f} s", _THROTTLED)
+            raise KubernetesRefused(
+                f"{self._access.server} throttles: it is asked again in {pause_s:.1f} s", _THROTTLED
+            )
         answer = await self._send(method, path, body, query, fresh=False)
         if answer.status_code == _UNAUTHORISED:
             answer = await self._send(method, path, body, query, fresh=True)
@@ -58,7 +60,7 @@ class KubernetesLink:
             return self._read(answer.content)
         raise self._refusal(method, path, answer)
 
-    async def watch(self, path: str, name: str, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def watch(self, path: str, name: str, version: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """Events of one object after a version: their type and the object. It ends by LeaseUnavailable."""
         import httpx
 

@@ -121,7 +121,7 @@ def _tls(folder: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> s
             for file, key in zip(files, ("client-certificate-data", "client-key-data"), strict=True):
                 file.touch(0o600)
                 file.write_bytes(b64decode(user[key]))
-            context.load_cert_chain(*files)
+            context.load_cert_chain(str(files[0]), str(files[1]))
     elif "client-certificate" in user:
         context.load_cert_chain(folder / user["client-certificate"], folder / user["client-key"])
     return context
@@ -137,7 +137,7 @@ def _token_of(folder: Path, user: Mapping[str, Any]) -> Callable[[bool], str | N
 
 
 def _token_of_plugin(plugin: Mapping[str, Any]) -> Callable[[bool], str | None]:
-    """Cloud providers issue tokens by a program: it prints an ExecCredential. It is asked again when the token expires."""
+    """Cloud providers issue tokens by a program, which prints an ExecCredential; again when the token expires."""
     token, until = "", 0.0
     added = {each["name"]: each["value"] for each in plugin.get("env") or ()}
     asked = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
@@ -151,7 +151,7 @@ def _token_of_plugin(plugin: Mapping[str, Any]) -> Callable[[bool], str | None]:
         try:
             done = subprocess.run(words, env=environ, capture_output=True, timeout=PLUGIN_S, check=True)
             status = json.loads(done.stdout)["status"]
-            token, until = status["token"], float("inf")
+            token, until = str(status["token"]), float("inf")
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
             raise LeaseUnavailable(f"the credential plugin {plugin['command']} failed: {error}") from error
         with suppress(KeyError, ValueError):

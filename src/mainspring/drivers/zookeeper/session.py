@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient
@@ -50,8 +51,9 @@ class Session:
         self._client = _make_client(address, timeout_s)
         self._client.add_listener(self._hear)
         self._note_granted_timeout()
-        self._starting: asyncio.Future[bool] | None = None
-        self._started = self._client.start_async()
+        self._arrivals: set[Callable[[], None]] = set()
+        self._arrived = False
+        self._client.start_async()
 
     @property
     def id(self) -> int:
@@ -100,12 +102,29 @@ class Session:
         return stat, changed
 
     async def _connect(self) -> None:
-        if not self._started.is_set():
-            await asyncio.to_thread(self._started.wait, self._address.timeout_s)
+        if not self._arrived:
+            await self._arrive()
         if not self.connected:  # kazoo would queue the call, and send it once its caller has given up.
             raise LeaseUnavailable(f"{self._address.shown}: not connected: {self._client.state.lower()}")
 
+    async def _arrive(self) -> None:
+        """Wait for the first connection."""
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        arrival = partial(_call_on, loop, arrived.set)
+        self._arrivals.add(arrival)
+        try:
+            if not self._arrived:
+                await asyncio.wait_for(arrived.wait(), self._address.timeout_s)
+        except TimeoutError:
+            return
+        finally:
+            self._arrivals.discard(arrival)
+
     def _hear(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._arrived = True
+            for arrival in tuple(self._arrivals):
+                arrival()
         if state in (KazooState.SUSPENDED, KazooState.LOST):
             for callback in tuple(self._doubts):
                 callback(f"the ZooKeeper session is {state.lower()}")

@@ -10,8 +10,10 @@ from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.core.load.leadership import LEASE, trusted_until
 from mainspring.core.model import Hold, Term
+from mainspring.errors import StoreError
 from mainspring.lease import Lease, LeaseTimes
 from mainspring.services.loop import Loop, log, within
+from mainspring.services.scheduler.standin import StandIn
 from mainspring.settings import Settings
 from mainspring.store import LeaseStore
 
@@ -80,8 +82,14 @@ class Elector(Loop):
         """How often a loss was pushed."""
         self._stop_watching: Callable[[], None] = _nothing
         self._stop_waiting: Callable[[], None] | None = None
+        self._ended: tuple[Term, str] | None = None
+        """The last term of this node and why it ended, until that is written down."""
+        self._gives_way_s: float | None = None
+        """Set where another node leads by a lease that does not answer this one."""
         self.on_elected: list[Callable[[], None]] = []
         self.on_resigned: list[Callable[[], None]] = []
+        self.on_change: list[Callable[[Term, str | None], None]] = []
+        """Called with each term that begins, and again with the reason when it has ended."""
 
     def term(self) -> Term | None:
         """The term of this node, if it leads and may still trust that it does."""
@@ -90,11 +98,20 @@ class Elector(Loop):
         return None
 
     async def turn(self) -> float:
+        try:
+            return await self._turn()
+        finally:
+            await self._note_end()
+
+    async def _turn(self) -> float:
         if self._stop_waiting is None:
             self._stop_waiting = self._lease.on_free(self._lease_name, self._hear_free)
         sent_at, doubts = self.clock.monotonic(), self._doubts
         if sent_at >= self._trusted_until:
             self._resign("could not renew in time")
+        if self._gives_way_s is not None:
+            self._stand_back_until, self._gives_way_s = sent_at + self._gives_way_s, None
+            await self._let_go("another node leads by the lease")
         if self._hold is not None:
             self._hold = await self._in_time(self._lease.renew(self._hold))
             if self._hold is None:
@@ -110,7 +127,7 @@ class Elector(Loop):
         if doubts != self._doubts:
             return 0.0  # The answer may be older than the doubt: ask again.
         if self._hold is not None:
-            await self._lead(trusted_until(sent_at, self._ttl))
+            await self._lead(trusted_until(sent_at, self._hold.ttl))
         if self._led is not None:
             await self._share()
         return self._retry_s if self._hold is None else self._renew_s
@@ -171,19 +188,34 @@ class Elector(Loop):
             log.info("%s leads %s, term %d", self._owner, self._lease_name, self._term.number)
             for callback in self.on_elected:
                 callback()
+            for tell in self.on_change:
+                tell(self._term, None)
         self._trusted_until = until
 
     def begin_anew(self) -> None:
         """A node that did not know that it had lost the lease began a later term: begin one that is later still."""
         self._resign("another node has begun a term")
+        self._gives_way_s = self._lease.give_way_s if isinstance(self._lease, StandIn) else None
         self.wake()
 
     def _resign(self, why: str) -> None:
         led, self._term = self._term, None
         if led is not None:
             log.info("%s no longer leads %s: %s", self._owner, self._lease_name, why)
+            self._ended = (led, why)
             for callback in self.on_resigned:
                 callback()
+            for tell in self.on_change:
+                tell(led, why)
+
+    async def _note_end(self) -> None:
+        """Write down why this node's last term ended. Without the store it stays open until the next term begins."""
+        ended, self._ended = self._ended, None
+        if ended is not None and ended[0] != self._term:
+            try:
+                await within(self.clock, self._ttl / SECOND, self._store.end_term(*ended))
+            except StoreError as error:
+                log.debug("the end of a term could not be written down: %s", error)
 
     async def hand_over(self) -> None:
         """Stop, and release the lease, so that a candidate takes over at once."""
@@ -196,6 +228,7 @@ class Elector(Loop):
 
     async def _let_go(self, why: str) -> None:
         self._resign(why)
+        await self._note_end()  # Before the next term begins, which would close this one.
         hold, self._hold = self._hold, None
         self._watch()
         if hold is not None:

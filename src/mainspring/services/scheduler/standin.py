@@ -9,6 +9,7 @@ store's, and decide.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from mainspring.clock import Clock
@@ -24,7 +25,8 @@ PATIENCE: Final = 0.2
 ASK_AGAIN_S: Final = 2.0
 """How often to ask a lease that did not answer."""
 LONGER: Final = 6
-"""So many times longer the store's lease lives."""
+LONGEST: Final = 10 * SECOND
+"""The store's lease lives that many times longer, up to this; never shorter than the one that it stands for."""
 
 
 class StandIn:
@@ -37,10 +39,20 @@ class StandIn:
         self._store = store
         self._clock = clock
         self._ask_at = 0.0
+        self._ttl: Duration = 0
+        """What the elector asked for: the lease may give less."""
+        self._own: Hold | None = None
+        """The latest hold of the lease itself: it may still be good when the lease answers again."""
         self._spare: Hold | None = None
         """The store's lease, while this node holds it."""
         self._spare_at = 0.0
         self._stands_in = False
+
+    @property
+    def give_way_s(self) -> float | None:
+        """While the store's lease stands in: how long this node stands back once another node has begun a term, since
+        that node leads by the lease itself, and takes the store's lease within this time. None otherwise."""
+        return _spare_ttl(self._ttl) / SECOND if self._stands_in else None
 
     @property
     def times(self) -> LeaseTimes | None:
@@ -50,8 +62,9 @@ class StandIn:
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         if name != self._name:
             return await self._lease.acquire(name, owner, ttl)
+        self._ttl = ttl
         try:
-            hold = await self._ask(ttl, lambda: self._lease.acquire(name, owner, ttl))
+            hold = self._own = await self._ask(ttl, lambda: self._lease.acquire(name, owner, ttl))
         except LeaseUnavailable as error:
             return await self._stand_in(name, owner, ttl, error)
         if hold is not None:
@@ -66,10 +79,11 @@ class StandIn:
         try:
             renewed = await self._ask(hold.ttl, lambda: self._lease.renew(hold))
         except LeaseUnavailable as error:
-            standing = await self._stand_in(hold.name, hold.owner, hold.ttl, error)
+            standing = await self._stand_in(hold.name, hold.owner, self._ttl, error)
             if standing is None:
                 raise
             return standing
+        self._own = renewed
         if renewed is not None:
             await self._keep_spare(renewed)
         else:
@@ -81,9 +95,13 @@ class StandIn:
             await self._lease.release(hold)
             return
         stood_in, self._stands_in = self._stands_in, False
+        own, self._own = self._own, None
         await self._let_spare_go()
         if not stood_in:
             await self._lease.release(hold)
+        elif own is not None and self._clock.monotonic() >= self._ask_at:
+            with suppress(LeaseUnavailable, StoreUnavailable):
+                await within(self._clock, self._ttl / SECOND * PATIENCE, self._lease.release(own))
 
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
         """Where the store's lease stands in, the other says nothing of it."""
@@ -106,7 +124,7 @@ class StandIn:
 
     async def _stand_in(self, name: str, owner: str, ttl: Duration, why: Exception) -> Hold | None:
         spare = None if self._spare is None else await self._store.renew_hold(self._spare)
-        self._spare = spare or await self._store.acquire(name, owner, ttl * LONGER)
+        self._spare = spare or await self._store.acquire(name, owner, _spare_ttl(ttl))
         if self._spare is None:
             return None
         self._stands_in = True
@@ -115,7 +133,7 @@ class StandIn:
 
     async def _renew_standing_in(self, hold: Hold) -> Hold | None:
         try:
-            own = await self._ask(hold.ttl, lambda: self._lease.acquire(hold.name, hold.owner, hold.ttl))
+            own = self._own = await self._ask(self._ttl, lambda: self._regain(hold))
         except LeaseUnavailable:
             if self._spare is not None:
                 self._spare = await self._store.renew_hold(self._spare)
@@ -127,6 +145,11 @@ class StandIn:
         else:
             log.warning("%s leads %s by the lease again", hold.owner, hold.name)
         return own
+
+    async def _regain(self, hold: Hold) -> Hold | None:
+        """The lease itself, once it answers: the earlier hold may not have expired yet."""
+        own = None if self._own is None else await self._lease.renew(self._own)
+        return own or await self._lease.acquire(hold.name, hold.owner, self._ttl)
 
     def _as_asked(self, name: str, owner: str, ttl: Duration) -> Hold:
         """The store's lease lives longer than the one that it stands for; its holder must not count on that."""
@@ -140,8 +163,8 @@ class StandIn:
             return
         try:
             spare = None if self._spare is None else await self._store.renew_hold(self._spare)
-            self._spare = spare or await self._store.acquire(hold.name, hold.owner, hold.ttl * LONGER)
-            self._spare_at = now + hold.ttl * LONGER / SECOND / 3
+            self._spare = spare or await self._store.acquire(hold.name, hold.owner, _spare_ttl(self._ttl))
+            self._spare_at = now + _spare_ttl(self._ttl) / SECOND / 3
         except StoreError as error:
             log.warning("the store's lease cannot be kept beside the other: %s", error)
 
@@ -149,6 +172,10 @@ class StandIn:
         spare, self._spare, self._spare_at = self._spare, None, 0.0
         if spare is not None:
             await self._store.release(spare)
+
+
+def _spare_ttl(ttl: Duration) -> Duration:
+    return max(ttl, min(ttl * LONGER, LONGEST))
 
 
 def _nothing() -> None:

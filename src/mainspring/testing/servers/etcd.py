@@ -56,7 +56,8 @@ class EtcdServer(ServerProcess):
 
     def answers(self) -> bool:
         try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/health", timeout=1).json().get("health") == "true"
+            health: dict[str, str] = httpx.get(f"http://127.0.0.1:{self.port}/health", timeout=1).json()
+            return health.get("health") == "true"
         except (httpx.HTTPError, ValueError):
             return False
 

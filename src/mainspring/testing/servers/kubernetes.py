@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import httpx
 
-from mainspring.testing.chaos.redis import free_port
 from mainspring.testing.servers.etcd import EtcdServer
 from mainspring.testing.servers.process import ServerProcess
 

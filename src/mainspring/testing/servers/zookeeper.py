@@ -27,6 +27,8 @@ class ZooKeeperServer(ServerProcess):
         self.ports = (free_port(), free_port())
         self.members: Sequence[ZooKeeperServer] = [self]
         self.lines = lines
+        self.java: Sequence[str] = ()
+        """More options of the virtual machine."""
 
     @property
     def url(self) -> str:
@@ -54,7 +56,7 @@ class ZooKeeperServer(ServerProcess):
         (self.folder / "zoo.cfg").write_text("\n".join(config) + "\n")
         java = ["java", "-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [*java, "-Dzookeeper.forceSync=no", main, str(self.folder / "zoo.cfg")]
+        return [*java, *self.java, "-Dzookeeper.forceSync=no", main, str(self.folder / "zoo.cfg")]
 
     def environment(self) -> Mapping[str, str]:
         return {**os.environ, "CLASSPATH": str(JAR)}
