@@ -173,6 +173,7 @@ class ZooKeeperLease:
                 occupied = stat is not None or before != holder
                 with suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), LOOK_AGAIN_S)
+                    occupied = True  # Even if it is free again by the next look.
         finally:
             if place is not None:
                 await _leave(session, f"{line}/{place}")
