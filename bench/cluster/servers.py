@@ -18,6 +18,8 @@ from bench.running import ROOT, Failed
 SCRIPT = ROOT / "scripts" / "services"
 LIMIT_S = 300
 STATEMENTS = "pg_stat_statements"
+CONNECTIONS = "1000"
+"""Sixty workers have some four connections each."""
 
 
 class Servers(NamedTuple):
@@ -59,7 +61,8 @@ class Servers(NamedTuple):
 
 
 def _services(folder: Path, *what: str) -> None:
-    environment = os.environ | {"MAINSPRING_SERVICES": str(folder), "MAINSPRING_SERVICES_FSYNC": "on"}
+    own = {"MAINSPRING_SERVICES_FSYNC": "on", "MAINSPRING_SERVICES_CONNECTIONS": CONNECTIONS}
+    environment = os.environ | {"MAINSPRING_SERVICES": str(folder), **own}
     ended = subprocess.run(
         [SCRIPT, *what], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )

@@ -2,5 +2,5 @@
 
 `registry` finds the executor of a task. `function` and `batch` call Python functions, `pool` in processes that can be
 killed; `command` and `http` are the provided tasks. `programs` runs and confines programs, by way of `launching`.
-`secrets` and `templates` fill in arguments, `captured_output` and `failures` record what happened.
+`secrets` resolves references in arguments, `captured_output` and `failures` record what happened.
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_network
@@ -20,7 +21,6 @@ from mainspring.core.model import Failure
 from mainspring.core.tasks.specs import HttpSpec
 from mainspring.executor import AttemptContext, Outcome, plain
 from mainspring.executors.addresses import AddressRefused, resolve
-from mainspring.executors.templates import fill, fill_json
 from mainspring.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _TOLD_TO_WAIT = (429, 503)
 _PRIVATE_HEADERS = ("authorization", "cookie", "proxy-authorization", SIGNATURE.lower())
 _OWN_HEADERS = ("host", "content-length", "transfer-encoding", "connection")
 """Headers that only Mainspring sets: with two values, two servers on the way might read different requests."""
+_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class HttpCall(NamedTuple):
@@ -127,19 +128,19 @@ def _prepare(spec: HttpSpec, attempt: AttemptContext) -> HttpCall:
     facts = {"run_id": claim.run_id, "attempt": claim.attempt + 1, "job": claim.job or ""}
     facts["fire_at"] = "" if claim.fire_at is None else format_instant(claim.fire_at)
     values = facts | spec.data
-    headers = {name: fill(value, values) for name, value in spec.headers.items() if name.lower() not in _OWN_HEADERS}
+    headers = {name: _fill(value, values) for name, value in spec.headers.items() if name.lower() not in _OWN_HEADERS}
     body = b""
     if spec.json is not msgspec.UNSET:
-        body = msgspec.json.encode(fill_json(spec.json, values))
+        body = msgspec.json.encode(_fill_json(spec.json, values))
         headers = {"Content-Type": "application/json"} | headers
     elif spec.body is not None:
-        body = fill(spec.body, values).encode()
+        body = _fill(spec.body, values).encode()
     headers = {"User-Agent": "mainspring", "Accept-Encoding": "identity"} | headers
     headers |= {"Mainspring-Run-Id": claim.run_id, "Mainspring-Attempt": str(claim.attempt + 1)}
     if spec.sign is not None:
         headers[SIGNATURE] = sign(spec.sign, attempt.now() // SECOND, body)
     method = spec.method or ("POST" if body else "GET")
-    return HttpCall(method, httpx.URL(fill(spec.url, values, lambda value: quote(value, safe=""))), headers, body)
+    return HttpCall(method, httpx.URL(_fill(spec.url, values, lambda value: quote(value, safe=""))), headers, body)
 
 
 def sign(key: str, seconds: int, body: bytes) -> str:
@@ -202,3 +203,30 @@ def _retry_after(value: str | None, now: Instant) -> Duration | None:
 def _failed(kind: str, message: str, *, final: bool = False, asked: Duration | None = None) -> Outcome:
     failure = Failure(kind, plain(message))
     return Outcome("failed", failure=failure, error_types=(f"mainspring.{kind}",), final=final, asked=asked)
+
+
+def _fill(text: str, values: Mapping[str, Any], write: Callable[[str], str] = str) -> str:
+    """The text with every `${name}` replaced by its value, passed through `write`. Raises ValueError for an unknown
+    name."""
+
+    def value(match: re.Match[str]) -> str:
+        found = _value_of(match[1], values)
+        return write(found if isinstance(found, str) else msgspec.json.encode(found).decode())
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def _fill_json(value: Any, values: Mapping[str, Any]) -> Any:
+    """JSON with its texts filled. A text that is only `${name}` becomes the value itself."""
+    if isinstance(value, str):
+        whole = _PLACEHOLDER.fullmatch(value)
+        return _value_of(whole[1], values) if whole else _fill(value, values)
+    if isinstance(value, dict):
+        return {name: _fill_json(each, values) for name, each in value.items()}
+    return [_fill_json(each, values) for each in value] if isinstance(value, list) else value
+
+
+def _value_of(name: str, values: Mapping[str, Any]) -> Any:
+    if name not in values:
+        raise ValueError(f"${{{name}}} has no value: add {name} to data")
+    return values[name]

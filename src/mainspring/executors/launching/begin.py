@@ -32,13 +32,13 @@ def begin(order: Launch, files: Sequence[int], group: Group | None) -> int:
     """Start the program; returns its pid. Raises StartFailed if that fails."""
     if group is None and _is_simple(order, files):
         return _spawn(order, files)
-    trouble, told = os.pipe()
+    errors_from, errors_to = os.pipe()
     shim = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(order, files, group, shim, told)
-    os.close(told)
-    with os.fdopen(trouble, "rb") as pipe:
+        _become(order, files, group, shim, errors_to)
+    os.close(errors_to)
+    with os.fdopen(errors_from, "rb") as pipe:
         words = pipe.read()
     if words:
         os.waitpid(pid, 0)
@@ -121,7 +121,7 @@ def _as_if(identity: Identity | None) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def _become(order: Launch, files: Sequence[int], group: Group | None, shim: int, told: int) -> NoReturn:
+def _become(order: Launch, files: Sequence[int], group: Group | None, shim: int, errors_to: int) -> NoReturn:
     what = order["argv"][0]
     try:
         os.setsid()
@@ -130,7 +130,7 @@ def _become(order: Launch, files: Sequence[int], group: Group | None, shim: int,
         signal.set_wakeup_fd(-1)
         for number in _ALTERED:
             signal.signal(number, signal.SIG_DFL)
-        told = fcntl.fcntl(told, fcntl.F_DUPFD_CLOEXEC, _SAFE)
+        errors_to = fcntl.fcntl(errors_to, fcntl.F_DUPFD_CLOEXEC, _SAFE)
         _place(files)
         what = "limits"
         for name, value in order.get("rlimits", {}).items():
@@ -145,15 +145,15 @@ def _become(order: Launch, files: Sequence[int], group: Group | None, shim: int,
         os.execvpe(what, order["argv"], order["env"])
     except OSError as error:
         # Name what was asked for, not where the search path led.
-        _tell(told, error.errno or errno.EINVAL, what)
+        _send_error(errors_to, error.errno or errno.EINVAL, what)
     except BaseException as error:
-        _tell(told, errno.EINVAL, f"{what}: {error}")
+        _send_error(errors_to, errno.EINVAL, f"{what}: {error}")
     finally:
         os._exit(127)
 
 
-def _tell(told: int, number: int, what: str) -> None:
-    os.write(told, json.dumps([number, what]).encode())
+def _send_error(errors_to: int, number: int, what: str) -> None:
+    os.write(errors_to, json.dumps([number, what]).encode())
 
 
 def _place(files: Sequence[int]) -> None:

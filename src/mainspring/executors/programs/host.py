@@ -83,8 +83,8 @@ def look_around(user: str | None, cgroup: str | None, users: tuple[int, int] = (
     if not cpu:
         troubles["CPU limit for a whole run"] = "no control group can be created here; it applies to each process"
     bubblewrap = shutil.which("bwrap")
-    somebody: Identity | None = {"uid": own[0], "gid": own[0], "groups": []} if own is not None else identity
-    trouble = "bubblewrap is not installed" if bubblewrap is None else _try_sandbox(bubblewrap, somebody)
+    sandbox_user: Identity | None = {"uid": own[0], "gid": own[0], "groups": []} if own is not None else identity
+    trouble = "bubblewrap is not installed" if bubblewrap is None else _try_sandbox(bubblewrap, sandbox_user)
     if trouble:
         bubblewrap, troubles["sandbox"] = None, trouble
     private = is_root and not (trouble := _try_withdrawal())

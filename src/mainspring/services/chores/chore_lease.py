@@ -56,7 +56,7 @@ class ChoreLease(Loop):
         if alone_s < ALONE_S:
             return self.jitter(ALONE_S - alone_s) + 0.01
         await self._acquire(now)
-        if now >= self._warn_at:
+        if self._hold is not None and now >= self._warn_at:
             await self._warn(now)
         return RENEW_S if self._hold is not None else self.jitter(LOOK_S)
 

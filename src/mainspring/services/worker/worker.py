@@ -24,12 +24,11 @@ from mainspring.executor import AttemptContext, Executor, StopKind
 from mainspring.process.metrics import figures_of
 from mainspring.services.activity import Activity
 from mainspring.services.loop import Loop, log, within
-from mainspring.services.worker.claimer import Claimer
+from mainspring.services.worker.claimer import Claimer, PooledClaimer
 from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.fence import Fence
 from mainspring.services.worker.heartbeat import Heartbeat
 from mainspring.services.worker.loop_monitor import LoopMonitor
-from mainspring.services.worker.pooled_claimer import PooledClaimer
 from mainspring.services.worker.reporter import Reporter
 from mainspring.services.worker.runner import Runner, conclude, stopped
 from mainspring.services.worker.worker_breaker import WorkerBreaker
