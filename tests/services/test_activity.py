@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
-from stage import USUAL, FaultyStore, JumpingClock, at_home, let_pass, make_worker, turning
+from stage import USUAL, FaultyStore, JumpingClock, add_job, at_home, ledger, let_pass, make_worker, turning
 
 from mainspring import Mainspring, Retry
+from mainspring.core.instants import SECOND
 from mainspring.core.model import Event
+from mainspring.leases.database import DatabaseLease
 from mainspring.services.activity import Activity, Listener, Summary
 from mainspring.services.loop import Loop
+from mainspring.services.node import Node
+from mainspring.services.scheduler.scheduler import Scheduler
 from mainspring.services.worker.worker import Worker
 
 
@@ -108,3 +113,51 @@ async def test_a_worker_that_nobody_watches_reports_failures_and_a_summary_a_min
         assert summary[1:] == (watched.worker.row.id, 60, 23, 20, 1, 1, 1)
         await let_pass(clock, "120s")
         assert [each[3:] for each in watched.summaries[1:]] == [(0, 1, 0, 0, 0)], "a minute without work is no line"
+
+
+async def test_a_result_that_the_store_refused_is_not_counted(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+    @app.task
+    async def short() -> None: ...
+
+    line = FaultyStore(store)
+    line.hold_request("report")
+    watched = Watched(app, line, clock, detailed=False)
+    await short.submit()
+    await watched.worker.claimer.turn()
+    await let_pass(clock, "1s")
+    reporting = asyncio.create_task(watched.worker.reporter.turn())
+    await let_pass(clock, "20s")
+    assert (await store.recover(10 * SECOND, 10)).lost == 1
+    line.let_through()
+    await reporting
+    watched.activity.summarize()
+    (summary,) = watched.summaries
+    assert (summary.claimed, summary.succeeded, watched.worker.reporter.stale) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("detailed", [True, False])
+async def test_a_node_that_schedules_reports_its_firings(
+    store: Any, app: Mainspring, clock: JumpingClock, detailed: bool
+) -> None:
+    """With an overlap that the store forbids, and an instant that was missed while no node ran."""
+
+    @app.task
+    async def work() -> None:
+        await clock.sleep(15)
+
+    events: list[Event] = []
+    await add_job(app, "report", "10s", overlap="forbid", misfire="skip")
+    clock.advance("35s")
+    scheduler = Scheduler(store, DatabaseLease(store), "node", USUAL, clock, Random(0))
+    listener = Listener(lambda event, _: events.append(event), lambda _: None, detailed)
+    node = Node(store, scheduler, make_worker(app, store, clock, USUAL), listener=listener)
+    await node.start()
+    await let_pass(clock, "26s")
+    stopping = asyncio.create_task(node.stop(0.0))
+    await let_pass(clock, "10s")
+    await stopping
+    kinds = [event.kind for event in events if event.kind.startswith("firing.")]
+    rows = await ledger(store, await store.get_job("default", "report"))
+    written = [f"firing.{row.outcome if row.run_id is None else 'fired'}" for row in rows]
+    assert {"firing.missed", "firing.fired", "firing.skipped"} <= set(written)
+    assert kinds == (written if detailed else [kind for kind in written if kind == "firing.missed"])
