@@ -51,6 +51,7 @@ from mainspring.core.states import State
 
 __all__ = [
     "MOST_CHANGED",
+    "MOST_COUNTED",
     "ApiStore",
     "Audit",
     "Backlog",
@@ -80,6 +81,8 @@ __all__ = [
 ]
 
 MOST_CHANGED = 10_000
+MOST_COUNTED = 100_000
+"""Unfinished runs in one state are counted up to this number: a count takes no longer, however many wait."""
 
 T = TypeVar("T")
 Audit: TypeAlias = Callable[[T], Sequence[Change]]
@@ -217,7 +220,7 @@ class RunStore(Protocol):
         """Newest first."""
 
     async def count_runs(self, namespace: str) -> dict[State, int]:
-        """How many runs are in each state."""
+        """How many runs are in each state. Of an unfinished state, `MOST_COUNTED` stands for that many or more."""
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         """In order; an attempt that is still running is not among them."""

@@ -216,6 +216,29 @@ class TestMigrations:
         assert stepwise == await schema_of(connection)
         await connection.close()
 
+    async def test_indexes_of_a_database_in_use_are_built_by_one_process_while_others_start(
+        self, new_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        everything = load_migrations("postgres")
+        (building,) = [each for each in everything if each.concurrent]
+        with monkeypatch.context() as patch:
+            older = [each for each in everything if not each.concurrent]
+            patch.setattr(f"{SERVER}.load_migrations", lambda _: older)
+            await prepare(new_database, 0)
+        valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('mainspring.runs_by_job')"
+        connection = await asyncpg.connect(new_database)
+        await connection.execute(f"SELECT pg_advisory_lock({LOCK + 1})")  # As a process that builds them holds it.
+        await asyncio.wait_for(prepare(new_database, 0), 20)
+        assert await connection.fetchval(valid) is None
+        assert (await look_at(new_database))[0].version == len(everything) - 1
+        await connection.execute(f"SELECT pg_advisory_unlock({LOCK + 1})")
+        await prepare(new_database, 0)
+        assert await connection.fetchval(valid) is True
+        assert (await look_at(new_database))[0].version == len(everything)
+        known = "SELECT count(*) FROM mainspring.migrations WHERE name = $1"
+        assert await connection.fetchval(known, building.name) == 1
+        await connection.close()
+
     async def test_a_function_is_created_anew_when_its_text_changes(
         self, new_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -114,6 +114,12 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("runs", "get"): (IDS[0], 0),
     ("runs", "finished"): (IDS, 0),
     ("runs", "active"): ("nobody", "", "~", ["blocked", "pending", "running"], 1_001),
+    ("runs", "ids_of_job"): ("default", None, None, 50, ["pending"], "missing", None, None, None, None),
+    ("runs", "ids_of_task"): ("default", None, None, 50, ["pending"], None, "missing", None, None, None),
+    ("runs", "ids_of_tag"): ("default", None, None, 50, ["pending"], None, None, None, "missing", None),
+    ("runs", "sizes"): ("default", "missing", "missing", "missing", 5_000),
+    ("runs", "count_states"): ("default", 1_000),
+    ("runs", "states_of_tags_since"): (),
     ("runs", "list_active_of"): ("default", None, None, 50, ["pending"], None, None, None, None, None, IDS),
     ("firings", "unfinished"): (JOBS,),
     ("firings", "is_recorded"): ("job-1", 5),
@@ -204,6 +210,20 @@ async def test_the_trail_is_read_by_whom_it_is_asked_for(connection: asyncpg.Con
         await connection.execute(f"EXECUTE hot ({values})")
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot ({values})"))
     assert scans_of("audit", plan[0]["Plan"]) == [("Index Scan", index)]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("ids_of_job", "runs_by_job"), ("ids_of_task", "runs_waiting_by_task")], ids=["job", "task"]
+)
+async def test_unfinished_runs_are_found_by_job_and_by_task(
+    connection: asyncpg.Connection, name: str, index: str
+) -> None:
+    values = ", ".join(map(literal, HOT["runs", name]))
+    await connection.execute(f"PREPARE hot AS {load_queries('postgres', 'runs')[name]}")
+    for _ in range(EXECUTIONS):
+        await connection.execute(f"EXECUTE hot ({values})")
+    plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot ({values})"))
+    assert scans_of("runs", plan[0]["Plan"]) == [("Index Scan", index)]
 
 
 async def test_runs_are_ended_in_order_of_id(connection: asyncpg.Connection) -> None:

@@ -2,7 +2,9 @@
 
 - A query file holds queries, each under a line `-- name: what it does`.
 - A migration file is `NNNN_name.sql`. Its first line, `-- oldest: N`, is the oldest schema version whose program may
-  still use the database afterwards. Tables, columns and indexes change here, and only here.
+  still use the database afterwards. Tables, columns and indexes change here, and only here. The first line
+  `-- oldest: N, concurrently` is for `CREATE INDEX CONCURRENTLY` statements alone: they run outside of a transaction,
+  while others write.
 - A function file is `name.sql`: functions, procedures and their triggers as `CREATE OR REPLACE`, so that the file is
   the whole text that a database has. Each program creates those whose text differs from its own, after the migrations,
   and in the same transaction; the database keeps a hash of each text.
@@ -61,6 +63,8 @@ class Migration(NamedTuple):
     name: str
     oldest: int
     script: str
+    concurrent: bool = False
+    """Whether its statements build indexes while others write, each by itself and not in a transaction."""
 
 
 @cache
@@ -106,7 +110,8 @@ def load_migrations(dialect: str) -> tuple[Migration, ...]:
         script = file.read_text("utf-8")
         heading = script.splitlines()[0]
         number, _, name = file.name.removesuffix(".sql").partition("_")
-        found.append(Migration(int(number), name, int(heading.removeprefix("-- oldest: ")), script))
+        oldest, _, mode = heading.removeprefix("-- oldest: ").partition(", ")
+        found.append(Migration(int(number), name, int(oldest), script, mode == "concurrently"))
     if [migration.version for migration in found] != list(range(1, len(found) + 1)):
         raise ValueError(f"the migrations of {dialect} are not numbered 1, 2, 3 …")
     return tuple(found)

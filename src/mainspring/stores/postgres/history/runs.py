@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
+from mainspring.core.ids import TAIL
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
-from mainspring.core.states import FINAL, State
+from mainspring.core.states import FINAL, RUNNING, State
 from mainspring.errors import Conflict, NotFound
-from mainspring.store import Audit, RunFilter
+from mainspring.store import MOST_COUNTED, Audit, RunFilter
 from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.history.days import day_of, not_before
 from mainspring.stores.postgres.history.trail import audited
@@ -16,7 +17,7 @@ from mainspring.stores.postgres.server.database import Database, Record, Transac
 from mainspring.stores.postgres.submissions.group_commit import Gathering
 from mainspring.stores.postgres.submissions.in_transaction import join
 from mainspring.stores.postgres.submissions.submit import accept, submit
-from mainspring.stores.rows.run_rows import run_of, unfinished_states
+from mainspring.stores.rows.run_rows import FEW_RUNNING, run_of, unfinished_states
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
@@ -60,7 +61,9 @@ class Runs:
             asked = (namespace, prefix, limit)
             rows = await tx.fetch(_Q["find_prefix"], *asked)
             rows = rows or await tx.fetch(_Q["find_tail"], *asked, day_of(tx.now))
-            return [row[0] for row in rows or await tx.fetch(_Q["find_suffix"], *asked)]
+            if not rows and len(prefix) != TAIL:  # A whole tail is the end of an id: this would find no others.
+                rows = await tx.fetch(_Q["find_suffix"], *asked)
+            return [row[0] for row in rows]
 
         return await self._db.read(work) if prefix else []
 
@@ -68,7 +71,7 @@ class Runs:
         return await self._db.read(lambda tx: _list_runs(tx, where), consistent=True)
 
     async def count_runs(self, namespace: str) -> dict[State, int]:
-        return dict(await self._db.read(lambda tx: tx.fetch(_Q["count_states"], namespace)))
+        return dict(await self._db.read(lambda tx: tx.fetch(_Q["count_states"], namespace, MOST_COUNTED)))
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
@@ -138,14 +141,44 @@ async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
 
 
 async def _list_active(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
-    """Where few come into question, these; else by id, since most that come into question fit."""
+    """Where few come into question, these; else by the index of a filter, or by id where there is none."""
     states, few = unfinished_states(where)
-    queues = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
-    some = await tx.fetch(_Q["active"], where.namespace, *queues, states, few + 1)
     asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker)
-    if len(some) > few:
-        return await tx.fetch(_Q["list_active"], *asked)
-    return await tx.fetch(_Q["list_active_of"], *asked, [row[0] for row in some]) if some else []
+    ids = await _some_active(tx, where, states, few + 1)
+    if len(ids) > few:
+        found = await _find_active(tx, where, states, asked)
+        if found is None:
+            return await tx.fetch(_Q["list_active"], *asked)
+        ids = found
+    return await tx.fetch(_Q["list_active_of"], *asked, ids) if ids else []
+
+
+async def _some_active(tx: Transaction, where: RunFilter, states: Sequence[State], bound: int) -> list[str]:
+    """The runs in some states, up to a bound."""
+    queues = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
+    return [row[0] for row in await tx.fetch(_Q["active"], where.namespace, *queues, states, bound)]
+
+
+async def _find_active(
+    tx: Transaction, where: RunFilter, states: Sequence[State], asked: tuple[object, ...]
+) -> list[str] | None:
+    """The newest that a job, task or tag fits, and running runs besides, which not every index has; None if the filter
+    names none of the three."""
+    of_task = _Q["ids_of_task"]
+    filters = {_Q["ids_of_job"]: where.job, of_task: where.task, _Q["ids_of_tag"]: where.tag}
+    named = [query for query, value in filters.items() if value is not None]
+    if not named:
+        return None
+    if len(named) > 1:
+        (sizes,) = await tx.fetch(_Q["sizes"], where.namespace, *filters.values(), FEW_RUNS)
+        named.sort(key=dict(zip(filters, sizes, strict=True)).__getitem__)
+    found = [row[0] for row in await tx.fetch(named[0], *asked)]
+    if named[0] is of_task and RUNNING in states:
+        running = await _some_active(tx, where, [RUNNING], FEW_RUNNING + 1)
+        if len(running) > FEW_RUNNING:
+            return None
+        found += running
+    return found
 
 
 async def _list_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
@@ -157,7 +190,8 @@ async def _list_finished(tx: Transaction, where: RunFilter, page: tuple[object, 
     if not classes:
         return []
     if where.tag is not None and sum(row[3] for row in classes) > FEW_RUNS:
-        return await tx.fetch(_Q["list_tagged"], *page, where.tag, states, where.task, where.queue)
+        since = await tx.fetchval(_Q["states_of_tags_since"])
+        return await tx.fetch(_Q["list_tagged"], *page, where.tag, states, where.task, where.queue, since)
     if len(classes) > SOME_CLASSES and where.task is None:
         # What fits so many classes fits most runs, mostly: it is among the newest of all.
         looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import asyncpg
@@ -9,10 +11,12 @@ import asyncpg
 from mainspring.errors import InvalidInput, StoreMismatch
 from mainspring.process.urls import show_url
 from mainspring.stores.postgres.server.errors import DRIVER_ERRORS, mapped_errors
-from mainspring.stores.sql import Function, load_functions, load_migrations
+from mainspring.stores.sql import Function, Migration, load_functions, load_migrations
 
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`: the driver ships no types."""
+
+log = logging.getLogger("mainspring")
 
 OLDEST_SERVER = 14
 CONNECT_TIMEOUT_S = 5.0
@@ -22,6 +26,9 @@ IDLE_TIMEOUT = "3s"
 """A process that stands still in the middle of a transaction would keep its locks, and all others waiting for them."""
 LOCK = 0x4D535052
 """Whoever migrates holds the advisory lock of this number: "MSPR"."""
+BUILD_TIMEOUT_S = 3_600.0
+"""An index of many million rows takes minutes, and nobody waits for it but the program that starts."""
+_APPLIED = "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)"
 SETTINGS = (
     f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'",
     "jit = off",
@@ -168,9 +175,7 @@ async def schema_status(connection: Connection, shown: str) -> SchemaStatus:
             raise StoreMismatch(
                 f"the schema `mainspring` of {shown} is not one of Mainspring's: name another database, or rename it"
             )
-        row = await connection.fetchrow(
-            "SELECT coalesce(max(version), 0), coalesce(max(oldest), 1) FROM mainspring.migrations"
-        )
+        row = await connection.fetchrow("SELECT count(*), coalesce(max(oldest), 1) FROM mainspring.migrations")
     return SchemaStatus(row[0], latest, row[1])
 
 
@@ -190,7 +195,19 @@ async def outdated_functions(connection: Connection, status: SchemaStatus) -> li
 
 
 async def migrate(connection: Connection, now: int) -> None:
-    """Apply what is missing, in one transaction under an advisory lock: several processes may start at once."""
+    """Apply what is missing, under an advisory lock: several processes may start at once. All in one transaction; on a
+    database in use, indexes are built before it ends up to date, while others write."""
+    latest = load_migrations("postgres")
+    version = await _migrate(connection, now, [each for each in latest if not each.concurrent], fresh=latest)
+    building = [each for each in latest if each.concurrent and each.version not in version]
+    if building:
+        await _build_indexes(connection, building, now)
+
+
+async def _migrate(
+    connection: Connection, now: int, wanted: Sequence[Migration], fresh: Sequence[Migration]
+) -> set[int]:
+    """Apply these, or, where nobody can be in the way, all. Which ones the database has then."""
     async with connection.transaction():
         await connection.execute(f"SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})", timeout=600)
         await connection.execute(
@@ -198,14 +215,13 @@ async def migrate(connection: Connection, now: int) -> None:
             "CREATE TABLE IF NOT EXISTS mainspring.migrations (version integer PRIMARY KEY, name text NOT NULL, "
             "oldest integer NOT NULL, applied_at bigint NOT NULL)"
         )
-        version = await connection.fetchval("SELECT coalesce(max(version), 0) FROM mainspring.migrations")
-        for migration in load_migrations("postgres")[version:]:
-            await connection.execute(migration.script, timeout=600)
-            await connection.execute(
-                "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)",
-                *(migration.version, migration.name, migration.oldest, now),
-            )
-        status = SchemaStatus(version, len(load_migrations("postgres")), 1)
+        applied = {row[0] for row in await connection.fetch("SELECT version FROM mainspring.migrations")}
+        for migration in wanted if applied else fresh:
+            if migration.version not in applied:
+                await connection.execute(migration.script.replace("CONCURRENTLY ", ""), timeout=600)
+                await connection.execute(_APPLIED, *_row(migration, now))
+                applied.add(migration.version)
+        status = SchemaStatus(max(applied), len(fresh), 1)
         for function in await outdated_functions(connection, status):
             await connection.execute(function.script)
             await connection.execute(
@@ -213,3 +229,43 @@ async def migrate(connection: Connection, now: int) -> None:
                 "ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, version = excluded.version",
                 *(function.name, function.hash, status.latest),
             )
+    return applied
+
+
+def _row(migration: Migration, now: int) -> tuple[object, ...]:
+    return (migration.version, migration.name, migration.oldest, now)
+
+
+async def _build_indexes(connection: Connection, migrations: Sequence[Migration], now: int) -> None:
+    """One process builds them; the others start without, since an index that is missing costs speed alone.
+
+    The lock is not waited for: a build waits for every transaction that is older, and so for one that waits for it.
+    Behind a pooler no session keeps a lock: there a build that another began is left to that one."""
+    if not await connection.fetchval(f"SELECT pg_try_advisory_lock({LOCK + 1})"):
+        return
+    try:
+        await connection.execute("SET statement_timeout = 0")
+        for migration in migrations:
+            for statement in _statements(migration.script):
+                await _build(connection, statement)
+            await connection.execute(f"{_APPLIED} ON CONFLICT DO NOTHING", *_row(migration, now))
+    finally:
+        await connection.execute(f"SELECT pg_advisory_unlock({LOCK + 1})")
+
+
+def _statements(script: str) -> list[str]:
+    lines = [line for line in script.splitlines() if not line.startswith("--")]
+    return [statement.strip() for statement in "\n".join(lines).split(";") if statement.strip()]
+
+
+async def _build(connection: Connection, statement: str) -> None:
+    """Build an index; one that a build left unusable, because it was interrupted, is built anew."""
+    name = statement.split()[3]
+    valid = await connection.fetchval(
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", f"mainspring.{name}"
+    )
+    if valid is False:
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS mainspring.{name}", timeout=BUILD_TIMEOUT_S)
+    if not valid:
+        log.info("building the index %s of the database; it goes on working meanwhile", name)
+        await connection.execute(statement, timeout=BUILD_TIMEOUT_S)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
 
+from mainspring.core.ids import TAIL
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
-from mainspring.store import Audit, RunFilter
+from mainspring.store import MOST_COUNTED, Audit, RunFilter
 from mainspring.stores.rows.run_rows import (
     IDEMPOTENCY_KEPT,
     fingerprint,
@@ -62,7 +64,8 @@ class Runs:
             if not prefix:
                 return []
             values = {"namespace": namespace, "prefix": prefix, "limit": limit}
-            for query in (_Q["find_prefix"], _Q["find_tail"], _Q["find_suffix"]):
+            # A whole tail is the end of an id: the third would find no others.
+            for query in (_Q["find_prefix"], _Q["find_tail"], *([_Q["find_suffix"]] if len(prefix) != TAIL else [])):
                 if rows := tx.execute(query, values).fetchall():
                     return [row[0] for row in rows]
             return []
@@ -73,7 +76,9 @@ class Runs:
         return await self._db.look_back(lambda tx: _list_runs(tx, where))
 
     async def count_runs(self, namespace: str) -> dict[State, int]:
-        return dict(await self._db.look_back(lambda tx: tx.execute(_Q["count_states"], (namespace,)).fetchall()))
+        return dict(
+            await self._db.look_back(lambda tx: tx.execute(_Q["count_states"], (namespace, MOST_COUNTED)).fetchall())
+        )
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
@@ -182,14 +187,32 @@ def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
 
 
 def _list_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[tuple[object, ...]]:
-    """Where few come into question, these; else by id, since most that come into question fit."""
+    """Where few come into question, these; else by the index of a filter, or by id, since most that come into question
+    fit."""
     states, few = unfinished_states(where)
     first, last = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
-    bounds = {"first_queue": first, "last_queue": last, "states": ",".join(states), "bound": few + 1}
-    some = [row[0] for row in tx.execute(_Q["active"], {**values, **bounds})]
-    if len(some) > few:
+    bounds: dict[str, Any] = {"first_queue": first, "last_queue": last, "states": ",".join(states), "bound": few + 1}
+    some: list[int] | None = [row[0] for row in tx.execute(_Q["active"], {**values, **bounds})]
+    if some is not None and len(some) > few:
+        some = _find_active(tx, where, values, bounds)
+    if some is None:
         return tx.execute(_Q["list_active"], values).fetchall()
     return tx.execute(_Q["list_active_of"], {**values, "among": _encode(some).decode()}).fetchall() if some else []
+
+
+def _find_active(
+    tx: Transaction, where: RunFilter, values: dict[str, object], bounds: dict[str, Any]
+) -> list[int] | None:
+    """The few that a task fits, or those that a job or tag fits, newest first; None if there is nothing to go by."""
+    if where.task is not None:
+        found = [row[0] for row in tx.execute(_Q["of_task"], {**values, **bounds})]
+        if len(found) < bounds["bound"]:
+            return found
+    if where.job is None and where.tag is None:
+        return None
+    of_job, tagged = tx.execute(_Q["sizes"], {**values, "bound": FEW_RUNS}).fetchone()
+    by_job = where.tag is None or (where.job is not None and of_job <= tagged)
+    return [row[0] for row in tx.execute(_Q["found_by_job"] if by_job else _Q["found_by_tag"], values)]
 
 
 def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:

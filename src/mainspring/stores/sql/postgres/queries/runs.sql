@@ -142,6 +142,39 @@ UNION ALL
 (SELECT id FROM mainspring.runs WHERE state = 'blocked' AND namespace = $1 AND queue >= $2 AND queue <= $3 AND 'blocked' = ANY ($4)
  ORDER BY queue LIMIT $5);
 
+-- ids_of_job: unfinished runs of a job that a filter fits, newest first. Id and state are compared in ways that no other
+-- index has: also a plan that was made while the table was empty goes by this one
+SELECT id FROM mainspring.runs
+WHERE namespace = $1 AND job = $6::text AND id || '' >= coalesce($2::text, '') AND id || '' < coalesce($3::text, '~')
+  AND job IS NOT NULL AND state || '' = ANY ($5::text[]) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
+ORDER BY id || '' DESC LIMIT $4;
+
+-- ids_of_task: the same of a task, of runs that are not running
+SELECT id FROM mainspring.runs
+WHERE namespace = $1 AND task = $7::text AND id || '' >= coalesce($2::text, '') AND id || '' < coalesce($3::text, '~')
+  AND state <> 'running' AND state || '' = ANY ($5::text[]) AND ($6::text IS NULL OR job = $6) AND ($8::text IS NULL OR queue = $8)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
+ORDER BY id || '' DESC LIMIT $4;
+
+-- ids_of_tag: the same of a tag
+SELECT t.id FROM (
+  SELECT id FROM mainspring.run_tags
+  WHERE namespace = $1 AND tag = $9::text AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') ORDER BY id DESC) AS t
+CROSS JOIN LATERAL (
+  SELECT FROM mainspring.runs AS r
+  WHERE r.id = t.id AND r.state = ANY ($5::text[]) AND ($6::text IS NULL OR r.job = $6) AND ($7::text IS NULL OR r.task = $7)
+    AND ($8::text IS NULL OR r.queue = $8) AND ($10::text IS NULL OR r.worker = $10) OFFSET 0) AS fitting
+LIMIT $4;
+
+-- sizes: how many unfinished runs a job, a task and a tag have, each counted up to a bound; NULL for what is not asked for
+SELECT CASE WHEN $2::text IS NOT NULL THEN (SELECT count(*) FROM (
+         SELECT FROM mainspring.runs WHERE namespace = $1 AND job = $2 ORDER BY id || '' LIMIT $5) AS counted) END,
+       CASE WHEN $3::text IS NOT NULL THEN (SELECT count(*) FROM (
+         SELECT FROM mainspring.runs WHERE namespace = $1 AND task = $3 AND state <> 'running' ORDER BY id || '' LIMIT $5) AS counted) END,
+       CASE WHEN $4::text IS NOT NULL THEN (SELECT count(*) FROM (
+         SELECT FROM mainspring.run_tags WHERE namespace = $1 AND tag = $4 LIMIT $5) AS counted) END;
+
 -- list_active_of: the same, among these
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
@@ -193,17 +226,38 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
 ORDER BY id DESC;
 
--- list_tagged: finished runs with a tag, newest first
+-- list_tagged: finished runs with a tag in some states, newest first: the newest of each state, merged. Runs that finished before $9 have no row
+-- with their state: among them, those with the tag
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
        NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (SELECT t.id AS tagged_id, t.finished_at AS tagged_at FROM mainspring.history_tags AS t
-      WHERE t.namespace = $1 AND t.tag = $5 AND t.id >= coalesce($2::text, '') AND t.id < coalesce($3::text, '~') ORDER BY t.id DESC) AS tagged
-CROSS JOIN LATERAL (
-  SELECT * FROM mainspring.history AS h
-  WHERE h.id = tagged_id AND h.finished_at = tagged_at
-    AND ($6::text[] IS NULL OR h.state = ANY ($6)) AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8) OFFSET 0) AS run
-LIMIT $4;
+FROM (
+  SELECT newest.* FROM unnest($6::text[]) AS class (state)
+  CROSS JOIN LATERAL (
+    SELECT run.* FROM (
+      SELECT t.id AS tagged_id, t.finished_at AS tagged_at FROM mainspring.history_tags AS t
+      WHERE t.namespace = $1 AND t.tag = $5::text || chr(31) || class.state AND t.id >= coalesce($2::text, '')
+        AND t.id < coalesce($3::text, '~') AND t.finished_at >= $9
+      ORDER BY t.id DESC) AS tagged
+    CROSS JOIN LATERAL (
+      SELECT * FROM mainspring.history AS h
+      WHERE h.id = tagged_id AND h.finished_at = tagged_at AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8)
+      OFFSET 0) AS run
+    LIMIT $4) AS newest
+  UNION ALL
+  (SELECT run.* FROM (
+     SELECT t.id AS tagged_id, t.finished_at AS tagged_at FROM mainspring.history_tags AS t
+     WHERE t.namespace = $1 AND t.tag = $5 AND t.id >= coalesce($2::text, '') AND t.id < coalesce($3::text, '~') AND t.finished_at < $9
+     ORDER BY t.id DESC) AS tagged
+   CROSS JOIN LATERAL (
+     SELECT * FROM mainspring.history AS h
+     WHERE h.id = tagged_id AND h.finished_at = tagged_at
+       AND h.state = ANY ($6) AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8) OFFSET 0) AS run
+   LIMIT $4)) AS found
+ORDER BY id DESC LIMIT $4;
+
+-- states_of_tags_since: from which instant on tags are kept with the states of their runs
+SELECT value::bigint FROM mainspring.facts WHERE name = 'states_of_tags_since';
 
 -- list_finished: finished runs of so many classes that they are not told apart, newest first, among the newest so many
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
@@ -238,8 +292,16 @@ SELECT id FROM (SELECT id FROM mainspring.history WHERE namespace = $1 ORDER BY 
 WHERE right(id, length($2)) = $2
 LIMIT $3;
 
--- count_states: how many runs are in each state; of finished ones, as they were counted
-SELECT state, count(*) FROM mainspring.runs WHERE namespace = $1 GROUP BY state
+-- count_states: how many runs are in each state: of unfinished ones up to a bound; of finished ones, as they were counted. Ordered, so that it
+-- goes by an index
+SELECT state, count FROM (
+  SELECT 'pending' AS state, count(*) FROM (SELECT FROM mainspring.runs WHERE state = 'pending' AND namespace = $1
+    ORDER BY namespace, queue, region, priority, due_at, seq LIMIT $2) AS counted
+  UNION ALL
+  SELECT 'running', count(*) FROM (SELECT FROM mainspring.runs WHERE state = 'running' AND namespace = $1 ORDER BY claimed_until LIMIT $2) AS counted
+  UNION ALL
+  SELECT 'blocked', count(*) FROM (SELECT FROM mainspring.runs WHERE state = 'blocked' AND namespace = $1 ORDER BY namespace, queue LIMIT $2) AS counted
+) AS unfinished WHERE count > 0
 UNION ALL
 SELECT state, sum(count)::bigint FROM mainspring.tallies WHERE namespace = $1 GROUP BY state HAVING sum(count) > 0;
 

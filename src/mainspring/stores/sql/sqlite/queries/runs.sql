@@ -92,6 +92,35 @@ UNION ALL
 SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_blocked WHERE state = 'blocked' AND namespace = :namespace
                  AND queue >= :first_queue AND queue <= :last_queue AND instr(:states, 'blocked') > 0 LIMIT :bound);
 
+-- found_by_job: unfinished runs of a job that a filter fits, newest first
+SELECT seq FROM runs INDEXED BY runs_by_job
+WHERE namespace = :namespace AND job = :job AND id >= :since AND id < :before
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:worker IS NULL OR worker = :worker) AND (:states = '' OR instr(:states, state) > 0)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+ORDER BY id DESC LIMIT :limit;
+
+-- found_by_tag: the same of a tag
+SELECT seq FROM run_tags CROSS JOIN runs ON runs.id = run_tags.id
+WHERE run_tags.namespace = :namespace AND run_tags.tag = :tag AND run_tags.id >= :since AND run_tags.id < :before
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:worker IS NULL OR worker = :worker) AND (:states = '' OR instr(:states, state) > 0)
+ORDER BY run_tags.id DESC LIMIT :limit;
+
+-- of_task: unfinished runs of a task, up to a bound: read from indexes that have the task
+SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_claimable WHERE state = 'pending' AND namespace = :namespace
+                 AND queue >= :first_queue AND queue <= :last_queue AND task = :task AND instr(:states, 'pending') > 0 LIMIT :bound)
+UNION ALL
+SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_held WHERE state = 'running' AND namespace = :namespace
+                 AND queue >= :first_queue AND queue <= :last_queue AND task = :task AND instr(:states, 'running') > 0 LIMIT :bound)
+UNION ALL
+SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_blocked WHERE state = 'blocked' AND namespace = :namespace
+                 AND queue >= :first_queue AND queue <= :last_queue AND task = :task AND instr(:states, 'blocked') > 0 LIMIT :bound);
+
+-- sizes: how many unfinished runs a job and a tag have, each counted up to a bound
+SELECT (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_by_job WHERE namespace = :namespace AND job = :job LIMIT :bound)),
+       (SELECT count(*) FROM (SELECT 1 FROM run_tags WHERE namespace = :namespace AND tag = :tag LIMIT :bound));
+
 -- list_active_of: the same, among these
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
@@ -183,8 +212,15 @@ UNION ALL
 SELECT id FROM (SELECT id FROM history WHERE +namespace = :namespace ORDER BY seq DESC LIMIT 10000) WHERE substr(id, -length(:prefix)) = :prefix
 LIMIT :limit;
 
--- count_states: how many runs are in each state; of finished ones, as they were summed up, and those after
-SELECT state, count(*) FROM runs WHERE namespace = ?1 GROUP BY state
+-- count_states: how many runs are in each state: of unfinished ones up to a bound; of finished ones, as they were summed up, and those after
+SELECT * FROM (
+  SELECT 'pending' AS state, count(*) AS count FROM (
+    SELECT 1 FROM runs INDEXED BY runs_claimable WHERE state = 'pending' AND namespace = ?1 LIMIT ?2)
+  UNION ALL
+  SELECT 'running', count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_held WHERE state = 'running' AND namespace = ?1 LIMIT ?2)
+  UNION ALL
+  SELECT 'blocked', count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_blocked WHERE state = 'blocked' AND namespace = ?1 LIMIT ?2)
+) WHERE count > 0
 UNION ALL
 SELECT state, sum(count) FROM (
   SELECT state, count FROM tallies WHERE namespace = ?1
