@@ -25,7 +25,7 @@ IMPURE = {
     "subprocess",
     "logging",
 }
-PORTS = ["store.py", "lease.py", "executor.py", "sink.py", "clock.py"]
+PORTS = ["store.py", "broker.py", "lease.py", "cache.py", "limiter.py", "executor.py", "sink.py", "clock.py"]
 
 
 def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -97,6 +97,11 @@ def test_ports_are_small(name: str) -> None:
         if isinstance(node, ast.ClassDef) and any(getattr(base, "id", "") == "Protocol" for base in node.bases):
             methods = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
             assert len(methods) <= MOST_PORT_METHODS, node.name
+
+
+def test_nothing_passes_unseen_through_getattr() -> None:
+    found = [path for path in FILES if path.name != "__init__.py" and "__getattr__" in path.read_text()]
+    assert [str(path.relative_to(SOURCE)) for path in found] == []
 
 
 def test_there_is_no_pickle_and_no_import_from_data() -> None:

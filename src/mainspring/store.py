@@ -19,7 +19,7 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from mainspring.broker import Notice
 from mainspring.core.answers import Backlog, Change, Fired, Reaped, Renewal, Reply, Reserved, RunFilter, Saved, Strain
@@ -48,6 +48,7 @@ from mainspring.core.planning.plans import Plan, PlannedFiring
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
+from mainspring.process.metrics import Metrics
 
 __all__ = [
     "MOST_CHANGED",
@@ -75,9 +76,9 @@ __all__ = [
     "Standing",
     "Store",
     "Strain",
+    "SubmissionListener",
     "Verdict",
     "WorkStore",
-    "find_joining",
 ]
 
 MOST_CHANGED = 10_000
@@ -251,20 +252,21 @@ class RunStore(Protocol):
 
 
 class JoiningStore(Protocol):
-    """For whoever submits in a transaction of their own. Only stores on a server have it."""
+    """For callers that submit in a transaction of their own. Only stores on a server have it: see `Store.joining`."""
 
     async def submit_within(self, connection: Any, runs: Sequence[NewRun]) -> list[str]:
         """As `submit`, in the transaction that the caller has open on a connection to the same database: accepted when
         that commits, or not at all. InvalidInput if it is no such connection, or has no transaction open."""
 
 
-def find_joining(store: object) -> JoiningStore | None:
-    """The store, if submissions can join a transaction of the caller; None otherwise.
+class SubmissionListener(Protocol):
+    """Hears of what a store accepts."""
 
-    The attribute decides, not `isinstance` of a protocol: since Python 3.12 that ignores `__getattr__`, by which
-    wrappers around a store pass its methods on.
-    """
-    return cast(JoiningStore, store) if hasattr(store, "submit_within") else None
+    def accepted(self, runs: Sequence[NewRun]) -> None:
+        """These were submitted, and can be claimed. It must not wait."""
+
+    async def close(self) -> None:
+        """The store is about to be closed: finish what was begun."""
 
 
 class Standing(NamedTuple):
@@ -496,6 +498,14 @@ class Store(
 ):
     """All of it, as adapters implement it."""
 
+    @property
+    def metrics(self) -> Metrics:
+        """Where this process counts what passes between it and the store."""
+
+    @property
+    def joining(self) -> JoiningStore | None:
+        """Submissions within a transaction of the caller; None where the store cannot join one."""
+
     def now(self) -> Instant:
         """The store's clock, as far as this process knows."""
 
@@ -508,5 +518,14 @@ class Store(
         by this process or another; the answer stops it. A hint: nothing may depend on it. One that is not `remote` can
         do without hints of other processes: a store that has to pay for each process that hears them may spare it."""
 
+    def on_accepted(self, listener: SubmissionListener) -> None:
+        """Call `listener.accepted`, on the submitter's loop, with the runs of each submission that adds any, as soon as
+        they can be claimed: before `submit` returns, and maybe before they are durable (a claim makes them so). From
+        then on a store that pays for each process that hears of changes leaves the word of submissions to `announce`.
+        There is one listener; the store closes it before itself."""
+
+    def announce(self) -> None:
+        """Call the listeners to changes, here and in other processes, soon: there are new runs."""
+
     async def close(self) -> None:
-        """Finish what was begun and let go."""
+        """Finish what was begun, and close all connections."""

@@ -8,24 +8,25 @@ import socket
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.adapter import AdapterContext
+from mainspring.adapter import AdapterContext, find_adapter, need_packages, open_adapter
 from mainspring.broker import Broker
 from mainspring.cache import StatusCache
 from mainspring.clock import Clock, SystemClock
-from mainspring.core.instants import SECOND
+from mainspring.core.instants import SECOND, Instant
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput
 from mainspring.lease import Lease
-from mainspring.process.metrics import Figures, figures_of, measured
+from mainspring.limiter import RateLimiter
+from mainspring.process.metrics import Metrics
 from mainspring.process.secrets import SIGNING, find_exposed, masker, secrets_of, withhold
-from mainspring.process.urls import REDIS_SCHEMES, show_url
+from mainspring.process.urls import show_url
+from mainspring.services.store_layers import MeasuredStore
 from mainspring.settings import FILE, Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mainspring.services.node import Node
     from mainspring.services.runtime import Runtime
     from mainspring.services.scheduler.scheduler import Scheduler
+    from mainspring.services.worker.broker_source import BrokerSource
     from mainspring.services.worker.worker import UnfinishedWork, Worker
     from mainspring.stores.postgres.server.database import Limits
 
@@ -47,11 +49,18 @@ _SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute
 
 def open_store(url: str, settings: Settings, clock: Clock) -> Store:
     """Open the store that a URL names, and bring its schema up to date; a SQLite file is created if it does not exist.
+    What is submitted there is published by the broker, if there is one.
 
-    To be called on a thread where no event loop runs.
+    Call it on a thread where no event loop runs.
     """
-    figures = Figures(dict(settings.service_levels))
-    return measured(_announced(_open_store(url, settings, clock), settings, clock, figures), figures)
+    bare = _open_store(url, settings, clock)
+    store = MeasuredStore(bare, Metrics(dict(settings.service_levels)))
+    broker = open_broker(settings, clock, store.metrics)
+    if broker is not None:
+        from mainspring.services.announcer import Announcer
+
+        bare.on_accepted(Announcer(store, broker, clock))
+    return store
 
 
 def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
@@ -90,49 +99,44 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _announced(store: Store, settings: Settings, clock: Clock, figures: Figures) -> Store:
-    """A store whose submissions are told to the broker, if there is one; and whose rate limits are kept there, if it is
-    Redis."""
-    broker = open_broker(settings)
-    if broker is None:
-        return store
-    from mainspring.services.announcer import announced
-
-    url = settings.broker or ""
-    store = announced(store, broker, clock, figures)
-    if url.partition("://")[0] not in REDIS_SCHEMES:
-        return store
-    from mainspring.limiters.redis import Paced
-
-    return cast(Store, Paced(store, url, clock))
-
-
-def open_broker(settings: Settings) -> Broker | None:
+def open_broker(settings: Settings, clock: Clock, metrics: Metrics) -> Broker | None:
     """The broker that the settings name; None without one. Nothing is connected to yet."""
-    match settings.broker and settings.broker.partition("://")[0]:
-        case None:
-            return None
-        case scheme if scheme in REDIS_SCHEMES:
-            _need_redis("broker", settings.broker)
-            from mainspring.brokers.redis import RedisBroker
-
-            return RedisBroker(settings.broker or "", AdapterContext(settings))
-    remedy = "write redis://host:6379, or leave it out: then workers ask the store"
-    raise InvalidInput("broker", show_url(settings.broker or ""), "names no kind of broker that there is", remedy)
+    if settings.broker is None:
+        return None
+    broker: Broker = open_adapter("broker", settings.broker, AdapterContext(settings, clock, metrics.count))
+    return broker
 
 
-def open_cache(settings: Settings) -> StatusCache | None:
+def open_cache(settings: Settings, clock: Clock, metrics: Metrics) -> StatusCache | None:
     """The status cache that the settings name; None without one. Nothing is connected to yet."""
-    match settings.cache and settings.cache.partition("://")[0]:
-        case None:
-            return None
-        case scheme if scheme in REDIS_SCHEMES:
-            _need_redis("cache", settings.cache)
-            from mainspring.caches.redis import RedisStatusCache
+    if settings.cache is None:
+        return None
+    cache: StatusCache = open_adapter("cache", settings.cache, AdapterContext(settings, clock, metrics.count))
+    return cache
 
-            return RedisStatusCache(settings.cache or "", AdapterContext(settings))
-    remedy = "write redis://host:6379, or leave it out: then the store is asked"
-    raise InvalidInput("cache", show_url(settings.cache or ""), "names no kind of cache that there is", remedy)
+
+def open_limiter(settings: Settings, spare: RateLimiter, store: Store, clock: Clock) -> RateLimiter:
+    """Rate limits that all servers share: on the broker's server, if that can count; else, and while it does not
+    answer, `spare`, which is the store."""
+    url = settings.broker or ""
+    if find_adapter("limiter", url) is None:
+        return spare
+    from mainspring.services.shared_limits import SharedLimits
+
+    limiter: RateLimiter = open_adapter(
+        "limiter", url, AdapterContext(settings, _StoreTime(store), store.metrics.count)
+    )
+    return SharedLimits(limiter, spare, store, clock)
+
+
+class _StoreTime(SystemClock):
+    """The time of the store: servers whose own clocks differ count alike."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def now(self) -> Instant:
+        return self._store.now()
 
 
 def _sqlite_path(url: str) -> str:
@@ -156,22 +160,8 @@ def _is_postgres(url: str) -> bool:
     """Whether a URL names a PostgreSQL database; if it does, the driver must be there."""
     if url.partition("://")[0] not in _POSTGRES:
         return False
-    if find_spec("asyncpg") is None:
-        problem = "needs the package asyncpg, which is not installed"
-        raise InvalidInput("store", show_url(url), problem, "pip install 'mainspring[postgres]'")
+    need_packages("store", url, "postgres", ("asyncpg",))
     return True
-
-
-def _need_redis(field: str, url: str | None) -> None:
-    if find_spec("redis") is None or find_spec("hiredis") is None:
-        problem = "needs the packages redis and hiredis, which are not installed"
-        raise InvalidInput(field, show_url(url or ""), problem, "pip install 'mainspring[redis]'")
-
-
-def _need(field: str, url: str | None, module: str, extra: str) -> None:
-    if find_spec(module) is None:
-        problem = f"needs the package {module}, which is not installed"
-        raise InvalidInput(field, show_url(url or ""), problem, f"pip install 'mainspring[{extra}]'")
 
 
 class DatabaseStatus(msgspec.Struct, frozen=True):
@@ -226,47 +216,21 @@ def open_memory(clock: Clock) -> Store:
     return SqliteStore(":memory:", clock, durable=False, inline=True)
 
 
-def open_lease(url: str | None, store: Store, clock: Clock | None = None) -> Lease:
-    """The lease that a URL names; the store's own without one. Nothing is connected to yet."""
-    context = AdapterContext(clock=clock or SystemClock(), count=figures_of(store).count)
-    match url and url.partition("://")[0]:
-        case None:
-            from mainspring.leases.database import DatabaseLease
+def open_lease(settings: Settings, store: Store, clock: Clock) -> Lease:
+    """The lease that the settings name; the store's own without one. Nothing is connected to yet."""
+    if settings.lease is None:
+        from mainspring.leases.database import DatabaseLease
 
-            return DatabaseLease(store)
-        case "redlock" | "redlocks":
-            _need_redis("lease", url)
-            from mainspring.leases.redlock import RedlockLease
-
-            return RedlockLease(url or "", context)
-        case scheme if scheme in REDIS_SCHEMES:
-            _need_redis("lease", url)
-            from mainspring.leases.redis import RedisLease
-
-            return RedisLease(url or "", context)
-        case "etcd" | "etcds":
-            from mainspring.leases.etcd import EtcdLease
-
-            return EtcdLease(url or "", context)
-        case "zookeeper" | "zookeepers":
-            _need("lease", url, "kazoo", "zookeeper")
-            from mainspring.leases.zookeeper import ZooKeeperLease
-
-            return ZooKeeperLease(url or "", context)
-        case "kubernetes":
-            _need("lease", url, "yaml", "kubernetes")
-            from mainspring.leases.kubernetes import KubernetesLease
-
-            return KubernetesLease(url or "", context)
-    remedy = "write redis://, redlock://, etcd://, zookeeper://, kubernetes://, or leave it out: then the store elects"
-    raise InvalidInput("lease", show_url(url or ""), "names no kind of lease that there is", remedy)
+        return DatabaseLease(store)
+    lease: Lease = open_adapter("lease", settings.lease, AdapterContext(settings, clock, store.metrics.count))
+    return lease
 
 
-def open_sinks(url: str | None) -> list[Sink]:
+def open_sinks(settings: Settings, clock: Clock, metrics: Metrics) -> list[Sink]:
     """The sinks that the settings name."""
-    if url is not None:
-        raise InvalidInput("sink", url, "is not available in this version", "leave it out")
-    return []
+    if settings.sink is None:
+        return []
+    return [open_adapter("sink", settings.sink, AdapterContext(settings, clock, metrics.count))]
 
 
 def names_alerts(app: Mainspring) -> bool:
@@ -386,17 +350,16 @@ def build_runtime(
 
     async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
         from mainspring.services.node import Node
-        from mainspring.services.worker.broker_source import Delivered
+        from mainspring.services.worker.broker_source import BrokerSource
 
         store, random = await app.open(), SystemRandom()
-        name, broker = name_process(random), open_broker(settings)
+        name, broker = name_process(random), open_broker(settings, app.clock, store.metrics)
         scheduler = build_scheduler(store, name, settings, app.clock, random, broker) if schedule else None
         chores = _build_chores(app, store, name, settings, random, scheduler)
-        source = None if broker is None else Delivered(store, broker, app.clock, name)
-        claims_from = store if source is None else cast(Store, source)
+        source = None if broker is None else BrokerSource(store, broker, app.clock, name)
         row = describe_worker(app, settings, name)
-        given = (row, task_loop, settings, random, on_replaced, on_drain, unstoppable)
-        worker = build_worker(app, claims_from, *given) if work else None
+        given = (row, task_loop, settings, random, on_replaced, on_drain, unstoppable, source)
+        worker = build_worker(app, store, *given) if work else None
         return Node(
             *(store, scheduler, worker, chores, broker, source),
             stall_after=settings.stall_after,
@@ -422,9 +385,9 @@ def _build_chores(
     return Chores(
         *(store, name, settings, app.clock, random),
         leads=None if scheduler is None else scheduler.leads,
-        sinks=() if scheduler is None else open_sinks(settings.sink),
+        sinks=() if scheduler is None else open_sinks(settings, app.clock, store.metrics),
         alerts=False if scheduler is None else names_alerts(app),
-        cache=None if scheduler is None else open_cache(settings),
+        cache=None if scheduler is None else open_cache(settings, app.clock, store.metrics),
     )
 
 
@@ -443,7 +406,7 @@ def build_scheduler(
     """The loops that schedule, on this process's lease."""
     from mainspring.services.scheduler.scheduler import Scheduler
 
-    lease = open_lease(settings.lease, store, clock)
+    lease = open_lease(settings, store, clock)
     return Scheduler(store, lease, name, settings, clock, random, broker=broker)
 
 
@@ -457,6 +420,7 @@ def build_worker(
     on_replaced: Callable[[UnfinishedWork], None] | None = None,
     on_drain: Callable[[], None] | None = None,
     on_unstoppable: Callable[[], None] | None = None,
+    source: BrokerSource | None = None,
 ) -> Worker:
     """The loops that work, with this process's executors."""
     from mainspring.services.worker.worker import Worker, end_process
@@ -469,6 +433,7 @@ def build_worker(
         on_stopped=executor_of.close,
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),
+        source=source,
     )
     if on_drain is not None:
         worker.on_drain = on_drain

@@ -11,14 +11,16 @@ import pytest
 from door import open_door, problem, until
 
 from mainspring.api.load import guard as guarding
-from mainspring.api.load.guard import Burden, Guard, GuardedStore, measure
+from mainspring.api.load.guard import Burden, Guard, measure
+from mainspring.api.load.guarded_store import GuardedStore
 from mainspring.api.problems import Problem
 from mainspring.conformance.store.samples import a_run, options, seen, states, submit
 from mainspring.core.instants import DAY, SECOND
 from mainspring.core.load import degradation
 from mainspring.core.load.degradation import SLOW_HISTORY, Level, Load
-from mainspring.core.model import EventBatch, NewRun, Worker
+from mainspring.core.model import EventBatch, NewRun, Run, Worker
 from mainspring.errors import NotFound, StoreUnavailable
+from mainspring.services.store_layers import StoreLayer
 from mainspring.settings import Settings
 from mainspring.store import Audit, Backlog, Store, Strain
 from mainspring.stores.sqlite.store import SqliteStore
@@ -27,15 +29,17 @@ from mainspring.testing.clock import ManualClock
 RUN = {"task": "elsewhere"}
 
 
-class Switched:
+class Switched(StoreLayer):
     """One of two stores."""
 
     def __init__(self, *stores: Store) -> None:
+        super().__init__(stores[0])
         self.stores = stores
         self.which = 0
         self.calls = 0
+        self.get_run = self._get_run
 
-    async def get_run(self, namespace: str, run_id: str) -> object:
+    async def _get_run(self, namespace: str, run_id: str) -> Run:
         self.calls += 1
         return await self.stores[self.which].get_run(namespace, run_id)
 
@@ -46,7 +50,7 @@ async def test_a_store_that_cannot_be_reached_is_not_called_until_it_may_have_co
     await gone.close()
     switched = Switched(gone, well)
     guard = Guard(Settings(), clock)
-    store = cast(Any, GuardedStore(cast(Store, switched), guard))
+    store = GuardedStore(switched, guard)
     for _ in range(15):
         with pytest.raises(StoreUnavailable):
             await store.get_run("default", "x")
@@ -264,7 +268,7 @@ class TestDependencies:
         clock = ManualClock()
         inner = SqliteStore(str(tmp_path / "store.db"), clock)
         locked, guard = LockedEdges(cast(Store, inner)), Guard(Settings(breaker_least=4), clock)
-        store = cast(Store, GuardedStore(cast(Store, locked), guard))
+        store = GuardedStore(cast(Store, locked), guard)
         (first,) = await submit(store, a_run(clock))
         hasty = options(under_pressure="run")
         for _ in range(4):
@@ -287,7 +291,7 @@ class TestDependencies:
         clock = ManualClock()
         inner = SqliteStore(str(tmp_path / "store.db"), clock)
         locked, guard = LockedEdges(cast(Store, inner)), Guard(Settings(breaker_least=2), clock)
-        store = cast(Store, GuardedStore(cast(Store, locked), guard))
+        store = GuardedStore(cast(Store, locked), guard)
         (first,) = await submit(store, a_run(clock))
         for _ in range(2):
             with pytest.raises(StoreUnavailable):

@@ -14,7 +14,6 @@ from redis import Redis
 
 from mainspring import Mainspring
 from mainspring.errors import Conflict, InvalidInput, LeaseUnavailable, LockLost, LockRefused, StoreError
-from mainspring.process.metrics import figures_of
 from mainspring.testing.chaos.redis import RedisServer
 
 BOUND_S = 60
@@ -261,7 +260,7 @@ async def test_locks_are_counted(app: Mainspring) -> None:
     async with app.lock("payroll"):
         with suppress(LockRefused):
             await app.lock("payroll", wait=0).acquire()
-    figures = figures_of(await app.open())
+    figures = (await app.open()).metrics
     assert figures.counts["locks", "acquired"] == 1
     assert figures.counts["locks", "refused"] == 1
     assert figures.lock_wait.buckets()[-1] == ("+Inf", 2)

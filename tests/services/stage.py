@@ -21,6 +21,7 @@ from mainspring.errors import StoreUnavailable
 from mainspring.sdk.handle import RunHandle
 from mainspring.services.loop import Loop
 from mainspring.services.scheduler.planner import Planner
+from mainspring.services.worker.claimer import ClaimSource
 from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 from mainspring.store import RunFilter, Standing, Store
@@ -156,11 +157,13 @@ def make_worker(
     *,
     name: str = "worker-1",
     on_unstoppable: Callable[[], None] = lambda: None,
+    source: ClaimSource | None = None,
 ) -> Worker:
     """A worker whose tasks run on this loop, as they do in simulation."""
     row = describe_worker(app, using, name)
     executors = find_executors(app, using.concurrency)
-    return Worker(store, row, executors, asyncio.get_running_loop(), using, clock, Random(0), on_unstoppable)
+    given = (store, row, executors, asyncio.get_running_loop(), using, clock, Random(0), on_unstoppable)
+    return Worker(*given, source=source)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from memory_broker import MemoryBroker
 from stage import JumpingClock, let_pass
@@ -11,10 +11,10 @@ from stage import JumpingClock, let_pass
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Notice
 from mainspring.conformance.store.samples import a_run
-from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable
-from mainspring.services.announcer import announced
-from mainspring.store import Audit
+from mainspring.process.metrics import Metrics
+from mainspring.services.announcer import Announcer
+from mainspring.services.store_layers import MeasuredStore
 from mainspring.stores.sqlite.store import SqliteStore
 
 
@@ -34,11 +34,16 @@ class Line(MemoryBroker):
             raise BrokerUnavailable("away")
 
 
+def listened(store: SqliteStore, line: Line, clock: JumpingClock) -> SqliteStore:
+    store.on_accepted(Announcer(store, line, clock))
+    return store
+
+
 async def test_what_is_submitted_while_the_broker_is_told_is_told_together_next(
     store: SqliteStore, clock: JumpingClock
 ) -> None:
     line = Line()
-    source, runs = announced(store, line, clock), [a_run(clock) for _ in range(4)]
+    source, runs = listened(store, line, clock), [a_run(clock) for _ in range(4)]
     for run in runs:
         assert await source.submit([run]) == [run.id]
         await let_pass(clock, "1ms")
@@ -54,7 +59,7 @@ async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
     line = Line()
     line.answers.set()
     line.away = True
-    source, first, second = announced(store, line, clock), a_run(clock), a_run(clock)
+    source, first, second = listened(store, line, clock), a_run(clock), a_run(clock)
     assert await source.submit([first]) == [first.id]
     await let_pass(clock, "1ms")
     line.away = False
@@ -67,19 +72,9 @@ class Heralded(SqliteStore):
     """A store that leaves it to others to tell of submissions, as those on a server do: `said` is how often its
     listeners were told."""
 
-    herald: Callable[[Sequence[NewRun]], None]
-
     def __init__(self, clock: JumpingClock) -> None:
         super().__init__(":memory:", clock, durable=False, inline=True)
         self.said = 0
-
-    def send_herald(self, herald: Callable[[Sequence[NewRun]], None]) -> None:
-        self.herald = herald
-
-    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
-        ids = await super().submit(runs, audit=audit)
-        self.herald(runs)
-        return ids
 
     def announce(self) -> None:
         self.said += 1
@@ -91,7 +86,7 @@ async def test_those_who_listen_to_the_store_hear_of_what_the_broker_was_told_la
     store = Heralded(clock)
     line = Line()
     line.answers.set()
-    source, runs = announced(store, line, clock), [a_run(clock) for _ in range(3)]
+    source, runs = listened(store, line, clock), [a_run(clock) for _ in range(3)]
     for run in runs:
         assert await source.submit([run]) == [run.id]
         await let_pass(clock, "10ms")
@@ -112,7 +107,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_the_broker_cou
     line = Line()
     line.answers.set()
     line.away = True
-    source = announced(store, line, clock)
+    source = listened(store, line, clock)
     assert await source.submit([a_run(clock)])
     await let_pass(clock, "1ms")
     assert store.said == 1
@@ -122,7 +117,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_the_broker_cou
 async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet(clock: JumpingClock) -> None:
     store = Heralded(clock)
     line = Line()
-    source = announced(store, line, clock)
+    source = listened(store, line, clock)
     assert await source.submit([a_run(clock, due_at=clock.now() + 1)])
     assert (line.told, store.said) == ([], 1)
     await source.close()
@@ -131,7 +126,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet
 async def test_who_closes_has_told_the_broker_and_those_who_listen(clock: JumpingClock) -> None:
     store = Heralded(clock)
     line = Line()
-    source, run = announced(store, line, clock), a_run(clock)
+    source, run = listened(store, line, clock), a_run(clock)
     assert await source.submit([run])
     closing = asyncio.ensure_future(source.close())
     await let_pass(clock, "1ms")
@@ -140,3 +135,17 @@ async def test_who_closes_has_told_the_broker_and_those_who_listen(clock: Jumpin
     line.answers.set()
     await asyncio.wait_for(closing, 20)
     assert store.said == 1
+
+
+async def test_what_submitters_see_of_a_broker_that_is_away_is_counted_where_the_process_counts(
+    store: SqliteStore, clock: JumpingClock
+) -> None:
+    counted, line = MeasuredStore(store, Metrics()), Line()
+    line.answers.set()
+    line.away = True
+    store.on_accepted(Announcer(counted, line, clock))
+    for _ in range(5):
+        await counted.submit([a_run(clock)])
+        await let_pass(clock, "1ms")
+    assert counted.metrics.counts["broker", "lost"] == 1
+    assert counted.metrics.breakers["broker"] == "open"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from stage import FaultyStore, JumpingClock, let_pass, turning
@@ -16,10 +16,11 @@ from mainspring.core.instants import SECOND
 from mainspring.core.model import Claim, Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.errors import BrokerUnavailable, StoreUnavailable
-from mainspring.process.metrics import figures_of, measured
-from mainspring.services.breaker import SLOW_S, Switch
+from mainspring.services.breaker import SLOW_S, CircuitBreaker
 from mainspring.services.scheduler.dispatcher import AGAIN_S, AGAIN_TWICE_S, Dispatcher
-from mainspring.services.worker.broker_source import EXTEND_S, LOOK_S, Delivered
+from mainspring.services.store_layers import MeasuredStore
+from mainspring.services.worker.broker_source import EXTEND_S, LOOK_S, BrokerSource
+from mainspring.services.worker.claimer import ClaimSource
 from mainspring.store import Store
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -89,11 +90,11 @@ class Line:
             raise BrokerUnavailable("away")
 
 
-async def subscribed(store: Store, line: Line, clock: JumpingClock) -> Store:
-    source = Delivered(store, line, clock, "w")
+async def subscribed(store: Store, line: Line, clock: JumpingClock) -> BrokerSource:
+    source = BrokerSource(store, line, clock, "w")
     source.start(a_worker("w"), lambda: None)
     await let_pass(clock, "1ms")
-    return cast(Store, source)
+    return source
 
 
 @pytest.fixture
@@ -102,11 +103,11 @@ def line(clock: JumpingClock) -> Line:
 
 
 @pytest.fixture
-async def source(store: SqliteStore, line: Line, clock: JumpingClock) -> Store:
-    return await subscribed(measured(store), line, clock)
+async def source(store: SqliteStore, line: Line, clock: JumpingClock) -> BrokerSource:
+    return await subscribed(MeasuredStore(store), line, clock)
 
 
-async def claim(source: Store, limit: int = 10) -> list[str]:
+async def claim(source: ClaimSource, limit: int = 10) -> list[str]:
     return [each.run_id for each in await source.claim(a_worker("w"), limit, TTL, "strict")]
 
 
@@ -117,7 +118,7 @@ async def kinds(store: SqliteStore) -> list[str]:
 
 
 async def test_what_is_delivered_is_claimed_and_acknowledged(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     runs = [a_run(clock) for _ in range(3)]
     await submit(store, *runs)
@@ -128,7 +129,7 @@ async def test_what_is_delivered_is_claimed_and_acknowledged(
 
 
 async def test_what_is_not_delivered_is_found_in_the_store_a_little_later(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     run = a_run(clock)
     await submit(store, run)
@@ -138,7 +139,7 @@ async def test_what_is_not_delivered_is_found_in_the_store_a_little_later(
 
 
 async def test_deliveries_that_the_store_refuses_are_replaced_by_others(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     runs = [a_run(clock) for _ in range(4)]
     await submit(store, *runs)
@@ -151,7 +152,7 @@ async def test_deliveries_that_the_store_refuses_are_replaced_by_others(
 
 
 async def test_a_broker_that_is_away_costs_nothing_but_the_first_tries(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     line.away = True
     for number in range(50):
@@ -161,11 +162,11 @@ async def test_a_broker_that_is_away_costs_nothing_but_the_first_tries(
         await let_pass(clock, "10ms")
     assert line.asked < 10
     assert await kinds(store) == ["broker.lost"]
-    assert figures_of(source._store).counts["broker", "lost"] == 1
+    assert source._store.metrics.counts["broker", "lost"] == 1
 
 
 async def test_a_broker_that_is_back_delivers_again(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     line.away = True
     for _ in range(5):
@@ -184,7 +185,7 @@ async def test_a_broker_that_is_back_delivers_again(
 
 
 async def test_a_broker_that_is_slow_is_as_good_as_away(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     line.slow = True
     for _ in range(5):
@@ -194,7 +195,7 @@ async def test_a_broker_that_is_slow_is_as_good_as_away(
 
 
 async def test_a_backlog_is_claimed_from_the_store_until_it_is_worked_off(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     runs = [a_run(clock) for _ in range(100)]
     await submit(store, *runs)
@@ -210,7 +211,7 @@ async def test_a_backlog_is_claimed_from_the_store_until_it_is_worked_off(
 
 
 async def test_what_was_claimed_is_not_forgotten_where_the_broker_goes_away(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     runs = [a_run(clock) for _ in range(4)]
     await submit(store, *runs)
@@ -222,7 +223,7 @@ async def test_what_was_claimed_is_not_forgotten_where_the_broker_goes_away(
 
 
 async def test_while_the_broker_delivers_nobody_looks_ahead_in_the_store(
-    store: SqliteStore, source: Store, line: Line, clock: JumpingClock
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     await submit(store, a_run(clock, due_at=clock.now() + SECOND))
     assert await source.next_due(a_worker("w")) is None
@@ -297,21 +298,21 @@ class TestDispatcher:
 async def test_a_broker_that_is_waited_for_long_in_vain_is_given_up_at_once(
     store: SqliteStore, line: Line, clock: JumpingClock
 ) -> None:
-    switch = Switch(store, clock, "worker-1")
+    breaker = CircuitBreaker(store, clock, "worker-1")
 
     async def wait_in_vain() -> None:
         clock.advance("2s")
         raise BrokerUnavailable("no answer within 2 s")
 
     with pytest.raises(BrokerUnavailable, match="no answer"):
-        await switch.call(wait_in_vain)
-    assert not switch.is_closed
+        await breaker.call(wait_in_vain)
+    assert not breaker.is_closed
     with pytest.raises(BrokerUnavailable, match="asked again in a moment"):
-        await switch.call(wait_in_vain)
+        await breaker.call(wait_in_vain)
 
 
 async def test_messages_that_find_nothing_to_claim_are_counted(store: SqliteStore, clock: JumpingClock) -> None:
-    counted = measured(cast(Store, store))
+    counted = MeasuredStore(store)
     line = Line(clock)
     source = await subscribed(counted, line, clock)
     runs = [a_run(clock) for _ in range(3)]
@@ -321,20 +322,20 @@ async def test_messages_that_find_nothing_to_claim_are_counted(store: SqliteStor
     assert len(await source.claim(a_worker(), 10, TTL, "strict")) == 3
     await line.publish(notices)  # As a broker does that was not told in time.
     assert await source.claim(a_worker("another"), 10, TTL, "strict") == []
-    assert figures_of(counted).counts["duplicates", "delivery"] == 3
+    assert counted.metrics.counts["duplicates", "delivery"] == 3
 
 
 async def test_until_it_has_subscribed_a_worker_claims_from_the_store_at_once(
     store: SqliteStore, line: Line, clock: JumpingClock
 ) -> None:
     line.away, arrivals = True, list[int]()
-    source = Delivered(store, line, clock, "w")
+    source = BrokerSource(store, line, clock, "w")
     source.start(a_worker("w"), lambda: arrivals.append(1))
     await let_pass(clock, "1s")
     run = a_run(clock)
     await submit(store, run)
     assert not source.delivers()
-    assert await claim(cast(Store, source)) == [run.id]
+    assert await claim(source) == [run.id]
     line.away = False
     await let_pass(clock, "1s")
     assert source.delivers()

@@ -25,8 +25,8 @@ from mainspring.core.instants import HOUR, MILLISECOND, MINUTE, SECOND, Instant
 from mainspring.core.model import Job, Worker
 from mainspring.core.schedules.calendar_rules import Weekdays
 from mainspring.core.schedules.calendars import Calendar
-from mainspring.process.metrics import figures_of, measured
 from mainspring.services.scheduler import planner as planner_module
+from mainspring.services.store_layers import MeasuredStore
 from mainspring.store import RunFilter
 
 SOON = 50 * MILLISECOND
@@ -323,7 +323,7 @@ async def test_firings_that_the_store_skips_are_counted_as_skipped(
     store: Any, app: Mainspring, clock: JumpingClock, reason: str
 ) -> None:
     unknown = reason == "no worker knows its task"
-    counted = measured(store)
+    counted = MeasuredStore(store)
     job = await add_job(app, "job", **({} if unknown else {"overlap": "forbid"}))
     async with turning(make_planner(counted, clock)):
         for _ in range(6):
@@ -332,5 +332,5 @@ async def test_firings_that_the_store_skips_are_counted_as_skipped(
             await let_pass(clock, "10s")
     outcomes = Counter(row.outcome for row in await ledger(store, job))
     assert outcomes["skipped"] > 1
-    counts = figures_of(counted).counts
+    counts = counted.metrics.counts
     assert {name: counts["firings", name] for name in outcomes} == outcomes

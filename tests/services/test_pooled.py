@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from memory_broker import MemoryBroker, MemorySubscription
@@ -17,12 +17,13 @@ from mainspring.broker import Delivery
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
-from mainspring.services.worker.broker_source import Delivered
+from mainspring.services.worker.broker_source import BrokerSource
+from mainspring.services.worker.claimer import ClaimSource
 from mainspring.settings import Settings, load_settings
 from mainspring.store import RunFilter, Store
 from mainspring.stores.sqlite.store import SqliteStore
 
-Source = Callable[[Store], Store]
+Source = Callable[[Store], ClaimSource]
 
 
 def with_pools(*pools: str, ordering: str = "strict") -> Settings:
@@ -47,10 +48,10 @@ class Dispatched(MemoryBroker):
         return Dispatching(self, worker, on_arrival)
 
 
-def subscribed(store: Store, broker: MemoryBroker, clock: JumpingClock) -> Store:
-    source = Delivered(store, broker, clock, "worker-1")
+def subscribed(store: Store, broker: MemoryBroker, clock: JumpingClock) -> BrokerSource:
+    source = BrokerSource(store, broker, clock, "worker-1")
     source.start(Worker(id="worker-1"), lambda: None)
-    return cast(Store, source)
+    return source
 
 
 @pytest.fixture(params=["store", "broker"])
@@ -93,7 +94,7 @@ async def test_a_flood_of_low_runs_leaves_places_where_an_urgent_one_begins_at_o
     store: SqliteStore, work: Work, clock: JumpingClock, source: Source
 ) -> None:
     await work.submit(3, 100)
-    async with working(work.app, source(store), clock, with_pools("1=8", "2=4", "3=2")):
+    async with working(work.app, store, clock, with_pools("1=8", "2=4", "3=2"), source=source(store)):
         await let_pass(clock, "3s")
         assert await work.running() == {3: 2 + 6 + 3}, "a quarter of each higher pool is kept"
         await work.submit(1, 2)
@@ -107,7 +108,7 @@ async def test_a_flood_of_urgent_runs_leaves_the_places_of_the_others(
     await work.submit(1, 100)
     await work.submit(2, 100)
     await work.submit(7, 100)
-    async with working(work.app, source(store), clock, with_pools("1=8", "2=4", "3=2")):
+    async with working(work.app, store, clock, with_pools("1=8", "2=4", "3=2"), source=source(store)):
         await let_pass(clock, "3s")
         assert await work.running() == {1: 8, 2: 4, 7: 2}
 
@@ -117,7 +118,7 @@ async def test_places_that_were_lent_go_back_as_soon_as_they_are_free(
 ) -> None:
     work.length_s = 5.0
     await work.submit(3, 100)
-    async with working(work.app, source(store), clock, with_pools("1=8", "3=2")):
+    async with working(work.app, store, clock, with_pools("1=8", "3=2"), source=source(store)):
         await let_pass(clock, "3s")
         assert await work.running() == {3: 8}
         work.length_s = 1_000.0
@@ -186,6 +187,6 @@ async def test_what_a_broker_has_lost_is_found_in_the_store_for_every_pool(
     await work.submit(1, 1)
     await work.submit(9, 1)
     source = subscribed(store, MemoryBroker("memory://", AdapterContext(clock=clock)), clock)
-    async with working(work.app, source, clock, with_pools("1=2", "5=2")):
+    async with working(work.app, store, clock, with_pools("1=2", "5=2"), source=source):
         await let_pass(clock, "4s")
         assert await work.running() == {1: 1, 9: 1}

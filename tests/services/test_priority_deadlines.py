@@ -15,7 +15,8 @@ from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import TASK, a_run
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import RunOptions, Worker
-from mainspring.process.metrics import Figures, figures_of, measured
+from mainspring.process.metrics import Metrics
+from mainspring.services.store_layers import MeasuredStore
 from mainspring.services.worker.runner import with_deadline
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -62,7 +63,7 @@ def test_other_options_stay_as_they_are() -> None:
 
 
 async def test_what_starts_later_than_its_service_level_is_counted_by_priority(store: Any, clock: JumpingClock) -> None:
-    counted = measured(store, Figures(dict(USUAL.service_levels)))
+    counted = MeasuredStore(store, Metrics(dict(USUAL.service_levels)))
     await store.submit([a_run(clock, priority=priority) for priority in (1, 2, 2, 5)])
     clock.advance(MINUTE)
     await store.submit([a_run(clock, priority=1)])
@@ -70,7 +71,7 @@ async def test_what_starts_later_than_its_service_level_is_counted_by_priority(s
     worker = Worker(id="w", tasks=(TASK,))
     claims = await counted.claim(worker, 10, 10 * SECOND, "strict")
     assert len(claims) == 5
-    counts = figures_of(counted).counts
+    counts = counted.metrics.counts
     assert (counts["starts", "1"], counts["starts_late", "1"]) == (2, 1)
     assert (counts["starts", "2"], counts["starts_late", "2"]) == (2, 0)
     assert ("starts", "5") not in counts, "it has no level"

@@ -77,6 +77,7 @@ async def test_nothing_begins_under_a_claim_that_ran_out_on_its_way() -> None:
     line = cast(Store, LateLine(store, clock))
     claimer = Claimer(
         line,
+        line,
         worker,
         held,
         lambda attempts, _: begun.extend(attempts),

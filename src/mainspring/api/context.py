@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
 
 from mainspring.api.auth.access import check_rates
 from mainspring.api.auth.gatekeeper import Gatekeeper, Revoked
 from mainspring.api.auth.tokens import Keys, KeyWatch
 from mainspring.api.load.capacity import Capacity
-from mainspring.api.load.guard import Guard, GuardedStore
+from mainspring.api.load.guard import Guard
+from mainspring.api.load.guarded_store import GuardedStore
 from mainspring.api.load.limits import Limits
 from mainspring.api.load.waking import Waking
 from mainspring.api.load.watching import Watching
@@ -22,7 +22,7 @@ from mainspring.sdk.app import Mainspring
 from mainspring.services.node import Node
 from mainspring.settings import Settings
 from mainspring.store import Store
-from mainspring.wiring import open_cache
+from mainspring.wiring import open_cache, open_limiter
 
 
 class ApiContext:
@@ -41,7 +41,7 @@ class ApiContext:
         self.vitals = Vitals()
         self.tasks = KnownTasks(app)
         self._store: Store | None = None
-        self.limits = Limits(lambda: self.store, app.clock)
+        self.limits = Limits(lambda: self.limiter, app.clock)
         watch = None if keys is None else KeyWatch(keys, settings, app.clock.monotonic)
         revoked = Revoked(self._revocations, app.clock)
         self.gatekeeper = Gatekeeper(watch, revoked, app.clock.now)
@@ -58,8 +58,10 @@ class ApiContext:
     async def open(self) -> None:
         """Open the store of the app, and begin to watch it. Called before the first request."""
         self.unguarded = await self.app.open()
-        self._store = cast(Store, GuardedStore(self.unguarded, self.guard))
-        self.statuses = Statuses(open_cache(self.settings), self.unguarded, self.app.clock)
+        self._store = GuardedStore(self.unguarded, self.guard)
+        self.limiter = open_limiter(self.settings, self.store, self.unguarded, self.app.clock)
+        cache = open_cache(self.settings, self.app.clock, self.unguarded.metrics)
+        self.statuses = Statuses(cache, self.unguarded, self.app.clock)
         self.waking.attach(self.unguarded)
         self.guard.start(self.unguarded)
 

@@ -20,7 +20,6 @@ from mainspring.core.instants import SECOND
 from mainspring.errors import StoreUnavailable
 from mainspring.operations.options import check_name
 from mainspring.process.background import is_cancelled
-from mainspring.process.metrics import figures_of
 
 log = logging.getLogger("mainspring")
 
@@ -135,7 +134,7 @@ class Pipeline:
         owner = f"{request.namespace}\n{request.caller.subject}"
         response = await answer_once(self._context.store, owner, key, asked, act)
         if "Idempotency-Replayed" in response.headers:
-            figures_of(self._context.unguarded).count("duplicates", "submission")
+            self._context.unguarded.metrics.count("duplicates", "submission")
         return response
 
     async def _call(self, endpoint: Endpoint, receive: Receive, request: Request) -> Response:

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from mainspring.core.instants import SECOND
 from mainspring.core.states import STATES
-from mainspring.process.metrics import Figures, Spread
+from mainspring.process.metrics import Durations, Metrics
 
 if TYPE_CHECKING:
     from mainspring.core.answers import Connections
@@ -109,10 +109,10 @@ def show(families: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-def process_families(figures: Figures, strain: Strain) -> Iterator[Metric]:
+def process_families(counted: Metrics, strain: Strain) -> Iterator[Metric]:
     """What this process counted between it and its store."""
-    with figures.lock:
-        counts = dict(figures.counts)
+    with counted.lock:
+        counts = dict(counted.counts)
     for name, (label, meaning) in COUNTED.items():
         family = CounterMetricFamily(f"mainspring_{name}", meaning, labels=[label] if label else [])
         found = [(value, number) for (counted, value), number in counts.items() if counted == name]
@@ -120,9 +120,9 @@ def process_families(figures: Figures, strain: Strain) -> Iterator[Metric]:
             family.add_metric([value] if label else [], number)
         yield family
     for name, meaning in SPREADS.items():
-        spread: Spread = getattr(figures, name)
+        durations: Durations = getattr(counted, name)
         histogram = HistogramMetricFamily(f"mainspring_{name.removesuffix('_seconds')}_seconds", meaning)
-        histogram.add_metric([], spread.buckets(), spread.total_s)
+        histogram.add_metric([], durations.buckets(), durations.total_s)
         yield histogram
     waits = CounterMetricFamily("mainspring_store_waits", "How often a connection had to be waited for")
     waits.add_metric([], strain.waits)

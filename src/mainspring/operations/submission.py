@@ -14,7 +14,7 @@ from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations.options import Defaults, Values, read_defaults
-from mainspring.store import Audit, Store, find_joining
+from mainspring.store import Audit, Store
 
 _FROM_OPTIONS = ("region", "key", "after", "when", "on_failure", "idempotency_key")
 """The options of a submission that are fields of the run under the same name."""
@@ -77,7 +77,7 @@ async def submit_runs(
     """Submit runs, in the caller's own transaction if a connection is given. Their ids."""
     if connection is None:
         return await store.submit(runs, audit=audit)
-    joining = find_joining(store)
+    joining = store.joining
     if joining is None:
         problem = "cannot be joined: the store is not on PostgreSQL"
         remedy = "submit after your own transaction has been committed"

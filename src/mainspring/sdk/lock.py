@@ -22,7 +22,7 @@ from mainspring.core.model import Hold
 from mainspring.core.runs.retry import Length
 from mainspring.errors import Conflict, InvalidInput, LockLost, LockRefused, MainspringError
 from mainspring.lease import Lease
-from mainspring.process.metrics import Figures, figures_of
+from mainspring.process.metrics import Metrics
 from mainspring.services.loop import within
 from mainspring.store import Store
 from mainspring.wiring import name_process, open_lease
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mainspring")
 _random = SystemRandom()
-_NOWHERE = Figures()
+_NOWHERE = Metrics()
 
 SHORTEST_TTL = 100 * MILLISECOND
 RENEWALS = 3
@@ -63,14 +63,14 @@ class Locks:
             raise InvalidInput("ttl", ttl, "is too short to be renewed in time", remedy)
         return Lock(self, name, lifetime, patience)
 
-    async def open(self) -> tuple[Lease, Figures]:
+    async def open(self) -> tuple[Lease, Metrics]:
         """The lease, and where to count."""
         store = await self.app.open()
         with self._opening:
             if self._lease is None or self._store is not store:  # After a fork the store is another one.
                 self._store = store
-                self._lease = open_lease(self.app.settings.lease, store, self.app.clock)
-            return self._lease, figures_of(store)
+                self._lease = open_lease(self.app.settings, store, self.app.clock)
+            return self._lease, store.metrics
 
     async def close(self) -> None:
         """Let go of connections; what is held runs out by itself."""
@@ -90,7 +90,7 @@ class Lock:
         self._clock = locks.app.clock
         self._ttl = ttl
         self._wait = wait
-        self._figures = _NOWHERE
+        self._metrics = _NOWHERE
         self._hold: Hold | None = None
         self._trusted_until = self._held_since = 0.0
         self._watchdog: asyncio.Task[None] | asyncio.TimerHandle | None = None
@@ -139,16 +139,16 @@ class Lock:
         """Take it; LockRefused if another holds it for as long as this one waits."""
         if self._watchdog is not None:
             raise Conflict(f"lock {self.name!r} is held by this very object: make another to wait for it")
-        lease, self._figures = await self._locks.open()
+        lease, self._metrics = await self._locks.open()
         began = self._clock.monotonic()
         try:
             sent_at, hold = await self._insist(lease, began + self._wait / SECOND)
         except LockRefused:
-            self._figures.count("locks", "refused")
+            self._metrics.count("locks", "refused")
             raise
         finally:
-            self._note(self._figures.lock_wait.add, began)
-        self._figures.count("locks", "acquired")
+            self._note(self._metrics.lock_wait.add, began)
+        self._metrics.count("locks", "acquired")
         self._hold, self._held_since = hold, self._clock.monotonic()
         self._trusted_until = trusted_until(sent_at, hold.ttl)
         self._why, self._cancelled = "", False
@@ -164,12 +164,12 @@ class Lock:
             self._watchdog = None
         if hold is None:
             return
-        self._note(self._figures.lock_held.add, self._held_since)
+        self._note(self._metrics.lock_held.add, self._held_since)
         lease, _ = await self._locks.open()
         await _release(lease, hold)
 
     def _note(self, add: Callable[[Duration], None], since: float) -> None:
-        with self._figures.lock:
+        with self._metrics.lock:
             add(round((self._clock.monotonic() - since) * SECOND))
 
     async def _insist(self, lease: Lease, until: float) -> tuple[float, Hold]:
@@ -244,7 +244,7 @@ class Lock:
 
     def _lose(self, why: str) -> None:
         self._why = why
-        self._figures.count("locks", "lost")
+        self._metrics.count("locks", "lost")
         log.warning("lock %r is lost: %s", self.name, why)
         self.lost.set()
         self.on_lost()

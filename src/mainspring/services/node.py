@@ -9,13 +9,12 @@ from contextlib import suppress
 from mainspring.broker import Broker
 from mainspring.core.instants import Duration
 from mainspring.errors import StoreFailed
-from mainspring.process.metrics import figures_of
 from mainspring.services.activity import Activity, Listener
 from mainspring.services.chores.chores import Chores
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.scheduler.scheduler import Scheduler
 from mainspring.services.supervisor import Supervisor, end_process
-from mainspring.services.worker.broker_source import Delivered
+from mainspring.services.worker.broker_source import BrokerSource
 from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 from mainspring.store import Store
@@ -37,7 +36,7 @@ class Node:
         worker: Worker | None,
         chores: Chores | None = None,
         broker: Broker | None = None,
-        source: Delivered | None = None,
+        source: BrokerSource | None = None,
         *,
         stall_after: Duration = STALL_AFTER,
         on_failed: Callable[[str], None] = end_process,
@@ -60,7 +59,7 @@ class Node:
             self._listen(listener)
         self._loop = asyncio.get_running_loop()
         self._clock = self.loops[0].clock
-        self.supervisor = Supervisor(self.loops, self._clock, stall_after, figures_of(store).count, on_failed)
+        self.supervisor = Supervisor(self.loops, self._clock, stall_after, store.metrics.count, on_failed)
         self.supervisor.on_store_failed = self._give_up
         self.watchdog: Callable[[], dict[str, str]] = dict
         """Returns what the watchdog of this process found wrong with its event loops."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import asyncpg
 import pytest
+from listening import Listener
 
 from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, success
@@ -68,7 +69,7 @@ async def test_a_herald_hears_of_a_submission_that_can_be_claimed_before_it_is_s
 ) -> None:
     """Nothing counts as safe while a stand-by that does not exist has not confirmed it."""
     heard: asyncio.Queue[Sequence[NewRun]] = asyncio.Queue()
-    store.send_herald(heard.put_nowait)
+    store.on_accepted(Listener(heard.put_nowait))
     await store.submit([a_run(CLOCK)])
     await heard.get()
     run = a_run(CLOCK)
@@ -118,7 +119,7 @@ async def test_a_lone_submission_that_a_herald_was_told_of_and_that_was_answered
     server: Postgres, store: PostgresStore
 ) -> None:
     run = a_run(CLOCK)
-    store.send_herald(lambda runs: None)
+    store.on_accepted(Listener(lambda runs: None))
     await store.submit([run])
     lose_power(server)
     assert (await store.get_run("default", run.id)).state == "pending"

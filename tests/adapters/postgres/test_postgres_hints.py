@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
 import pytest
+from listening import Listener
 
 from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import a_run
@@ -121,7 +122,7 @@ async def test_submissions_that_a_herald_tells_of_are_told_to_others_only_if_it_
     opened: Open, postgres_url: str, count: int
 ) -> None:
     store, heralded = await opened(), []
-    store.send_herald(heralded.extend)
+    store.on_accepted(Listener(heralded.extend))
     runs = [a_run(CLOCK) for _ in range(count)]
 
     async def submit() -> None:

@@ -21,8 +21,9 @@ from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.lease import Lease
 from mainspring.leases.redis import RedisLease
 from mainspring.leases.redlock import RedlockLease
-from mainspring.process.metrics import figures_of, measured
 from mainspring.process.urls import show_url
+from mainspring.services.store_layers import MeasuredStore
+from mainspring.settings import Settings
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.chaos.redis import RedisServer, free_port
 from mainspring.wiring import open_lease
@@ -359,14 +360,14 @@ async def test_what_becomes_of_a_lease_is_counted_with_those_of_the_store(
     start: Start, tmp_path: Path, kind: str
 ) -> None:
     url = start().url + "?timeout=20s" if kind == "redis" else redlock_of(*(start() for _ in range(3)))
-    store = measured(SqliteStore(str(tmp_path / "a.db"), SystemClock()))
-    lease = open_lease(url, store)
+    store = MeasuredStore(SqliteStore(str(tmp_path / "a.db"), SystemClock()))
+    lease = open_lease(Settings(lease=url), store, SystemClock())
     hold = await held(lease)
     assert await lease.acquire("scheduler", "b", TTL) is None
     assert await lease.renew(hold) is not None
     await lease.release(hold)
     assert await lease.renew(hold) is None
-    counts = {label: number for (name, label), number in figures_of(store).counts.items() if name == "leases"}
+    counts = {label: number for (name, label), number in store.metrics.counts.items() if name == "leases"}
     assert counts == {"taken": 1, "refused": 1, "renewed": 1, "released": 1, "lost": 1}
     await lease.close()
     await store.close()

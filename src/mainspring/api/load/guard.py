@@ -7,8 +7,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from inspect import iscoroutinefunction
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,7 +29,6 @@ from mainspring.core.load.degradation import (
 from mainspring.core.model import Event, NewRun, RunOptions, Worker
 from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.process.background import endure
-from mainspring.process.metrics import figures_of
 from mainspring.settings import Settings, breaker_policy
 from mainspring.store import Audit, Backlog, Store, Strain
 
@@ -47,46 +45,6 @@ SHED_AT_ONCE = 1_000
 HISTORY_AT_ONCE = 2
 """Under pressure, so many requests for history are served at once, each after a pause."""
 HISTORY_PAUSE_S = 0.25
-
-
-class GuardedStore:
-    """A store behind a breaker: while too many calls fail because it cannot be reached, they fail at once."""
-
-    def __init__(self, store: Store, guard: Guard) -> None:
-        self._store = store
-        self._guard = guard
-
-    async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
-        """As ever; runs that wait for others are behind a breaker of their own, since to check what they wait for takes
-        locks on others' runs."""
-        if not any(run.after for run in runs):
-            return cast(list[str], await self.__getattr__("submit")(runs, audit=audit))
-        self._guard.admit()
-        return await self._guard.submit_waiting(self._store, runs, audit)
-
-    def __getattr__(self, name: str) -> Any:
-        call = getattr(self._store, name)
-        if not iscoroutinefunction(call):
-            setattr(self, name, call)
-            return call
-        guard = self._guard
-
-        async def guarded(*args: Any, **words: Any) -> Any:
-            guard.admit()
-            try:
-                answer = await call(*args, **words)
-            except StoreUnavailable:
-                guard.note(well=False)
-                raise
-            except MainspringError:
-                guard.note(well=True)
-                raise
-            guard.note(well=True)
-            return answer
-
-        if name != "submit":
-            setattr(self, name, guarded)
-        return guarded
 
 
 class Burden(NamedTuple):
@@ -200,7 +158,7 @@ class Guard:
             log.warning("breaker of dependency checks: %s", self.dependencies.state)
 
     async def _tell_hurried(self, store: Store, runs: Sequence[NewRun]) -> None:
-        figures_of(store).count("hurried", "", len(runs))
+        store.metrics.count("hurried", "", len(runs))
         why, now = degradation.hurried_why("dependency checks fail"), store.now()
         events = [Event("run.hurried", now, run.namespace, run.id, task=run.task, reason=why) for run in runs]
         try:

@@ -12,7 +12,7 @@ from mainspring.api.problems import Problem, retry_after
 from mainspring.clock import Clock
 from mainspring.core.instants import MINUTE, SECOND, Instant
 from mainspring.core.load.rate_limits import Pace, allow
-from mainspring.store import Store
+from mainspring.limiter import RateLimiter
 
 SLICE = 20
 """A slice is this part of the whole at most."""
@@ -44,8 +44,8 @@ QUERY: Final = Operation("query", "queries", "made of one server")
 class Limits:
     """Counts submissions, definitions and queries."""
 
-    def __init__(self, store: Callable[[], Store], clock: Clock) -> None:
-        self._store = store
+    def __init__(self, limiter: Callable[[], RateLimiter], clock: Clock) -> None:
+        self._limiter = limiter
         self._clock = clock
         self._slices: dict[str, _Slice] = {}
         self._taking: dict[str, asyncio.Lock] = {}
@@ -90,10 +90,10 @@ class Limits:
         last = self._slices.get(name)
         used = 0 if last is None else last.size - last.left
         wanted = max(cost, min(2 * used, rate // SLICE))
-        allowance = await self._store().spend(name, wanted, pace)
+        allowance = await self._limiter().spend(name, wanted, pace)
         if not allowance.granted and wanted > cost:
             wanted = cost
-            allowance = await self._store().spend(name, cost, pace)
+            allowance = await self._limiter().spend(name, cost, pace)
         if not allowance.granted:
             self.refused[operation.name] += 1
             raise _refusal(operation, cost, rate, allowance.left, -(-allowance.wait // SECOND))

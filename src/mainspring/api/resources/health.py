@@ -17,7 +17,6 @@ from mainspring.api.prometheus import METRICS_TYPE, namespace_families, process_
 from mainspring.errors import MainspringError
 from mainspring.operations import records
 from mainspring.operations.explain import look_around
-from mainspring.process.metrics import figures_of
 from mainspring.services.loop import Loop
 
 log = logging.getLogger("mainspring")
@@ -96,7 +95,7 @@ def _breakers(call: Call) -> dict[str, str]:
     """The state of each breaker of this process."""
     guard = call.desk.guard
     own = {"store": guard.breaker.state, "dependencies": guard.dependencies.state}
-    return own | dict(figures_of(call.desk.unguarded).breakers)
+    return own | dict(call.desk.unguarded.metrics.breakers)
 
 
 def _fallen_back(call: Call) -> dict[str, str]:
@@ -193,7 +192,7 @@ async def metrics(call: Call) -> Answer:
     them, they are the last that it told, and `mainspring_store_figures_age_seconds` says how old they are."""
     desk = call.desk
     _measure(call)
-    families = process_families(figures_of(desk.unguarded), desk.unguarded.strain())
+    families = process_families(desk.unguarded.metrics, desk.unguarded.strain())
     refused = _refusals(call)
     text = generate_latest(desk.metrics.registry) + show([*families, *refused, *await desk.vitals.figures(call)])
     return Answer(200, text, media_type=METRICS_TYPE)

@@ -24,8 +24,7 @@ from mainspring.errors import CacheUnavailable, NotFound
 from mainspring.operations.explain import look_around
 from mainspring.operations.from_rows import moment
 from mainspring.operations.records import RunStatus, WorkerStatus
-from mainspring.process.metrics import figures_of
-from mainspring.services.breaker import Switch
+from mainspring.services.breaker import CircuitBreaker
 from mainspring.services.loop import log
 from mainspring.store import Store
 
@@ -39,8 +38,8 @@ class Statuses:
 
     def __init__(self, cache: StatusCache | None, store: Store, clock: Clock) -> None:
         self._cache = cache
-        self._figures = figures_of(store)
-        self._switch = Switch(
+        self._metrics = store.metrics
+        self._breaker = CircuitBreaker(
             store,
             clock,
             "api",
@@ -58,7 +57,7 @@ class Statuses:
         if self._cache is not None and not fresh:
             mark, status = await self._read(self._cache, subject)
             if status is not None and status.namespace == namespace:
-                self._figures.count("statuses", "cache")
+                self._metrics.count("statuses", "cache")
                 return status, "cache"
         posting = await ask(0 if mark is None else mark.position)
         assert posting.status is not None
@@ -66,19 +65,19 @@ class Statuses:
             posted = asyncio.get_running_loop().create_task(self._write(self._cache, mark.epoch, posting))
             self._posting.add(posted)
             posted.add_done_callback(self._posting.discard)
-        self._figures.count("statuses", "store")
+        self._metrics.count("statuses", "store")
         return posting.status, "store"
 
     async def _read(self, cache: StatusCache, subject: str) -> tuple[Mark | None, Status | None]:
         try:
-            mark, status = await self._switch.call(lambda: cache.read(subject))
+            mark, status = await self._breaker.call(lambda: cache.read(subject))
         except CacheUnavailable:
             return None, None
         return (None, None) if mark is None or mark.late else (mark, status)
 
     async def _write(self, cache: StatusCache, epoch: str, posting: Posting) -> None:
         try:
-            await self._switch.call(lambda: cache.write(epoch, [posting]))
+            await self._breaker.call(lambda: cache.write(epoch, [posting]))
         except CacheUnavailable as error:
             log.debug("a status was not cached: %s", error)
 

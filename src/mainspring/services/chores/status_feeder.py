@@ -12,7 +12,7 @@ from mainspring.core.instants import SECOND, Duration
 from mainspring.core.model import EventBatch
 from mainspring.core.runs.status import Posting, posting_of
 from mainspring.errors import CacheUnavailable
-from mainspring.services.breaker import Switch
+from mainspring.services.breaker import CircuitBreaker
 from mainspring.services.loop import Loop
 from mainspring.store import Store
 
@@ -40,7 +40,7 @@ class StatusFeeder(Loop):
         self._store = store
         self._cache = cache
         self._leads = leads
-        self._switch = Switch(
+        self._breaker = CircuitBreaker(
             store,
             clock,
             "status-feeder",
@@ -68,7 +68,7 @@ class StatusFeeder(Loop):
         batches = await self._store.events_since(mark.position, BATCH)
         postings = _newest(batches)
         if postings:
-            await self._switch.call(lambda: self._cache.write(mark.epoch, postings))
+            await self._breaker.call(lambda: self._cache.write(mark.epoch, postings))
         await self._move(mark, batches)
         if len(batches) >= BATCH:
             return 0.0
@@ -77,7 +77,7 @@ class StatusFeeder(Loop):
     async def _begin(self) -> Mark:
         """Continue where the cache is; with a new epoch if it has no mark."""
         fresh = Mark(f"{self._random.getrandbits(64):016x}", await self._store.next_position())
-        return await self._switch.call(lambda: self._cache.advance(None, fresh)) or fresh
+        return await self._breaker.call(lambda: self._cache.advance(None, fresh)) or fresh
 
     async def _move(self, mark: Mark, batches: Sequence[EventBatch]) -> None:
         now = self.clock.monotonic()
@@ -88,7 +88,7 @@ class StatusFeeder(Loop):
             last = batches[-1]
             late = self._store.now() - last.events[-1].at > LATE
             after = Mark(mark.epoch, last.position + len(last.events), late)
-        there = await self._switch.call(lambda: self._cache.advance(mark, after))
+        there = await self._breaker.call(lambda: self._cache.advance(mark, after))
         self._mark = after if there == after else None  # Another has moved it, or it is gone.
         self._moved_at = now
 

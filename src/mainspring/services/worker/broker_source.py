@@ -1,7 +1,7 @@
 """Claims of what a broker delivers; and of what is due in the store, while the broker does not answer.
 
-Stands where the claimer looks for the store. A delivery only says which runs to claim. While the broker delivers
-nothing, the store is asked once a second all the same, for runs whose messages may have been lost.
+A delivery only says which runs to claim. While the broker delivers nothing, the store is asked once a second all the
+same, for runs whose messages may have been lost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final
 
 from mainspring.broker import Broker, Delivery, Subscription
 from mainspring.clock import Clock
@@ -18,10 +18,9 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.errors import BrokerUnavailable, StoreError
-from mainspring.process.metrics import figures_of
-from mainspring.services.breaker import Switch
+from mainspring.services.breaker import CircuitBreaker
 from mainspring.services.loop import log
-from mainspring.store import Outlook, Standing, Store
+from mainspring.store import Outlook, Store
 
 ROUNDS: Final = 10
 """How often in a row deliveries that the store refuses are replaced by others."""
@@ -37,14 +36,14 @@ MANY: Final = 20
 backlog."""
 
 
-class Delivered:
-    """A store whose claims come from a broker. All else is the store's own."""
+class BrokerSource:
+    """See `services.worker.claimer.ClaimSource`."""
 
     def __init__(self, store: Store, broker: Broker, clock: Clock, who: str) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
-        self._switch = Switch(store, clock, who)
+        self._breaker = CircuitBreaker(store, clock, who)
         self._subscription: Subscription | None = None
         self._subscribing: asyncio.Task[None] | None = None
         self._began_at = clock.monotonic()
@@ -54,10 +53,6 @@ class Delivered:
         self._claimed: list[Delivery] = []
         """Claimed, and not acknowledged yet."""
         self._acks: set[asyncio.Task[None]] = set()
-        self.now = store.now
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     def start(self, worker: Worker, on_arrival: Callable[[], None]) -> None:
         """Subscribe, however long that takes. Until then, runs are claimed from the store."""
@@ -85,18 +80,14 @@ class Delivered:
 
     def delivers(self) -> bool:
         """Whether the broker tells of new work."""
-        return self._switch.is_closed and self._subscription is not None
-
-    def stand(self, standing: Standing | None) -> None:
-        """What the store can hand over itself is there sooner than by the broker."""
-        self._store.stand(standing)
+        return self._breaker.is_closed and self._subscription is not None
 
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
     ) -> list[Claim]:
         """See `WorkStore.claim`."""
-        if not self._switch.is_closed:
-            self._later(partial(self._switch.call, self._broker.ping))
+        if not self._breaker.is_closed:
+            self._later(partial(self._breaker.call, self._broker.ping))
         elif self._subscription is not None and not ahead and worker.priorities not in self._deep:
             try:
                 claims = await self._receive(worker, limit, ttl)
@@ -124,7 +115,7 @@ class Delivered:
         """What the broker holds is not known before it is asked, so a fresh look never says that there is nothing."""
         if not self.delivers():
             return await self._store.look(worker, idle=idle, fresh=fresh)
-        return Outlook(self.now() if fresh else None)
+        return Outlook(self._store.now() if fresh else None)
 
     async def _receive(self, worker: Worker, limit: int, ttl: Duration) -> list[Claim]:
         claims: list[Claim] = []
@@ -134,7 +125,7 @@ class Delivered:
         for _ in range(ROUNDS):
             wanted = limit - len(claims)
             try:
-                deliveries = await self._switch.call(partial(subscription.receive, wanted, worker.priorities))
+                deliveries = await self._breaker.call(partial(subscription.receive, wanted, worker.priorities))
             except BrokerUnavailable:
                 if claims:
                     break  # What has been claimed must be returned, although more could not be.
@@ -145,13 +136,13 @@ class Delivered:
                 async with self._extended(subscription, deliveries):
                     got = await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
             except StoreError:
-                self._later(partial(self._switch.call, partial(subscription.release, deliveries)))
+                self._later(partial(self._breaker.call, partial(subscription.release, deliveries)))
                 if claims:
                     break
                 raise
             claims += got
             if len(got) < len(deliveries):
-                figures_of(self._store).count("duplicates", "delivery", len(deliveries) - len(got))
+                self._store.metrics.count("duplicates", "delivery", len(deliveries) - len(got))
             self._ack_soon(deliveries)
             if len(claims) >= limit or len(deliveries) < wanted:
                 break
@@ -186,7 +177,7 @@ class Delivered:
         await self._clock.sleep(ACK_S)
         deliveries, self._claimed = self._claimed, []
         if self._subscription is not None:
-            await self._switch.call(partial(self._subscription.ack, deliveries))
+            await self._breaker.call(partial(self._subscription.ack, deliveries))
 
     def _later(self, call: Callable[[], Awaitable[None]]) -> None:
         task = asyncio.get_running_loop().create_task(_quietly(call))
@@ -199,8 +190,3 @@ async def _quietly(call: Callable[[], Awaitable[None]]) -> None:
         await call()
     except BrokerUnavailable as error:
         log.debug("the broker did not answer, and will deliver again: %s", error)
-
-
-def delivered(store: Store, broker: Broker, clock: Clock, who: str) -> Store:
-    """The store as workers see it that a broker delivers to."""
-    return cast(Store, Delivered(store, broker, clock, who))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from random import Random
+from typing import Protocol
 
 import msgspec
 
@@ -18,6 +19,7 @@ from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.runs.fitting import ASIDE, fill_in
 from mainspring.core.runs.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
 from mainspring.core.runs.pools import Pool, make_pools, room_of
+from mainspring.core.runs.priority import Ordering
 from mainspring.core.states import SUCCEEDED
 from mainspring.executor import AttemptContext
 from mainspring.services.loop import Loop, log
@@ -25,7 +27,7 @@ from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.runner import prepare, with_deadline
 from mainspring.services.worker.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings
-from mainspring.store import RunFilter, Standing, Store
+from mainspring.store import Outlook, RunFilter, Standing, Store
 
 LONGEST_WAIT_S = 1.0
 """How often at least to look for work: a hint may be lost."""
@@ -50,6 +52,21 @@ EARLY_BATCH = 300
 """How many runs one call claims ahead, so that workers that wait for the same instant share them."""
 
 
+class ClaimSource(Protocol):
+    """Where claims come from: the store itself, or a broker in front of it. See `store.WorkStore` for all three."""
+
+    async def claim(
+        self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
+    ) -> list[Claim]:
+        """Claim due runs."""
+
+    async def next_due(self, worker: Worker) -> Instant | None:
+        """When to claim next, as far as this source does not say so by itself."""
+
+    async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
+        """The same for a worker that waits."""
+
+
 class Claimer(Loop):
     """`hand_over` passes attempts to the task loop and says whether they may be early. `start`, callable from any
     thread, starts the attempts of a standing claim. `give_back` passes claims that arrived too late to the reporter.
@@ -62,6 +79,7 @@ class Claimer(Loop):
     def __init__(
         self,
         store: Store,
+        source: ClaimSource,
         worker: Worker,
         claims: Claims,
         hand_over: Callable[[list[AttemptContext], bool], None],
@@ -73,7 +91,7 @@ class Claimer(Loop):
         random: Random,
     ) -> None:
         super().__init__(clock, random)
-        self._store = store
+        self._store, self._source = store, source
         self._worker = worker
         self._claims = claims
         self._hand_over = hand_over
@@ -164,7 +182,7 @@ class Claimer(Loop):
 
     async def _rest(self) -> float | None:
         """Nothing was due, and no hint came since. Returns how long to wait; None if there is something."""
-        outlook = await self._store.look(self._asking(), idle=not len(self._claims))
+        outlook = await self._source.look(self._asking(), idle=not len(self._claims))
         self._goes_first = outlook.goes_first
         if outlook.alive:
             self.on_alive()
@@ -188,7 +206,7 @@ class Claimer(Loop):
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
         sent_at = self.clock.monotonic()
         limit = min(wanted, self.breaker.most) if self.breaker is not None else wanted
-        claims = await self._store.claim(self._asking(), limit, self._ttl, self._ordering, ahead=ahead)
+        claims = await self._source.claim(self._asking(), limit, self._ttl, self._ordering, ahead=ahead)
         if claims:
             self._take(claims, trusted_until(sent_at, self._ttl), early=ahead > 0)
         return len(claims)
@@ -283,7 +301,7 @@ class Claimer(Loop):
 
     async def _look_ahead(self) -> float:
         """Nothing more is due: claim what comes due soon. Returns how long to wait for the rest."""
-        outlook = await self._store.look(self._asking(), fresh=False)
+        outlook = await self._source.look(self._asking(), fresh=False)
         due_at, self._goes_first = outlook.due_at, outlook.goes_first
         if due_at is not None and due_at <= self._asked_at:
             return OVERDUE_WAIT_S
@@ -291,7 +309,7 @@ class Claimer(Loop):
             await self._ask_around()
             while await self._claim_early() >= EARLY_BATCH:
                 pass
-            due_at = await self._store.next_due(self._asking())
+            due_at = await self._source.next_due(self._asking())
         return self._until(due_at)
 
     def _until(self, due_at: Instant | None) -> float:
@@ -368,7 +386,7 @@ class PooledClaimer(Claimer):
     async def _claim_for(self, pool: int, wanted: int) -> int:
         sent_at = self.clock.monotonic()
         limit = min(wanted, self.breaker.most) if self.breaker is not None else wanted
-        claims = await self._store.claim(self._row([pool]), limit, self._ttl, self._ordering)
+        claims = await self._source.claim(self._row([pool]), limit, self._ttl, self._ordering)
         if claims:
             self._take(claims, trusted_until(sent_at, self._ttl), early=False)
         return len(claims)
@@ -376,7 +394,7 @@ class PooledClaimer(Claimer):
     async def _wait_for(self, pools: Sequence[int]) -> float:
         """Nothing is due for these pools. Returns when something will be. The other pools are full, and the end of a
         run wakes this loop."""
-        due_at = await self._store.next_due(self._row(pools))
+        due_at = await self._source.next_due(self._row(pools))
         if due_at is None:
             return LONGEST_WAIT_S
         if due_at <= self._asked_at:

@@ -21,10 +21,9 @@ from mainspring.core.model import Amendment, Report
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError
 from mainspring.executor import AttemptContext, Executor, StopKind
-from mainspring.process.metrics import figures_of
 from mainspring.services.activity import Activity
 from mainspring.services.loop import Loop, log, within
-from mainspring.services.worker.claimer import Claimer, PooledClaimer
+from mainspring.services.worker.claimer import Claimer, ClaimSource, PooledClaimer
 from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.fence import Fence
 from mainspring.services.worker.heartbeat import Heartbeat
@@ -82,9 +81,11 @@ class Worker:
         on_stopped: Callable[[], None] | None = None,
         on_replaced: Callable[[UnfinishedWork], None] | None = None,
         mask: Callable[[str], str] | None = None,
+        source: ClaimSource | None = None,
     ) -> None:
         """`on_replaced` has to end this process because of work that goes on past its deadline, after all other work is
-        done; unless given, it is ended as if it were unstoppable. `mask` takes out of texts what must not be shown."""
+        done; unless given, it is ended as if it were unstoppable. `mask` takes out of texts what must not be shown.
+        `source`: where claims come from; the store unless given."""
         self.row = row
         self.random = random
         self._on_replaced = on_replaced or (lambda _: on_unstoppable())
@@ -107,7 +108,16 @@ class Worker:
             mask=mask,
         )
         self.claimer = (PooledClaimer if settings.pools else Claimer)(
-            *(store, row, self.claims, self._hand_over, self._start_here, self._give_back, self._on_full),
+            *(
+                store,
+                source or store,
+                row,
+                self.claims,
+                self._hand_over,
+                self._start_here,
+                self._give_back,
+                self._on_full,
+            ),
             *(settings, clock, random),
         )
         self.runner.notices = {notice.name: notice for notice in row.notices}
@@ -215,7 +225,7 @@ class Worker:
 
     def _make_breaker(self) -> WorkerBreaker:
         """The breaker, which keeps the claimer from claiming what the runner cannot execute."""
-        breaker = WorkerBreaker(breaker_policy(self._settings), self._clock.monotonic, figures_of(self._store))
+        breaker = WorkerBreaker(breaker_policy(self._settings), self._clock.monotonic, self._store.metrics)
         breaker.on_open = self._on_breaker_open
         self.claimer.breaker, self.runner.on_executed = breaker, breaker.executed
         return breaker

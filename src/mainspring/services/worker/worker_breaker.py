@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from mainspring.core.load.breaker import Breaker, Policy, admit, note, retry_in
-from mainspring.process.metrics import Figures
+from mainspring.process.metrics import Metrics
 from mainspring.services.loop import log
 
 NAME = "worker"
@@ -22,14 +22,14 @@ class WorkerBreaker:
     """Counts attempts that the executor could not carry out. An attempt that fails by itself is no fault of the
     worker."""
 
-    def __init__(self, policy: Policy, monotonic: Callable[[], float], figures: Figures) -> None:
+    def __init__(self, policy: Policy, monotonic: Callable[[], float], metrics: Metrics) -> None:
         self._monotonic = monotonic
-        self._figures = figures
+        self._metrics = metrics
         self._lock = Lock()
         self._breaker = Breaker(policy, began_at=monotonic())
         self._good = 0
         """Successes not yet counted: most attempts are executed."""
-        figures.breakers[NAME] = "closed"
+        metrics.breakers[NAME] = "closed"
         self.on_open: Callable[[], None] = lambda: None
 
     def executed(self, well: bool) -> bool:
@@ -65,7 +65,7 @@ class WorkerBreaker:
         return UNBOUNDED if self._breaker.state == "closed" else self._breaker.policy.probes
 
     def _changed(self, state: str) -> None:
-        self._figures.breakers[NAME] = state
+        self._metrics.breakers[NAME] = state
         if state == "open":
             log.error("breaker open: this worker cannot execute runs and claims none for %.1f s", self._breaker.pause_s)
             self.on_open()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
-from mainspring.core.model import NewRun
+from mainspring.process.metrics import Metrics
+from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.postgres.claims.dispatch import Dispatching
 from mainspring.stores.postgres.claims.pressure import Pressure
 from mainspring.stores.postgres.claims.work import Work
@@ -29,6 +30,8 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._listener: SubmissionListener | None = None
+        self.metrics = Metrics()
 
     @classmethod
     async def open(
@@ -59,11 +62,18 @@ class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressur
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener, remote=remote)
 
-    def send_herald(self, herald: Callable[[Sequence[NewRun]], None]) -> None:
-        self._db.herald = herald
+    @property
+    def joining(self) -> JoiningStore:
+        return self
+
+    def on_accepted(self, listener: SubmissionListener) -> None:
+        self._listener = listener
+        self._db.herald = listener.accepted
 
     def announce(self) -> None:
         self._db.announce()
 
     async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
         await self._db.close()

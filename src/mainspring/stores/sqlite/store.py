@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
+from mainspring.process.metrics import Metrics
+from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.sqlite.claims.dispatch import Dispatching
 from mainspring.stores.sqlite.claims.pressure import Pressure
 from mainspring.stores.sqlite.claims.work import Work
@@ -36,9 +38,19 @@ class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure,
         self._db.schedule_s = schedule_s
         self.now: Callable[[], Instant] = clock.now
         self.surely_now: Callable[[], Instant] = clock.now
+        self.metrics = Metrics()
+        self.joining: JoiningStore | None = None
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener)
 
+    def on_accepted(self, listener: SubmissionListener) -> None:
+        self._listener = listener
+
+    def announce(self) -> None:
+        """Every commit calls the listeners to changes already."""
+
     async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
         await self._db.close()

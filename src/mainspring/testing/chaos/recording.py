@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
@@ -22,6 +22,7 @@ from mainspring.core.model import Claim, Worker
 from mainspring.core.planning.plans import Plan
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound, TermPassed
 from mainspring.sdk.app import Mainspring
+from mainspring.services.store_layers import StoreLayer
 from mainspring.store import Renewal, Standing, Store
 from mainspring.testing.chaos.halts import Halts
 from mainspring.testing.checking.stories import PAUSE
@@ -176,17 +177,15 @@ class Recorder(Scribe):
         super()._put(what, fields)
 
 
-class _Recorded:
+class _Recorded(StoreLayer):
     """A store whose `CALLS` go through a recorder."""
 
     def __init__(self, store: Store, recorder: Recorder) -> None:
+        super().__init__(store)
         self.bare = store
         for name in CALLS:
             setattr(self, name, partial(recorder.call, store, name))
         self.stand = partial(recorder.stand, store)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.bare, name)
 
 
 class RecordedApp(Mainspring):
@@ -213,7 +212,7 @@ class RecordedApp(Mainspring):
             return store
         if recorded is None or recorded.bare is not store:
             recorded = self._recorded = _Recorded(store, self.recorder)
-        return cast(Store, recorded)
+        return recorded
 
 
 def _abouts(name: str, args: Sequence[Any]) -> list[str]:

@@ -204,7 +204,7 @@ PLANTED: Final = MappingProxyType(
         "what a broker lost stays lost": Planted(
             [
                 InCode(f"{_SERVICES}.scheduler.dispatcher:Dispatcher._is_news", mistakes.tell_once),
-                InCode(f"{_SERVICES}.worker.broker_source:Delivered.claim", mistakes.trust_the_broker),
+                InCode(f"{_SERVICES}.worker.broker_source:BrokerSource.claim", mistakes.trust_the_broker),
             ],
             19,
             "broker",

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from random import Random
-from typing import cast
 
 import msgspec
 
@@ -16,7 +15,7 @@ from mainspring.errors import MainspringError, StoreFailed
 from mainspring.services.chores.chores import Chores
 from mainspring.services.node import Node
 from mainspring.services.scheduler.scheduler import Scheduler
-from mainspring.services.worker.broker_source import Delivered
+from mainspring.services.worker.broker_source import BrokerSource
 from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 from mainspring.store import Store
@@ -85,7 +84,7 @@ class Process:
         around.weather.note("wrong_clocks", wrong)
         self.clock = ProcessClock(around.clock, self._random, wrong=wrong)
         self.wire = Wire(around.store, self.actor, self._host, self.clock, around.weather, around.scribe, around.seed)
-        self.lease = LyingLease(open_lease(None, self.wire.as_store), around.clock)
+        self.lease = LyingLease(open_lease(Settings(), self.wire.as_store, self.clock), around.clock)
         self._executor = SimulatedExecutor(
             self.actor, around.seed, self.clock, around.weather, around.scribe, self._die_of
         )
@@ -125,17 +124,17 @@ class Process:
         if around.post is None:
             scheduler = self._build_scheduler(random, None)
             chores = self._build_chores(random, scheduler)
-            return Node(store, scheduler, self._build_worker(store), chores, on_failed=self._die_of_loop)
+            return Node(store, scheduler, self._build_worker(store, None), chores, on_failed=self._die_of_loop)
         courier = Courier(
             around.post, self.wire, self._host, around.clock, Random(f"{around.seed}:courier:{self.actor}")
         )
         scheduler = self._build_scheduler(random, courier)
         chores = self._build_chores(random, scheduler)
-        source = Delivered(store, courier, self.clock, self.actor)
-        worker = self._build_worker(cast(Store, source))
+        source = BrokerSource(store, courier, self.clock, self.actor)
+        worker = self._build_worker(store, source)
         return Node(store, scheduler, worker, chores, courier, source, on_failed=self._die_of_loop)
 
-    def _build_worker(self, source: Store) -> Worker | None:
+    def _build_worker(self, store: Store, source: BrokerSource | None) -> Worker | None:
         if not self.works:
             return None
         settings = self._settings
@@ -146,8 +145,8 @@ class Process:
         )  # fmt: skip
         random = Random(f"{self._around.seed}:worker:{self.actor}")
         return Worker(
-            source, row, lambda _: self._executor, self._around.loop, settings, self.clock, random,
-            lambda: self._die_of("unstoppable work"),
+            store, row, lambda _: self._executor, self._around.loop, settings, self.clock, random,
+            lambda: self._die_of("unstoppable work"), source=source,
         )  # fmt: skip
 
     def _die_of(self, cause: str) -> None:

@@ -7,7 +7,7 @@ is recorded in that step, in the store's order, whether the process ever hears o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from functools import partial
 from inspect import iscoroutinefunction
@@ -15,9 +15,11 @@ from random import Random
 from typing import Any, Final, cast
 
 from mainspring.core.instants import Instant
+from mainspring.core.model import NewRun
 from mainspring.core.planning.plans import runs_in
 from mainspring.errors import MainspringError, StoreFailed, StoreFull, StoreUnavailable
-from mainspring.store import Standing, Store
+from mainspring.process.metrics import Metrics
+from mainspring.store import Standing, Store, SubmissionListener
 from mainspring.testing.simulation.clock import LARGEST_ERROR, ProcessClock
 from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.hosts import Host
@@ -79,8 +81,11 @@ class Wire:
         self._nap = clock.true.sleep
         self._hinting = False
         self.cut = self.short = self.failed = False
+        self.metrics, self.joining = Metrics(), None
+        self._listener: SubmissionListener | None = None
         for name in METHODS:
             setattr(self, name, partial(self._call, name))
+        self.submit = self._submit
 
     @property
     def as_store(self) -> Store:
@@ -98,6 +103,19 @@ class Wire:
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         """See the store port: hints come late, or not at all, or for nothing."""
         return self._store.on_change(partial(self._hint, listener))
+
+    def on_accepted(self, listener: SubmissionListener) -> None:
+        """See the store port: what the process heard of as accepted."""
+        self._listener = listener
+
+    async def _submit(self, runs: Sequence[NewRun], **options: Any) -> Any:
+        ids = await self._call("submit", runs, **options)
+        if self._listener is not None:
+            self._listener.accepted(runs)
+        return ids
+
+    def announce(self) -> None:
+        """See the store port: every commit is a hint already."""
 
     def _hint(self, listener: Callable[[], None]) -> None:
         """Changes that come while a hint is on its way are hinted at together, as between real processes."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from mainspring.core.states import BLOCKED, PENDING, RUNNING
 from mainspring.process.ids import IdSource
-from mainspring.services.announcer import announced
+from mainspring.services.announcer import Announcer
 from mainspring.store import RunFilter, Saved, Store
 from mainspring.testing.history import History
 from mainspring.testing.simulation.broker import Courier, Post
@@ -162,7 +162,7 @@ class World:
         store = wire.as_store
         if self.post is not None:
             courier = Courier(self.post, wire, Host(self.loop), self.clock, Random(f"{self._seed}:courier:{actor}"))
-            store = announced(store, courier, clock)
+            store.on_accepted(Announcer(store, courier, clock))
         return Client(store, self.settings, self._ids, random, self._happened, mixed=self._is_mixed)
 
     def _strike(self, event: Event) -> None:

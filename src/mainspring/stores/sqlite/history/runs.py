@@ -12,7 +12,7 @@ from mainspring.core.ids import TAIL
 from mainspring.core.model import Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
-from mainspring.store import MOST_COUNTED, Audit, RunFilter
+from mainspring.store import MOST_COUNTED, Audit, RunFilter, SubmissionListener
 from mainspring.stores.rows.run_rows import (
     IDEMPOTENCY_KEPT,
     fingerprint,
@@ -45,13 +45,18 @@ class Runs:
     """See `store.RunStore`."""
 
     _db: Database
+    _listener: SubmissionListener | None = None
 
     async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         alone = len(runs) == 1
         if alone and audit is None and fits(runs[0]) and await self._db.accept(ACCEPT, accepted(runs[0])):
-            return [runs[0].id]
-        work = audited(lambda tx: _submit(tx, runs), audit)
-        return await self._db.in_time(self._db.write(work, quick=alone), len(runs))
+            ids = [runs[0].id]
+        else:
+            work = audited(lambda tx: _submit(tx, runs), audit)
+            ids = await self._db.in_time(self._db.write(work, quick=alone), len(runs))
+        if self._listener is not None:
+            self._listener.accepted(runs)
+        return ids
 
     async def get_run(self, namespace: str, run_id: str) -> Run:
         row = await self._db.read(lambda tx: tx.execute(_Q["get"], (run_id,)).fetchone())
