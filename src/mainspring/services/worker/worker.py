@@ -86,8 +86,7 @@ class Worker:
         """`on_replaced` has to end this process because of work that goes on past its deadline, after all other work is
         done; unless given, it is ended as if it were unstoppable. `mask` takes out of texts what must not be shown.
         `source`: where claims come from; the store unless given."""
-        self.row = row
-        self.random = random
+        self.row, self.random = row, random
         self._on_replaced = on_replaced or (lambda _: on_unstoppable())
         self._deaf: dict[str, AttemptContext] = {}
         self._replacing: asyncio.Task[None] | None = None
@@ -108,17 +107,8 @@ class Worker:
             mask=mask,
         )
         self.claimer = (PooledClaimer if settings.pools else Claimer)(
-            *(
-                store,
-                source or store,
-                row,
-                self.claims,
-                self._hand_over,
-                self._start_here,
-                self._give_back,
-                self._on_full,
-            ),
-            *(settings, clock, random),
+            *(store, source or store, row, self.claims, self._hand_over, self._start_here, self._give_back),
+            *(self._on_full, settings, clock, random),
         )
         self.runner.notices = {notice.name: notice for notice in row.notices}
         self.claimer.amend = self._amend
