@@ -58,6 +58,7 @@ ADAPTERS: Final[Mapping[str, Mapping[str, Adapter]]] = {
         **_on_redis("mainspring.brokers.redis", "RedisBroker"),
         **_tls("amqp", Adapter("mainspring.brokers.rabbitmq", "RabbitMqBroker", "rabbitmq", ("aio_pika",))),
         **_tls("kafka", Adapter("mainspring.brokers.kafka", "KafkaBroker", "kafka", ("aiokafka",))),
+        "sqs": Adapter("mainspring.brokers.sqs", "SqsBroker", "sqs", ("aiobotocore",)),
     },
     "lease": {
         **_on_redis("mainspring.leases.redis", "RedisLease"),

@@ -110,6 +110,8 @@ class StoreLayer:
         self.release = self._pass(store.release)
         self.holders = self._pass(store.holders)
         self.begin_term = self._pass(store.begin_term)
+        self.end_term = self._pass(store.end_term)
+        self.terms = self._pass(store.terms)
 
     def _bind_events(self, store: Store) -> None:
         self.number_events = self._pass(store.number_events)
