@@ -26,8 +26,6 @@ from mainspring.wiring import open_broker, open_lease, open_sinks
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "own_adapter"
 
-pytest.register_assert_rewrite("mainspring.conformance")
-
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
