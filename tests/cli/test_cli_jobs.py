@@ -132,7 +132,7 @@ class TestAdd:
             ((*HOURLY, "--timeout", "long"), ("timeout", "long", "30s")),
             ((*HOURLY, "--timeout", "0s"), ("timeout", "0s", "above zero")),
             ((*HOURLY, "--priority", "11"), ("priority", "11", "1 (highest) to 10")),
-            ((*HOURLY, "--priority", "high"), ("--priority", "high", "integer")),
+            ((*HOURLY, "--priority", "high"), ("--priority", "high", "whole number")),
             ((*HOURLY, "--retries", "-1"), ("retries", "-1", "0 up")),
             ((*HOURLY, "--limit", "0"), ("limit", "0", "1 up")),
             ((*HOURLY, "--limit", "few"), ("--limit", "few", "whole number")),

@@ -15,8 +15,8 @@ from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import NotFound
 from mainspring.operations import records
-from mainspring.operations.bodies import body_of, trigger_body, word_values
-from mainspring.operations.options import JobWords, read_policy, read_words
+from mainspring.operations.bodies import body_of, trigger_body
+from mainspring.operations.options import JobWords, read_policy, read_words, word_values
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring

@@ -16,8 +16,7 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.states import FINAL, SUCCEEDED, State
 from mainspring.errors import InvalidInput, RunFailed, WaitTimeout
 from mainspring.operations import records
-from mainspring.operations.bodies import word_values
-from mainspring.operations.options import RunWords, Values, read_words
+from mainspring.operations.options import RunWords, Values, read_words, word_values
 from mainspring.operations.records import RunStatus
 
 LONGEST_POLL_S = 20.0

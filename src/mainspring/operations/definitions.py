@@ -9,10 +9,8 @@ from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger, check_trigger
 from mainspring.errors import InvalidInput
-from mainspring.operations.options import Defaults, Values, read_policy
+from mainspring.operations.options import OPTIONS, Defaults, Values, read_policy
 
-_EMPTY: Values = {"tags": (), "calendars": ()}
-"""What is left of options that are cleared; None of all others."""
 _OF_THE_JOB = ("queue", "priority", "key", "limit")
 
 
@@ -53,7 +51,7 @@ def define(
 
 def change(job: Job, values: Values, clear: tuple[str, ...] = ()) -> Job:
     """A job with some options changed, and others cleared."""
-    values = {**values, **{name: _EMPTY.get(name) for name in clear}}
+    values = {**values, **{name: OPTIONS[name].default for name in clear}}
     policy = read_policy(msgspec.structs.asdict(job.policy) | values)
     options = {name: values[name] for name in RunOptions.__struct_fields__ if name in values}
     own = {name: values[name] for name in _OF_THE_JOB if name in values}

@@ -28,6 +28,7 @@ from mainspring.core.schedules.triggers import (
 from mainspring.core.states import BLOCKED, SUCCEEDED
 from mainspring.core.tasks.isolation import format_isolation
 from mainspring.operations import records
+from mainspring.operations.options import OPTIONS
 
 Read = Callable[[str | None], Any]
 
@@ -177,12 +178,8 @@ def progress_of(last: model.Run | None) -> dict[str, Any]:
 
 def policy_words(policy: model.JobPolicy) -> dict[str, Any]:
     """What happens at and around a due instant, in the words of the options that say it."""
-    words: dict[str, Any] = msgspec.structs.asdict(policy)
-    for name in ("grace", "catch_up_window", "start_deadline", "jitter"):
-        words[name] = span(words[name])
-    for name in ("start_at", "end_at"):
-        words[name] = None if words[name] is None else format_instant(words[name])
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in words.items()}
+    fields: dict[str, Any] = msgspec.structs.asdict(policy)
+    return {name: None if value is None else OPTIONS[name].kind.write(value) for name, value in fields.items()}
 
 
 def trigger_words(trigger: Trigger) -> dict[str, Any]:

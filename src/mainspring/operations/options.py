@@ -1,15 +1,32 @@
-"""Options as people write them, read into what is stored. A word means the same wherever it is used."""
+"""Options of tasks, runs and jobs: one table says how each is called, read and written, and where it applies.
+
+The table drives the keywords of the SDK, the flags of commands, the fields of the API and the words of answers. To add
+an option, touch at most four places:
+
+1. `RunOptions` or `JobPolicy` in `core/model.py`, which store it, with its default;
+2. a row of `OPTIONS`, and a keyword of the `TypedDict` that type checkers see (a test compares the two), in this file;
+3. `records.Job` or `records.Run` with `from_rows`, if answers show it by itself (`policy` shows all of `JobPolicy`);
+4. the code that acts on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Protocol, TypedDict, get_args, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, TypedDict, get_args, runtime_checkable
 
 import msgspec
+from msgspec import Meta
 
-from mainspring.core.instants import MILLISECOND, Duration, format_duration, parse_duration, parse_instant
+from mainspring.core.instants import (
+    MILLISECOND,
+    Duration,
+    format_duration,
+    format_instant,
+    parse_duration,
+    parse_instant,
+)
 from mainspring.core.model import (
     DEFAULT,
     JobPolicy,
@@ -25,10 +42,11 @@ from mainspring.core.runs.priority import check_priority
 from mainspring.core.runs.retry import Length, Retry
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import OnFailure, When
-from mainspring.core.tasks.isolation import Isolation, parse_isolation
+from mainspring.core.tasks.isolation import Isolation, format_isolation, parse_isolation
 from mainspring.errors import InvalidInput
+from mainspring.operations import json_types
 
-LONGEST_NAME = 200
+LONGEST_NAME = json_types.LONGEST_NAME
 
 
 @runtime_checkable
@@ -41,61 +59,42 @@ class RunReference(Protocol):
 
 
 class ExecutionWords(TypedDict, total=False):
-    """How runs are executed. None, here and below, is the same as leaving the word out."""
+    """How runs are executed. None, here and below, is the same as leaving the keyword out."""
 
     priority: int | None
-    """1 (highest) to 10; 5 unless told otherwise."""
     queue: str | None
     timeout: Length | None
-    """An attempt that takes longer is killed."""
     soft_timeout: Length | None
-    """An attempt that takes longer is told so, and may finish early: `current_run().overdue`."""
     retry: Retry | None
     max_losses: int | None
-    """How often a run's worker may be lost before the run is failed."""
     on_key_failure: OnKeyFailure | None
-    """Whether a failed run lets the next one of its key go on, or stops the key."""
     tags: Sequence[str] | None
     isolation: Isolation | str | None
-    """Where it is executed and what it may use: see `Isolation`. A text is a level, or `"limits,memory=1GB"`."""
     alert: str | None
-    """Who is told if a run fails for good: the name of a task, a URL, or `$` and a command."""
     under_pressure: UnderPressure | None
-    """`"run"`: while there is far too much to do, it runs without waiting for what it follows."""
 
 
 class TaskWords(ExecutionWords, total=False):
     """What `@app.task` takes besides a name."""
 
     limit: int | None
-    """How many runs of the task may run at once, on all workers together."""
     batch: int | None
-    """Execute up to so many runs in one call. The function takes one list; what it returns is parted again."""
     batch_wait: Length | None
-    """How long to wait for a batch to fill; 50 ms unless given."""
 
 
 class RunWords(ExecutionWords, total=False):
     """What `task.options` takes."""
 
     key: str | None
-    """Runs of one key run one after the other, in the order of their submission."""
     region: str | None
     delay: Length | None
-    """Due this long after submission."""
     at: str | datetime | None
-    """Due at this instant."""
     expires: Length | None
-    """Skipped if it has not started this long after it was due."""
     after: Sequence[RunReference | str] | None
-    """Runs, as handles or ids, that must end first."""
     when: When | None
     on_failure: OnFailure | None
-    """What becomes of the run if one of those before it did not succeed."""
     idempotency_key: str | None
-    """Submitted again with the same key, it is the same run."""
     connection: object
-    """The PostgreSQL connection whose transaction the submission should join."""
 
 
 class JobWords(TaskWords, total=False):
@@ -120,10 +119,7 @@ class JobWords(TaskWords, total=False):
     completions: int | None
     parallelism: int | None
     dependencies: Sequence[str] | None
-    """Jobs by name. At each instant a run waits until the newest firing of each of them has ended, and starts if they
-    succeeded."""
     on_dependency_failure: OnFailure | None
-    """What becomes of an instant if one of them did not succeed, or has not run yet."""
 
 
 class Defaults(msgspec.Struct, frozen=True):
@@ -142,44 +138,19 @@ Values = dict[str, Any]
 """Options as read: those that were given."""
 
 
-def read_words(words: Words, known: type, where: str) -> Values:
-    """The values of the options that were given; InvalidInput names one that is unknown or wrong."""
-    values = {}
-    for name, written in words.items():
-        if name not in known.__annotations__:
-            near = get_close_matches(name, known.__annotations__, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(known.__annotations__))}"
-            raise InvalidInput(name, written, f"is not an option of {where}", remedy)
-        if written is not None:
-            values[name] = _READERS[name](name, written)
-    return values
+class Kind(NamedTuple):
+    """What the values of an option are."""
 
-
-def read_defaults(values: Values, base: Defaults) -> Defaults:
-    """The defaults with what was given put over them."""
-    options = msgspec.structs.replace(base.options, **_of(RunOptions, values))
-    if options.timeout is not None and options.soft_timeout is not None and options.soft_timeout >= options.timeout:
-        problem = f"is not shorter than the timeout of {format_duration(options.timeout)}"
-        raise InvalidInput("soft_timeout", format_duration(options.soft_timeout), problem, "warn before it is killed")
-    return msgspec.structs.replace(base, **_of(Defaults, values), options=options)
-
-
-def read_policy(values: Values) -> JobPolicy:
-    """A job's policy."""
-    policy = JobPolicy(**_of(JobPolicy, values))
-    if policy.start_at is not None and policy.end_at is not None and policy.end_at <= policy.start_at:
-        raise InvalidInput("end_at", policy.end_at, "is not after start_at", "choose a later end")
-    if policy.overlap == "queue" and policy.completions > 1:
-        # A place in a line is one run's; a firing of several would let the next one in when its first run ends.
-        raise InvalidInput("overlap", "queue", "does not go with completions", 'choose "forbid", or completions=1')
-    if policy.overlap == "replace" and policy.dependencies:
-        # The run that is replaced is waited for whatever becomes of it; a dependency is not.
-        raise InvalidInput("overlap", "replace", "does not go with dependencies", 'choose "forbid" or "queue"')
-    return policy
-
-
-def _of(struct: type[msgspec.Struct], values: Values) -> Values:
-    return {name: values[name] for name in struct.__struct_fields__ if name in values}
+    read: Callable[[str, Any], object]
+    """From what an author writes in Python to what is stored. InvalidInput if it is wrong."""
+    json: Any = None
+    """The type of the field in a JSON body; None: the option exists in Python only."""
+    write: Callable[[Any], Any] = lambda value: list(value) if isinstance(value, tuple) else value
+    """From what is stored to what a JSON body says."""
+    metavar: str = ""
+    """What commands call a value."""
+    words: tuple[str, ...] = ()
+    """The values that are possible, if they are words."""
 
 
 def check_name(field: str, value: object) -> str:
@@ -217,7 +188,7 @@ def _items(field: str, value: object) -> Iterable[object]:
     return value
 
 
-def _word_of(kind: object) -> Callable[[str, object], str]:
+def _word(kind: Any, json: Any = None) -> Kind:
     words = get_args(kind)
 
     def read(field: str, value: object) -> str:
@@ -225,16 +196,16 @@ def _word_of(kind: object) -> Callable[[str, object], str]:
             return value
         raise InvalidInput(field, value, "is not known", f"choose one of {', '.join(words)}")
 
-    return read
+    return Kind(read, json or kind, words=words)
 
 
-def _count_from(least: int) -> Callable[[str, object], int]:
+def _count(least: int, json: Any) -> Kind:
     def read(field: str, value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and value >= least:
             return value
         raise InvalidInput(field, value, "is not a count", f"give a whole number from {least} up")
 
-    return read
+    return Kind(read, json, metavar="NUMBER")
 
 
 def _read_duration(field: str, value: Any) -> Duration:
@@ -262,48 +233,165 @@ def _read_isolation(field: str, value: object) -> Isolation:
     return parse_isolation(value)
 
 
-_READERS: dict[str, Callable[[str, Any], object]] = {
-    "priority": lambda field, value: check_priority(value, field),
-    "queue": check_name,
-    "timeout": _read_some_duration,
-    "soft_timeout": _read_some_duration,
-    "retry": _read_retry,
-    "max_losses": _count_from(0),
-    "on_key_failure": _word_of(OnKeyFailure),
-    "tags": _read_names,
-    "isolation": _read_isolation,
-    "alert": lambda field, value: check_alert(value, field),
-    "under_pressure": _word_of(UnderPressure),
-    "batch": _count_from(1),
-    "batch_wait": _read_some_duration,
-    "limit": _count_from(1),
-    "key": check_name,
-    "region": check_name,
-    "delay": _read_duration,
-    "at": lambda field, value: parse_instant(value, field),
-    "expires": _read_some_duration,
-    "after": _read_runs,
-    "when": _word_of(When),
-    "on_failure": _word_of(OnFailure),
-    "idempotency_key": check_name,
-    "connection": lambda field, value: value,
-    "misfire": _word_of(Misfire),
-    "grace": _read_duration,
-    "catch_up_window": _read_duration,
-    "catch_up_limit": _count_from(0),
-    "start_deadline": _read_some_duration,
-    "overlap": _word_of(Overlap),
-    "jitter": _read_duration,
-    "start_at": lambda field, value: parse_instant(value, field),
-    "end_at": lambda field, value: parse_instant(value, field),
-    "max_firings": _count_from(1),
-    "calendars": _read_calendars,
-    "on_excluded": _word_of(OnExcluded),
-    "keep_succeeded": _count_from(0),
-    "keep_failed": _count_from(0),
-    "regions": _read_some_names,
-    "completions": _count_from(1),
-    "parallelism": _count_from(1),
-    "dependencies": _read_names,
-    "on_dependency_failure": _word_of(OnFailure),
+def _write_retry(retry: Retry) -> dict[str, Any]:
+    body: dict[str, Any] = {"retries": retry.retries, "cap": format_duration(retry.cap), "jitter": retry.jitter}
+    if len(retry.delays) == 1 and retry.factor > 1:
+        body |= {"delay": format_duration(retry.delays[0]), "factor": retry.factor}
+    else:
+        body["delays"] = [format_duration(each) for each in retry.delays]
+    return body | {name: list(errors) for name, errors in (("on", retry.on), ("never", retry.never)) if errors}
+
+
+NAME = Kind(check_name, json_types.Name, metavar="NAME")
+NAMES = Kind(_read_names, json_types.Names, metavar="NAME")
+CALENDARS = Kind(_read_calendars, json_types.Calendars, metavar="NAME")
+REGIONS = Kind(_read_some_names, json_types.FewNames, metavar="NAME")
+JOBS = Kind(_read_names, json_types.SomeNames, metavar="JOB")
+RUNS = Kind(_read_runs, json_types.Names, metavar="RUN")
+DURATION = Kind(_read_duration, json_types.Span, format_duration, "DURATION")
+SOME_DURATION = Kind(_read_some_duration, json_types.Span, format_duration, "DURATION")
+INSTANT = Kind(lambda field, value: parse_instant(value, field), json_types.InstantText, format_instant, "INSTANT")
+COUNT, COUNT_FROM_0 = _count(1, json_types.Count), _count(0, json_types.CountFrom0)
+PRIORITY = Kind(lambda field, value: check_priority(value, field), json_types.Priority, metavar="NUMBER")
+RETRY = Kind(_read_retry, json_types.RetryBody | json_types.CountFrom0, _write_retry)
+ISOLATION = Kind(_read_isolation, json_types.IsolationText, format_isolation, "LEVEL[,LIMIT...]")
+ALERT = Kind(lambda field, value: check_alert(value, field), json_types.AlertText, metavar="RECEIVER")
+UNDER_PRESSURE = _word(
+    UnderPressure,
+    Annotated[UnderPressure, Meta(description="whether it waits for what it follows while there is far too much")],
+)
+
+TASK, RUN, JOB = "task", "run", "job"
+EXECUTION = (TASK, RUN, JOB)
+
+
+class Option(NamedTuple):
+    """One option."""
+
+    name: str
+    kind: Kind
+    applies: tuple[str, ...]
+    """To tasks, runs or jobs."""
+    doc: str
+    """What it does, in a sentence: for the help of commands and the reference."""
+    flag: str | None = ""
+    """Its flag without dashes; empty: its name; None: commands do not offer it, or read it otherwise."""
+    field: str | None = ""
+    """Its field in a JSON body; empty: its name; None: it has none, or one that is read otherwise."""
+
+    @property
+    def default(self) -> Any:
+        """What is stored unless it is given."""
+        for struct in (RunOptions, JobPolicy, Defaults):
+            for field in msgspec.structs.fields(struct):
+                if field.name == self.name:
+                    return field.default
+        return None
+
+    @property
+    def clearable(self) -> bool:
+        """Whether `none` takes its value away. "none" is a level of isolation, so that means something else there."""
+        return self.default in (None, ()) and self.kind is not ISOLATION
+
+
+OPTIONS: Mapping[str, Option] = {
+    option.name: option
+    for option in (
+        Option("priority", PRIORITY, EXECUTION, "1 (highest) to 10; 5 unless given."),
+        Option("queue", NAME, EXECUTION, "The queue whose workers run it."),
+        Option("timeout", SOME_DURATION, EXECUTION, "Kill an attempt that takes longer."),
+        Option("retry", RETRY, EXECUTION, "How often and how late a failed run is tried again.", None),
+        Option("soft_timeout", SOME_DURATION, EXECUTION, "Warn an attempt that takes longer: `current_run().overdue`."),
+        Option("isolation", ISOLATION, EXECUTION, "none, process, limits or sandbox,memory=1GB,network."),
+        Option("alert", ALERT, EXECUTION, "Told if it fails for good: a task, a URL, or $ and a command."),
+        Option("max_losses", COUNT_FROM_0, EXECUTION, "How often its worker may be lost before it is failed."),
+        Option("on_key_failure", _word(OnKeyFailure), EXECUTION, "Whether a failure stops its key."),
+        Option("under_pressure", UNDER_PRESSURE, EXECUTION, "Whether it waits for what it follows under heavy load."),
+        Option("tags", NAMES, EXECUTION, "A tag, to select by; repeat for several.", "tag"),
+        Option("key", NAME, (RUN, JOB), "Runs of one key run one after the other, in order of submission."),
+        Option("limit", COUNT, (TASK, JOB), "How many runs of the task may run at once, on all workers together."),
+        Option("batch", COUNT._replace(json=None), (TASK, JOB), "Up to this many runs are executed in one call.", None),
+        Option(
+            "batch_wait", SOME_DURATION._replace(json=None), (TASK, JOB), "How long a batch may take to fill.", None
+        ),
+        Option("region", NAME, (RUN,), "Where it must run."),
+        Option("delay", DURATION, (RUN,), "Due this long from now."),
+        Option("at", INSTANT, (RUN,), "Due at this instant.", field=None),
+        Option("expires", SOME_DURATION, (RUN,), "Skipped if it has not started this long after it was due."),
+        Option("after", RUNS, (RUN,), "Wait for the end of this run; repeat for several."),
+        Option("when", _word(When), (RUN,), "With --after: all of them, or any."),
+        Option("on_failure", _word(OnFailure), (RUN,), "With --after: if one of them fails."),
+        Option("idempotency_key", NAME, (RUN,), "Submitted again with the same key, it is the same run.", field=None),
+        Option("connection", Kind(lambda field, value: value), (RUN,), "The transaction that it joins.", None),
+        Option("misfire", _word(Misfire), (JOB,), "What to do about missed instants."),
+        Option("grace", DURATION, (JOB,), "Later than this is a misfire."),
+        Option("catch_up_window", DURATION, (JOB,), "With --misfire all: how far back."),
+        Option("catch_up_limit", COUNT_FROM_0, (JOB,), "With --misfire all: how many."),
+        Option("start_deadline", SOME_DURATION, (JOB,), "Later than this it no longer starts."),
+        Option("overlap", _word(Overlap), (JOB,), "What to do if the last firing has not ended."),
+        Option("jitter", DURATION, (JOB,), "Start up to this much later, to spread load."),
+        Option("start_at", INSTANT, (JOB,), "Not before this.", "start"),
+        Option("end_at", INSTANT, (JOB,), "Not after this.", "end"),
+        Option("max_firings", COUNT, (JOB,), "End after this many firings."),
+        Option("calendars", CALENDARS, (JOB,), "Not when this calendar excludes it; repeat for several.", "calendar"),
+        Option("on_excluded", _word(OnExcluded), (JOB,), "Skip such an instant, or move it to the next day."),
+        Option("keep_succeeded", COUNT_FROM_0, (JOB,), "How many succeeded runs to keep."),
+        Option("keep_failed", COUNT_FROM_0, (JOB,), "How many failed runs to keep."),
+        Option("regions", REGIONS, (JOB,), "Where it must run; repeat for several.", "region"),
+        Option("completions", _count(1, json_types.Completions), (JOB,), "How many runs each firing has."),
+        Option("parallelism", COUNT, (JOB,), "How many of those may run at once."),
+        Option("dependencies", JOBS, (JOB,), "Each run waits for the newest firing of this job.", "dependency", None),
+        Option("on_dependency_failure", _word(OnFailure), (JOB,), "If a dependency failed, or has not run yet."),
+    )
 }
+"""All options, by name."""
+
+
+def options_of(what: str) -> list[Option]:
+    """The options that apply to tasks, runs or jobs."""
+    return [option for option in OPTIONS.values() if what in option.applies]
+
+
+def read_words(words: Words, known: type, where: str) -> Values:
+    """The values of the options that were given; InvalidInput names one that is unknown or wrong."""
+    values = {}
+    for name, written in words.items():
+        if name not in known.__annotations__:
+            near = get_close_matches(name, known.__annotations__, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"it takes {', '.join(sorted(known.__annotations__))}"
+            raise InvalidInput(name, written, f"is not an option of {where}", remedy)
+        if written is not None:
+            values[name] = OPTIONS[name].kind.read(name, written)
+    return values
+
+
+def read_defaults(values: Values, base: Defaults) -> Defaults:
+    """The defaults with what was given put over them."""
+    options = msgspec.structs.replace(base.options, **_of(RunOptions, values))
+    if options.timeout is not None and options.soft_timeout is not None and options.soft_timeout >= options.timeout:
+        problem = f"is not shorter than the timeout of {format_duration(options.timeout)}"
+        raise InvalidInput("soft_timeout", format_duration(options.soft_timeout), problem, "warn before it is killed")
+    return msgspec.structs.replace(base, **_of(Defaults, values), options=options)
+
+
+def read_policy(values: Values) -> JobPolicy:
+    """A job's policy."""
+    policy = JobPolicy(**_of(JobPolicy, values))
+    if policy.start_at is not None and policy.end_at is not None and policy.end_at <= policy.start_at:
+        raise InvalidInput("end_at", policy.end_at, "is not after start_at", "choose a later end")
+    if policy.overlap == "queue" and policy.completions > 1:
+        # The next firing would start when the first of several runs ends.
+        raise InvalidInput("overlap", "queue", "does not go with completions", 'choose "forbid", or completions=1')
+    if policy.overlap == "replace" and policy.dependencies:
+        # A run waits for the one that it replaces whatever becomes of that; for a dependency it does not.
+        raise InvalidInput("overlap", "replace", "does not go with dependencies", 'choose "forbid" or "queue"')
+    return policy
+
+
+def _of(struct: type[msgspec.Struct], values: Values) -> Values:
+    return {name: values[name] for name in struct.__struct_fields__ if name in values}
+
+
+def word_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they are stored, in the words of a JSON body; None is left out."""
+    return {name: OPTIONS[name].kind.write(value) for name, value in values.items() if value is not None}

@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap, UnderPressure
-from mainspring.core.runs.retry import Backoff, RetryPolicy
 from mainspring.core.schedules.calendar_rules import Rule
 from mainspring.core.schedules.triggers import OnFailure, When
-from mainspring.operations.options import LONGEST_NAME
+from mainspring.operations.json_types import (
+    LARGEST,
+    LONGEST_NAME,
+    MOST_NAMES,
+    CountFrom0,
+    FewNames,
+    InstantText,
+    Name,
+    Names,
+    Priority,
+    SomeNames,
+    Span,
+    Text,
+)
+from mainspring.operations.options import JOB, RUN, options_of
 
 MOST_RUNS = 10_000
-MOST_NAMES = 1_000
-MOST_CALENDARS = 10
-LARGEST = 2**31 - 1
-LONGEST_S = 36_525 * 86_400
-"""A hundred years."""
 
-Name = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=LONGEST_NAME,
-        description="1 to 200 printable characters",
-        extra_json_schema={"format": "name"},
-    ),
-]
-Names = Annotated[list[Name], Meta(max_length=MOST_NAMES)]
-Text = Annotated[str, Meta(max_length=10_000, pattern=r"^[^\x00]*$", description="a text of at most 10000 characters")]
-Span = Annotated[
-    Annotated[str, Meta(max_length=100, extra_json_schema={"format": "duration-text"})]
-    | Annotated[float, Meta(ge=0, le=LONGEST_S)],
-    Meta(description='a duration like "30s" or "1h30m", or a number of seconds', examples=["1h30m"]),
-]
-When_ = Annotated[
-    str,
-    Meta(
-        max_length=100,
-        description="an instant with its offset, like 2030-03-01T09:00:00+01:00",
-        examples=["2030-03-01T09:00:00+01:00"],
-    ),
-]
-Count = Annotated[int, Meta(ge=1, le=LARGEST, description="a whole number from 1 up")]
-CountFrom0 = Annotated[int, Meta(ge=0, le=LARGEST, description="a whole number from 0 up")]
-Priority = Annotated[int, Meta(ge=1, le=10, description="1 (highest) to 10 (lowest)")]
 Zone = Annotated[str, Meta(max_length=100, description="a name of the IANA database", examples=["Europe/Berlin"])]
 Limit = Annotated[int, Meta(ge=1, le=1_000, description="how many on a page, at most 1000")]
 Cursor = Annotated[
@@ -66,73 +46,43 @@ Command = Annotated[
     ),
 ]
 Arguments = Annotated[dict[str, Any], Meta(description="the task's arguments by name")]
-Isolated = Annotated[
-    str, Meta(max_length=10_000, description="e.g. limits,memory=1GB; other than the task's own needs run:command")
-]
-Whom = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=10_000,
-        pattern=r"^[^\x00]*$",
-        description="who is told if it fails for good: a task, a URL, or $ and a command, which needs run:command",
-    ),
-]
 Outcome = Annotated[str, Meta(max_length=100, description="success; a failure is reported by /fail")]
 Output = Annotated[Any, Meta(description="the same as result")]
 WorkerId = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="which of your workers reports")]
 Token = Annotated[int, Meta(ge=1, le=LARGEST, description="the token that came with the claim")]
 
 
-class RetryBody(msgspec.Struct, forbid_unknown_fields=True):
-    """How often, how late, and for which errors a failed run is tried again."""
-
-    retries: CountFrom0 | UnsetType = UNSET
-    policy: (
-        Annotated[RetryPolicy, Meta(description="all waits by name, instead of delay, backoff, factor, delays and cap")]
-        | UnsetType
-    ) = UNSET
-    delay: Span | UnsetType = UNSET
-    backoff: Backoff | UnsetType = UNSET
-    factor: Annotated[float, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
-    delays: Annotated[list[Span], Meta(max_length=100)] | UnsetType = UNSET
-    cap: Span | UnsetType = UNSET
-    jitter: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
-    on: Names | UnsetType = UNSET
-    never: Names | UnsetType = UNSET
-
-
-class _Execution(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How runs are executed. null is the same as leaving a field out."""
+class _Work(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What to do: the fields that runs and jobs share besides their options. null is the same as leaving one out."""
 
     task: Name | UnsetType | None = UNSET
     command: Command | UnsetType | None = UNSET
     args: Arguments | UnsetType | None = UNSET
-    priority: Priority | UnsetType | None = UNSET
-    queue: Name | UnsetType | None = UNSET
-    timeout: Span | UnsetType | None = UNSET
-    retry: RetryBody | CountFrom0 | UnsetType | None = UNSET
-    soft_timeout: Span | UnsetType | None = UNSET
-    isolation: Isolated | UnsetType | None = UNSET
-    alert: Whom | UnsetType | None = UNSET
-    max_losses: CountFrom0 | UnsetType | None = UNSET
-    on_key_failure: OnKeyFailure | UnsetType | None = UNSET
-    under_pressure: (
-        Annotated[UnderPressure, Meta(description="whether it waits for what it follows while there is far too much")]
-        | UnsetType
-        | None
-    ) = UNSET
-    tags: Names | UnsetType | None = UNSET
-    key: Name | UnsetType | None = UNSET
     type: Annotated[Name, Meta(description="the same as task")] | UnsetType | None = UNSET
     payload: Annotated[dict[str, Any], Meta(description="the same as args")] | UnsetType | None = UNSET
     max_retries: Annotated[CountFrom0, Meta(description="the same as retry, as a number")] | UnsetType | None = UNSET
-    executeAt: Annotated[When_, Meta(description="the same as run_at")] | UnsetType | None = UNSET
-    execute_at: Annotated[When_, Meta(description="the same as run_at")] | UnsetType | None = UNSET
+    run_at: InstantText | UnsetType | None = UNSET
+    at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
+    executeAt: Annotated[InstantText, Meta(description="the same as run_at")] | UnsetType | None = UNSET
+    execute_at: Annotated[InstantText, Meta(description="the same as run_at")] | UnsetType | None = UNSET
 
 
-class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
-    """When a job is due, and by which policies."""
+def _with_options(name: str, what: str) -> type[msgspec.Struct]:
+    """`_Work` with a field for each option that applies: see `operations.options.OPTIONS`."""
+    options = [each for each in options_of(what) if each.field is not None and each.kind.json is not None]
+    fields = [(each.field or each.name, each.kind.json | UnsetType | None, UNSET) for each in options]
+    return msgspec.defstruct(name, fields, bases=(_Work,), forbid_unknown_fields=True, kw_only=True)
+
+
+if TYPE_CHECKING:
+    _RunOptions: TypeAlias = _Work
+    _JobOptions: TypeAlias = _Work
+else:
+    _RunOptions, _JobOptions = _with_options("_RunOptions", RUN), _with_options("_JobOptions", JOB)
+
+
+class _Definition(_JobOptions, forbid_unknown_fields=True, kw_only=True):
+    """A job: when it is due, besides what it does and its options."""
 
     schedule: Annotated[str, Meta(max_length=1000, description="cron", examples=["0 2 * * *"])] | UnsetType | None = (
         UNSET
@@ -140,50 +90,23 @@ class _Definition(_Execution, forbid_unknown_fields=True, kw_only=True):
     cron: Annotated[str, Meta(max_length=1000, description="the same as schedule")] | UnsetType | None = UNSET
     cronExpression: Annotated[str, Meta(max_length=1000, description="the same as schedule")] | UnsetType | None = UNSET
     every: Span | UnsetType | None = UNSET
-    anchor: When_ | UnsetType | None = UNSET
-    run_at: When_ | UnsetType | None = UNSET
-    at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
-    after: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)] | UnsetType | None = UNSET
+    anchor: InstantText | UnsetType | None = UNSET
+    after: SomeNames | UnsetType | None = UNSET
     dependencies: (
         Annotated[
-            list[Name],
-            Meta(
-                min_length=1,
-                max_length=MOST_NAMES,
-                description="jobs that its runs wait for, to have succeeded; without a time of its own, as after",
-            ),
+            SomeNames,
+            Meta(description="jobs that its runs wait for, to have succeeded; without a time of its own, as after"),
         ]
         | UnsetType
         | None
     ) = UNSET
-    on_dependency_failure: OnFailure | UnsetType | None = UNSET
     when: When | UnsetType | None = UNSET
     on_failure: OnFailure | UnsetType | None = UNSET
-    manual: Annotated[bool, Meta(description="due only when somebody triggers it")] | UnsetType | None = UNSET
+    manual: Annotated[bool, Meta(description="due only when it is triggered by hand")] | UnsetType | None = UNSET
     timezone: Zone | UnsetType | None = UNSET
     tz: Annotated[str, Meta(max_length=100, description="the same as timezone")] | UnsetType | None = UNSET
     dialect: Literal["quartz", "unix"] | UnsetType | None = UNSET
-    limit: Count | UnsetType | None = UNSET
-    misfire: Misfire | UnsetType | None = UNSET
-    grace: Span | UnsetType | None = UNSET
-    catch_up_window: Span | UnsetType | None = UNSET
-    catch_up_limit: CountFrom0 | UnsetType | None = UNSET
-    start_deadline: Span | UnsetType | None = UNSET
-    overlap: Overlap | UnsetType | None = UNSET
-    jitter: Span | UnsetType | None = UNSET
-    start_at: When_ | UnsetType | None = UNSET
-    end_at: When_ | UnsetType | None = UNSET
-    max_firings: Count | UnsetType | None = UNSET
-    calendars: Annotated[list[Name], Meta(max_length=MOST_CALENDARS)] | UnsetType | None = UNSET
-    on_excluded: OnExcluded | UnsetType | None = UNSET
-    keep_succeeded: CountFrom0 | UnsetType | None = UNSET
-    keep_failed: CountFrom0 | UnsetType | None = UNSET
-    regions: Annotated[list[Name], Meta(min_length=1, max_length=100)] | UnsetType | None = UNSET
-    targetDataCenters: (
-        Annotated[list[Name], Meta(min_length=1, max_length=100, description="the same as regions")] | UnsetType | None
-    ) = UNSET
-    completions: Annotated[int, Meta(ge=1, le=10000)] | UnsetType | None = UNSET
-    parallelism: Count | UnsetType | None = UNSET
+    targetDataCenters: Annotated[FewNames, Meta(description="the same as regions")] | UnsetType | None = UNSET
 
 
 class JobBody(_Definition, forbid_unknown_fields=True, kw_only=True):
@@ -199,25 +122,17 @@ class JobChange(_Definition, forbid_unknown_fields=True, kw_only=True):
     name: Name | UnsetType = UNSET
 
 
-class RunBody(_Execution, forbid_unknown_fields=True, kw_only=True):
+class RunBody(_RunOptions, forbid_unknown_fields=True, kw_only=True):
     """One run of a task or a command."""
 
-    region: Name | UnsetType | None = UNSET
-    delay: Span | UnsetType | None = UNSET
-    run_at: When_ | UnsetType | None = UNSET
-    at: Annotated[str, Meta(max_length=100, description="the same as run_at")] | UnsetType | None = UNSET
-    expires: Span | UnsetType | None = UNSET
-    after: Names | UnsetType | None = UNSET
     dependencies: Annotated[Names, Meta(description="the same as after")] | UnsetType | None = UNSET
-    when: When | UnsetType | None = UNSET
-    on_failure: OnFailure | UnsetType | None = UNSET
 
 
 class ScheduleBody(msgspec.Struct, forbid_unknown_fields=True):
     """One piece of work at an instant, in the words of other schedulers: a run."""
 
     type: Annotated[Name, Meta(description="the task")]
-    executeAt: Annotated[When_, Meta(description="when it is due; not in the past")]
+    executeAt: Annotated[InstantText, Meta(description="when it is due; not in the past")]
     priority: Priority | UnsetType = UNSET
     payload: Annotated[dict[str, Any], Meta(description="the task's arguments by name")] | UnsetType = UNSET
 
@@ -237,11 +152,9 @@ class ReasonBody(msgspec.Struct, forbid_unknown_fields=True):
 class BackfillBody(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
     """A past interval, both ends included."""
 
-    from_: When_
-    to: When_
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="at most so many instants; 100 if left out")] | UnsetType = (
-        UNSET
-    )
+    from_: InstantText
+    to: InstantText
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="the most instants; 100 if left out")] | UnsetType = UNSET
     dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET
     reason: Text | UnsetType = UNSET
 
@@ -271,7 +184,7 @@ class RerunBody(msgspec.Struct, forbid_unknown_fields=True):
     job: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MOST_RUNS, description="at most so many")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_RUNS, description="the most runs")] | UnsetType = UNSET
     dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET
 
 
@@ -310,7 +223,7 @@ class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
 class AssignBody(msgspec.Struct, forbid_unknown_fields=True):
     """How much work a worker wants, and how long it will wait for some."""
 
-    limit: Annotated[int, Meta(ge=1, le=1_000, description="at most so many runs")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="the most runs")] | UnsetType = UNSET
     wait: Span | UnsetType = UNSET
     job_id: (
         Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="only runs of this job, or this run")]

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mainspring.api.schemas.bodies import Cursor, Limit, Name, When_, Zone
+from mainspring.api.schemas.bodies import Cursor, Limit, Zone
 from mainspring.core.states import State
-from mainspring.operations.options import LONGEST_NAME
+from mainspring.operations.json_types import LONGEST_NAME, InstantText, Name
 
 
 class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,8 +48,8 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     tag: Name | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
-    since: When_ | UnsetType = UNSET
-    until: When_ | UnsetType = UNSET
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
     limit: Limit | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 

@@ -11,7 +11,6 @@ import msgspec
 
 from mainspring.api.decoding import Given, given_of
 from mainspring.api.problems import Wrong
-from mainspring.api.schemas.bodies import RetryBody
 from mainspring.core.instants import Instant, from_wall, load_zone, parse_instant, to_datetime
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import (
@@ -26,7 +25,8 @@ from mainspring.core.schedules.triggers import (
 )
 from mainspring.core.tasks.commands import split_command
 from mainspring.errors import InvalidInput
-from mainspring.operations.options import JobWords, RunWords, Values, check_name, read_words
+from mainspring.operations.json_types import RetryBody
+from mainspring.operations.options import INSTANT, OPTIONS, JobWords, RunWords, Values, check_name, read_words
 
 COMMANDS = frozenset({"command", "container"})
 """Tasks that execute whatever they are given: they need a permission of their own."""
@@ -124,7 +124,7 @@ def read_options(given: Given, known: type, zone: str | None, wrong: Wrong) -> V
         try:
             if name == "retry":
                 written = _read_retry(written)
-            elif name in ("start_at", "end_at", "at"):
+            elif OPTIONS[name].kind is INSTANT:
                 written = to_datetime(read_instant(written, name, zone))
             values |= read_words({name: written}, known, "this request")
         except InvalidInput as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -21,31 +21,18 @@ from mainspring.cli.jobs.triggers import (
 from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import OWNERS, Scheduler, with_scheduler
+from mainspring.cli.option_flags import NONE, flags_of
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.arguments import Work, read_work
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, to_datetime
-from mainspring.core.model import Misfire, OnExcluded, OnKeyFailure, Overlap, UnderPressure
-from mainspring.core.runs.retry import Retry, RetryPolicy
+from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import AtTrigger, CronTrigger, Trigger, describe
 from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.operations import records
+from mainspring.operations.options import JOB, OPTIONS
 
 Words = dict[str, Any]
-
-NONE = "none"
-"""Typed instead of a value, it takes the value away."""
-
-
-def _read_count(ctx: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
-    """A whole number, or `none`; its range is for the word to judge."""
-    if value is None or value == NONE:
-        return value
-    try:
-        return int(value)
-    except ValueError:
-        raise click.BadParameter(f"'{value}' is not a whole number.", ctx, param) from None
-
 
 definition_options = stack(
     click.option("--task", metavar="TASK", help="The task to run."),
@@ -54,55 +41,9 @@ definition_options = stack(
     ),
     click.option("--http", metavar="URL", help="Or an HTTP call; --arg says more of it, as in --arg method=PUT."),
     click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument: JSON, or else text."),
-    click.option(
-        "--isolation", metavar="LEVEL[,LIMIT...]", help="none, process, limits or sandbox,memory=1GB,network."
-    ),
-    click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer."),
-    click.option("--soft-timeout", metavar="DURATION", help="Warn an attempt that takes longer."),
-    click.option("--retries", type=int, help="How often to try again after a failure; 3 by default, 0 for never."),
-    click.option(
-        "--retry-policy", type=click.Choice(get_args(RetryPolicy)), help="How long to wait before each retry."
-    ),
-    click.option("--priority", type=int, help="1 (highest) to 10; 5 unless given."),
-    click.option("--queue", help="The queue whose workers run it."),
-    click.option("--region", "regions", multiple=True, help="Where it must run; repeat for several."),
-    click.option("--key", help="Runs of one key run one after the other."),
-    click.option("--limit", callback=_read_count, metavar="NUMBER", help="How many runs of the task may run at once."),
-    click.option("--overlap", type=click.Choice(get_args(Overlap)), help="If the last firing has not ended."),
-    click.option("--misfire", type=click.Choice(get_args(Misfire)), help="What to do about missed instants."),
-    click.option("--grace", metavar="DURATION", help="Later than this is a misfire."),
-    click.option("--catch-up-window", metavar="DURATION", help="With --misfire all: how far back."),
-    click.option("--catch-up-limit", type=int, help="With --misfire all: how many."),
-    click.option("--start-deadline", metavar="DURATION", help="Later than this it no longer starts."),
-    click.option("--jitter", metavar="DURATION", help="Start up to this much later, to spread load."),
-    click.option("--calendar", "calendars", multiple=True, help="Never when this calendar excludes it."),
-    click.option("--on-excluded", type=click.Choice(get_args(OnExcluded)), help="Skip, or move to the next day."),
-    click.option("--start", "start_at", metavar="INSTANT", help="Not before this."),
-    click.option("--end", "end_at", metavar="INSTANT", help="Not after this."),
-    click.option("--max-firings", callback=_read_count, metavar="NUMBER", help="End after so many firings."),
-    click.option("--completions", type=int, help="How many runs each firing has."),
-    click.option("--parallelism", callback=_read_count, metavar="NUMBER", help="How many of those may run at once."),
-    click.option("--max-losses", type=int, help="How often its worker may be lost before it is failed."),
-    click.option(
-        "--on-key-failure", type=click.Choice(get_args(OnKeyFailure)), help="Whether a failure stops its key."
-    ),
-    click.option(
-        "--under-pressure",
-        type=click.Choice(get_args(UnderPressure)),
-        help="Whether it waits for what it follows while there is far too much to do.",
-    ),
-    click.option("--alert", metavar="WHOM", help="Told if it fails for good: a task, a URL, or $ and a command."),
-    click.option("--keep-succeeded", callback=_read_count, metavar="NUMBER", help="How many succeeded runs to keep."),
-    click.option("--keep-failed", callback=_read_count, metavar="NUMBER", help="How many failed runs to keep."),
-    click.option("--tag", "tags", multiple=True, help="A tag, to select by; repeat for several."),
+    flags_of(JOB),
 )
 """The options that say what a job does and by which policies."""
-
-_CLEARABLE = frozenset(
-    {"timeout", "key", "limit", "start_at", "end_at", "max_firings", "parallelism", "start_deadline", "keep_succeeded"}
-    | {"keep_failed", "alert", "tags", "calendars"}
-)
-"""The options that `none` takes away."""
 
 
 def _split(words: Words) -> tuple[TriggerWords, Words]:
@@ -181,7 +122,7 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
     if not given and not any(about.values()) and work == Work(None, None):
         raise click.UsageError("Say what to change: `mainspring job edit --help` lists the options.")
 
-    cleared = [name for name, value in given.items() if name in _CLEARABLE and _is_none(value)]
+    cleared = [name for name, value in given.items() if _is_none(value) and name in OPTIONS and OPTIONS[name].clearable]
     kept: Words = {name: value for name, value in given.items() if name not in cleared}
 
     async def change(scheduler: Scheduler) -> _Defined:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any
 
 import click
 import msgspec
 
 from mainspring.cli.jobs.triggers import check_to_come, read_instant
 from mainspring.cli.lazy import Errand
-from mainspring.cli.naming import complete_run, find_run
+from mainspring.cli.naming import find_run
 from mainspring.cli.opening import Scheduler, is_served, open_app, with_scheduler
+from mainspring.cli.option_flags import flags_of
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.arguments import read_work
 from mainspring.cli.runs.tables import describe_run
 from mainspring.cli.session import Session
 from mainspring.core.instants import DAY, format_duration, from_datetime, to_datetime
-from mainspring.core.model import PROVIDED_TASKS, UnderPressure, Worker
-from mainspring.core.runs.retry import Retry, RetryPolicy
+from mainspring.core.model import PROVIDED_TASKS, Worker
+from mainspring.core.runs.retry import Retry
 from mainspring.core.runs.why import Crowd, worker_trouble
-from mainspring.core.schedules.triggers import OnFailure, When
 from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.operations import records
 from mainspring.operations.explain import short_id
-from mainspring.operations.options import Defaults, RunWords
+from mainspring.operations.options import OPTIONS, RUN, SOME_DURATION, Defaults, RunWords
 from mainspring.sdk.app import Mainspring
 
 LONG_AGO = 100_000 * DAY
@@ -40,30 +40,9 @@ LONG_AGO = 100_000 * DAY
 )
 @click.option("--command", metavar="TEXT", help="Instead of a task: a command, split into words as a shell would.")
 @click.option("--http", metavar="URL", help="Or an HTTP call; --arg says more of it, as in --arg method=PUT.")
-@click.option("--isolation", metavar="LEVEL[,LIMIT...]", help="none, process, limits or sandbox,memory=1GB,network.")
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument: JSON, or else text.")
-@click.option("--priority", type=int, help="1 (highest) to 10; 5 unless given.")
-@click.option("--delay", metavar="DURATION", help="Due this long from now.")
-@click.option("--at", metavar="INSTANT", help="Due at this instant.")
+@flags_of(RUN)
 @click.option("--tz", metavar="ZONE", help="The zone of --at, if that has no offset.")
-@click.option("--expires", metavar="DURATION", help="Skipped if it has not started this long after it was due.")
-@click.option("--key", help="Runs of one key run one after the other.")
-@click.option("--queue", help="The queue whose workers run it.")
-@click.option("--region", help="Where it must run.")
-@click.option("--timeout", metavar="DURATION", help="Kill an attempt that takes longer.")
-@click.option("--soft-timeout", metavar="DURATION", help="Warn an attempt that takes longer.")
-@click.option("--retries", type=int, help="How often to try again after a failure; 3 by default, 0 for never.")
-@click.option("--retry-policy", type=click.Choice(get_args(RetryPolicy)), help="How long to wait before each retry.")
-@click.option(
-    "--after", multiple=True, metavar="RUN", shell_complete=complete_run, help="Wait for this run; or for several."
-)
-@click.option("--when", type=click.Choice(get_args(When)), help="With --after: all of them, or any.")
-@click.option("--on-failure", type=click.Choice(get_args(OnFailure)), help="With --after: if one of them fails.")
-@click.option(
-    "--under-pressure", type=click.Choice(get_args(UnderPressure)), help="With --after: under far too much load."
-)
-@click.option("--tag", "tags", multiple=True, help="A tag, to select by; repeat for several.")
-@click.option("--idempotency-key", metavar="KEY", help="Submitted again with the same key, it is the same run.")
 @click.pass_obj
 def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: Any) -> None:
     """Submit one run of TASK, or of a command, and print its id.
@@ -146,7 +125,7 @@ def _defaults(defaults: Defaults) -> dict[str, Any]:
     """A task's own options, as words."""
     words = {"priority": defaults.priority, "queue": defaults.queue, **msgspec.structs.asdict(defaults.options)}
     return {
-        name: format_duration(value) if name in ("timeout", "soft_timeout") and value is not None else value
+        name: format_duration(value) if OPTIONS[name].kind is SOME_DURATION and value is not None else value
         for name, value in words.items()
         if name in RunWords.__annotations__
     }
