@@ -47,7 +47,7 @@ async def test_a_server_that_is_gone_costs_nothing_and_is_passed_over(door: Door
     async with Client(f"{nobody()},{pair[0].url}", door.token("admin"), retry=ONCE) as client:
         for _ in range(5):
             await client.ready()
-        assert [each.failures for each in client._line.servers.all] == [1, 0]
+        assert [each.failures for each in client._connection.servers.all] == [1, 0]
     assert len(pair[0].seen) == 5
 
 

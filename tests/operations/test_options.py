@@ -16,8 +16,8 @@ from mainspring.operations.options import JOB, OPTIONS, RUN, TASK, JobWords, Opt
 
 ELSEWHERE = {"retry": {"retries", "retry_policy"}, "at": {"run_at"}}
 """Options that have other flags, or another field."""
-NOTES = {"said", "unfit_since"}
-"""Fields of `RunOptions` that the program writes for itself."""
+NOTES = {"context", "said", "unfit_since"}
+"""Fields of `RunOptions` that hooks and workers write, not authors."""
 
 
 @pytest.mark.parametrize(("keywords", "what"), [(TaskWords, TASK), (RunWords, RUN), (JobWords, JOB)])

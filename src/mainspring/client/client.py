@@ -6,10 +6,12 @@ from functools import cached_property
 from types import TracebackType
 from typing import Self
 
-from mainspring.client.connection import RETRY, Line, Request
+from mainspring.client.calendars import Calendars
+from mainspring.client.connection import RETRY, Connection, Request
+from mainspring.client.events import Audit, Events, Tokens
 from mainspring.client.jobs import Jobs
 from mainspring.client.runs import Runs
-from mainspring.client.workers import Audit, Calendars, Events, Tokens, Workers
+from mainspring.client.workers import Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
 from mainspring.operations import records
@@ -37,14 +39,14 @@ class Client:
     ) -> None:
         """`namespace` chooses one of those that the token is for. An answer that takes longer than `timeout` is given
         up; what fails for a reason that passes is tried again as `retry` says, where that cannot do anything twice."""
-        self._line = Line(url, token, namespace, parse_duration(timeout, "timeout") / SECOND, retry)
-        self.jobs = Jobs(self._line)
-        self.runs = Runs(self._line)
-        self.workers = Workers(self._line)
-        self.calendars = Calendars(self._line)
-        self.events = Events(self._line)
-        self.audit = Audit(self._line)
-        self.tokens = Tokens(self._line)
+        self._connection = Connection(url, token, namespace, parse_duration(timeout, "timeout") / SECOND, retry)
+        self.jobs = Jobs(self._connection)
+        self.runs = Runs(self._connection)
+        self.workers = Workers(self._connection)
+        self.calendars = Calendars(self._connection)
+        self.events = Events(self._connection)
+        self.audit = Audit(self._connection)
+        self.tokens = Tokens(self._connection)
 
     def __repr__(self) -> str:
         return f"<client of {self.url}>"
@@ -52,15 +54,15 @@ class Client:
     @property
     def url(self) -> str:
         """Where the server is."""
-        return self._line.url
+        return self._connection.url
 
     def now(self) -> Instant:
         """The server's clock, as far as it is known: to a second or two."""
-        return self._line.now()
+        return self._connection.now()
 
     async def ready(self) -> records.Ready:
         """What has to be well for the server to serve; ServerUnavailable if something is not."""
-        return await self._line.ask(Request("GET", "/health/ready"), records.Ready)
+        return await self._connection.ask(Request("GET", "/health/ready"), records.Ready)
 
     async def open(self) -> None:
         """Nothing to open: connections are made when they are needed."""
@@ -72,7 +74,7 @@ class Client:
 
     async def close(self) -> None:
         """Let go of the connections. The client can be used again."""
-        await self._line.close()
+        await self._connection.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -75,7 +75,7 @@ class Request(NamedTuple):
         return self.method in ("GET", "POST") or (self.method == "PUT" and "If-Match" not in self.headers)
 
 
-class Line:
+class Connection:
     """To one server, or to any of several that share a store, as one caller."""
 
     def __init__(self, url: str, token: str | None, namespace: str | None, timeout_s: float, retry: Retry) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
-from mainspring.client.connection import Line, Request, path_of
+from mainspring.client.calendars import Calendars
+from mainspring.client.connection import Connection, Request, path_of
 from mainspring.client.pages import each
-from mainspring.client.workers import Calendars
 from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import NotFound
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
 
 _COMPANIONS = ("timezone", "dialect", "anchor", "when", "on_failure")
-"""What belongs to a trigger, and goes with it."""
+"""What belongs to a trigger, and is cleared with it."""
 
 
 class _Found(msgspec.Struct):
@@ -32,9 +32,9 @@ class _Found(msgspec.Struct):
 class Jobs:
     """`client.jobs`. A job is named by its name or its id."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self._calendars = Calendars(line)
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._calendars = Calendars(connection)
 
     async def create(
         self,
@@ -50,11 +50,13 @@ class Jobs:
         values = read_words(words, JobWords, "a job")
         read_policy(values)
         body = {"name": name, "task": task, "args": args or {}, **trigger_body(trigger), **word_values(values)}
-        return await self._line.ask(Request("POST", path_of("jobs"), body=body, key=idempotency_key), records.NewJob)
+        return await self._connection.ask(
+            Request("POST", path_of("jobs"), body=body, key=idempotency_key), records.NewJob
+        )
 
     async def get(self, job: str) -> records.JobStory:
         """A job, and what keeps it from firing."""
-        return await self._line.ask(Request("GET", await self._path(job)), records.JobStory)
+        return await self._connection.ask(Request("GET", await self._path(job)), records.JobStory)
 
     def list(
         self,
@@ -68,7 +70,7 @@ class Jobs:
     ) -> AsyncGenerator[records.ListedJob, None]:
         """Jobs in order of name; with `last`, each with the newest row of its ledger."""
         query = {"app": app, "task": task, "tag": tag, "state": state, "last": last or None}
-        return each(self._line, path_of("jobs"), query, records.ListedJob, limit)
+        return each(self._connection, path_of("jobs"), query, records.ListedJob, limit)
 
     async def edit(
         self,
@@ -93,30 +95,30 @@ class Jobs:
             retry = {"retries": retries, "policy": retry_policy}
             change["retry"] = {name: value for name, value in retry.items() if value is not None}
         request = Request("PATCH", await self._path(job), body=change, headers=_if_match(version))
-        return await self._line.ask(request, records.Job)
+        return await self._connection.ask(request, records.Job)
 
     async def replace(self, job: str, body: Mapping[str, object], *, version: int | None = None) -> records.Job:
         """Replace a definition, in the words of the API: what is left out is as if the job were new."""
         request = Request("PUT", await self._path(job), body=body, headers=_if_match(version))
-        return await self._line.ask(request, records.Job)
+        return await self._connection.ask(request, records.Job)
 
     async def remove(self, job: str, *, reason: str = "", version: int | None = None) -> None:
-        """Forget a definition. Its unfinished runs go on, and the ledger stays."""
+        """Remove a definition. Its unfinished runs go on, and the ledger stays."""
         query = {"reason": reason or None}
-        await self._line.send(Request("DELETE", await self._path(job), query, headers=_if_match(version)))
+        await self._connection.send(Request("DELETE", await self._path(job), query, headers=_if_match(version)))
 
     async def pause(self, *jobs: str, reason: str = "") -> Sequence[records.Job]:
-        """Let jobs rest, one after the other: what comes due meanwhile is recorded as skipped."""
+        """Stop jobs from firing, one after the other: instants that come due meanwhile are recorded as skipped."""
         return [await self._act(job, "pause", reason) for job in jobs]
 
     async def resume(self, *jobs: str, reason: str = "") -> Sequence[records.Job]:
-        """Let paused jobs go on with their next instants after now."""
+        """Let paused jobs fire again, from their next instants after now."""
         return [await self._act(job, "resume", reason) for job in jobs]
 
     async def _path(self, job: str, *more: str) -> str:
         """Where a job is. A name that no path can hold is looked up first."""
         if "/" in job or job in (".", ".."):
-            found = await self._line.ask(Request("GET", path_of("jobs"), {"name": job}), _Found)
+            found = await self._connection.ask(Request("GET", path_of("jobs"), {"name": job}), _Found)
             if not found.items:
                 raise NotFound(f"there is no job {job!r}: `mainspring job list` shows those that exist")
             job = found.items[0].job_id
@@ -124,12 +126,12 @@ class Jobs:
 
     async def _act(self, job: str, verb: str, reason: str) -> records.Job:
         body = {"reason": reason} if reason else {}
-        return await self._line.ask(Request("POST", await self._path(job, verb), body=body), records.Job)
+        return await self._connection.ask(Request("POST", await self._path(job, verb), body=body), records.Job)
 
     async def trigger(self, job: str, request_id: str | None = None) -> records.Firing:
         """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
         body = {} if request_id is None else {"request_id": request_id}
-        return await self._line.ask(Request("POST", await self._path(job, "trigger"), body=body), records.Firing)
+        return await self._connection.ask(Request("POST", await self._path(job, "trigger"), body=body), records.Firing)
 
     async def backfill(
         self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
@@ -139,30 +141,30 @@ class Jobs:
         interval = {"from": since.isoformat(), "to": until.isoformat()}
         words = {"limit": limit, "dry_run": dry_run, **({"reason": reason} if reason else {})}
         request = Request("POST", await self._path(job, "backfill"), body={**interval, **words})
-        return await self._line.ask(request, records.Backfill)
+        return await self._connection.ask(request, records.Backfill)
 
     async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[records.FireTime]:
         """When a job will fire, in its own zone or another."""
         request = Request("GET", await self._path(job, "next"), {"count": count, "timezone": zone})
-        return (await self._line.ask(request, records.FireTimes)).items
+        return (await self._connection.ask(request, records.FireTimes)).items
 
     async def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Firing, None]:
         """What became of a job's due instants, newest first."""
-        async for firing in each(self._line, await self._path(job, "firings"), {}, records.Firing, limit):
+        async for firing in each(self._connection, await self._path(job, "firings"), {}, records.Firing, limit):
             yield firing
 
     async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Run, None]:
         """The runs of a job, newest first."""
-        async for run in each(self._line, await self._path(job, "runs"), {}, records.Run, limit):
+        async for run in each(self._connection, await self._path(job, "runs"), {}, records.Run, limit):
             yield run
 
     async def sync(self, app: Mainspring) -> records.Synced:
         """Make the stored calendars and jobs of an app what its code declares. Others of its jobs are only named."""
         for calendar in app.calendars.values():
             await self._calendars.save(calendar)
-        declared = app.declared_jobs(self._line.now())
+        declared = app.declared_jobs(self._connection.now())
         body: dict[str, Any] = {"app": app.name, "source": app.source, "jobs": [body_of(job) for job in declared]}
-        return await self._line.ask(Request("POST", path_of("jobs:sync"), body=body), records.Synced)
+        return await self._connection.ask(Request("POST", path_of("jobs:sync"), body=body), records.Synced)
 
 
 def _if_match(version: int | None) -> dict[str, str]:

@@ -8,16 +8,16 @@ from typing import Any, Unpack
 
 import msgspec
 
-from mainspring.client.connection import Line, Request, path_of
+from mainspring.client.connection import Connection, Request, path_of
 from mainspring.client.pages import LARGEST, each
 from mainspring.client.streams import follow
 from mainspring.core.instants import SECOND, format_duration, parse_duration
 from mainspring.core.runs.retry import Length
-from mainspring.core.states import FINAL, SUCCEEDED, State
-from mainspring.errors import InvalidInput, RunFailed, WaitTimeout
+from mainspring.core.states import FINAL, State
+from mainspring.errors import InvalidInput
 from mainspring.operations import records
 from mainspring.operations.options import RunWords, Values, read_words, word_values
-from mainspring.operations.records import RunStatus
+from mainspring.operations.runs import result_of, still_running
 
 LONGEST_POLL_S = 20.0
 """Shorter than what stands between may bear, and than a server that is stopped should wait for us."""
@@ -26,8 +26,8 @@ LONGEST_POLL_S = 20.0
 class Runs:
     """`client.runs`."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     async def submit(
         self, task: str, args: Mapping[str, object] | None = None, **words: Unpack[RunWords]
@@ -36,7 +36,7 @@ class Runs:
         `RunWords`."""
         values, key = _read(words)
         body = {"task": task, "args": args or {}, **word_values(values)}
-        return await self._line.ask(Request("POST", path_of("runs"), body=body, key=key), records.NewRun)
+        return await self._connection.ask(Request("POST", path_of("runs"), body=body, key=key), records.NewRun)
 
     async def submit_many(
         self,
@@ -56,22 +56,22 @@ class Runs:
         if not runs:
             return []
         request = Request("POST", path_of("runs:batch"), body={"runs": runs}, key=idempotency_key)
-        return (await self._line.ask(request, records.Batch)).run_ids
+        return (await self._connection.ask(request, records.Batch)).run_ids
 
     async def get(self, run_id: str) -> records.RunStory:
         """A run, and what keeps it from running."""
-        return await self._line.ask(Request("GET", path_of("runs", run_id)), records.RunStory)
+        return await self._connection.ask(Request("GET", path_of("runs", run_id)), records.RunStory)
 
-    async def status(self, run_id: str, *, fresh: bool = False) -> RunStatus:
+    async def status(self, run_id: str, *, fresh: bool = False) -> records.RunStatus:
         """How a run stands, in few words: from the cache, where the server has one and it need not be `fresh`."""
         query = {"fresh": True} if fresh else {}
-        return await self._line.ask(Request("GET", path_of("runs", run_id, "status"), query), RunStatus)
+        return await self._connection.ask(Request("GET", path_of("runs", run_id, "status"), query), records.RunStatus)
 
     async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
         """Runs whose ids begin or end with a text that somebody typed."""
         query = {"id": part, "limit": limit}
         kind: Any = records.Page[records.Run]
-        page: records.Page[records.Run] = await self._line.ask(Request("GET", path_of("runs"), query), kind)
+        page: records.Page[records.Run] = await self._connection.ask(Request("GET", path_of("runs"), query), kind)
         return page.items
 
     def list(
@@ -90,34 +90,34 @@ class Runs:
         """Runs, newest first; of running ones, those that `worker` holds."""
         named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
         query = {"state": list(states), **named, **_span(since, until)}
-        return each(self._line, path_of("runs"), query, records.Run, limit)
+        return each(self._connection, path_of("runs"), query, records.Run, limit)
 
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[records.Run, None]:
         """Runs that failed for good, newest first."""
         query = {"job": job, "task": task, "tag": tag}
-        return each(self._line, path_of("dead-letters"), query, records.Run, limit)
+        return each(self._connection, path_of("dead-letters"), query, records.Run, limit)
 
     async def rerun(self, **words: object) -> records.Rerun:
         """Run failed runs again, each at most once: `run_ids`, or all of a `job`, a `task` or a `tag`; `limit`,
         `dry_run`."""
-        return await self._line.ask(Request("POST", path_of("dead-letters:rerun"), body=words), records.Rerun)
+        return await self._connection.ask(Request("POST", path_of("dead-letters:rerun"), body=words), records.Rerun)
 
     async def cancel(self, run_id: str, reason: str = "") -> State:
         """Cancel a run that waits, or ask a running one to stop; the state it is then in. Conflict if it has ended."""
         body = {"reason": reason} if reason else {}
         request = Request("POST", path_of("runs", run_id, "cancel"), body=body)
-        return (await self._line.ask(request, records.Cancelled)).state
+        return (await self._connection.ask(request, records.Cancelled)).state
 
     async def retry(self, run_id: str, reason: str = "") -> records.Run:
         """Try once more what has ended without success: the new run of the same work. Conflict otherwise."""
         body = {"reason": reason} if reason else {}
-        return await self._line.ask(Request("POST", path_of("runs", run_id, "retry"), body=body), records.Run)
+        return await self._connection.ask(Request("POST", path_of("runs", run_id, "retry"), body=body), records.Run)
 
     async def attempts(self, run_id: str) -> Sequence[records.Attempt]:
         """The attempts that have ended, in order."""
-        return (await self._line.ask(Request("GET", path_of("runs", run_id, "attempts")), records.Attempts)).items
+        return (await self._connection.ask(Request("GET", path_of("runs", run_id, "attempts")), records.Attempts)).items
 
     async def poll(self, run_id: str, timeout: Length) -> records.Run:
         """The run once it has ended, or as it is after the timeout."""
@@ -128,28 +128,22 @@ class Runs:
             {"timeout": format_duration(duration)},
             patience_s=duration / SECOND,
         )
-        return await self._line.ask(request, records.Run)
+        return await self._connection.ask(request, records.Run)
 
     async def wait(self, run_id: str, timeout: Length | None = None) -> records.Run:
         """The run once it has ended; WaitTimeout if that takes too long. The run itself goes on."""
-        until = None if timeout is None else self._line.now() + parse_duration(timeout, "timeout")
+        until = None if timeout is None else self._connection.now() + parse_duration(timeout, "timeout")
         while True:
-            left = LONGEST_POLL_S if until is None else max((until - self._line.now()) / SECOND, 0.0)
+            left = LONGEST_POLL_S if until is None else max((until - self._connection.now()) / SECOND, 0.0)
             run = await self.poll(run_id, min(left, LONGEST_POLL_S))
             if run.state in FINAL:
                 return run
-            if until is not None and self._line.now() >= until:
-                raise WaitTimeout(
-                    f"run {run_id} is still {run.state} after {timeout}, and goes on. "
-                    f"`mainspring run show {run_id}` says why"
-                )
+            if until is not None and self._connection.now() >= until:
+                raise still_running(run, timeout or 0)
 
     async def result(self, run_id: str, timeout: Length | None = None) -> Any:
         """What the run returned; RunFailed if it ended otherwise, WaitTimeout if it has not ended in time."""
-        run = await self.wait(run_id, timeout)
-        if run.state != SUCCEEDED:
-            raise RunFailed(run_id, run.state, run.reason)
-        return run.result
+        return result_of(await self.wait(run_id, timeout))
 
     async def logs(
         self, run_id: str, *, follow: bool = False, tail: int | None = None
@@ -163,7 +157,7 @@ class Runs:
         after: int | None = None
         while True:
             size = {"tail": tail} if tail is not None else {"after": after, "limit": LARGEST}
-            page = await self._line.ask(Request("GET", path, size), records.Lines)
+            page = await self._connection.ask(Request("GET", path, size), records.Lines)
             for line in page.items:
                 yield line
             if tail is not None or len(page.items) < LARGEST:
@@ -171,7 +165,7 @@ class Runs:
             after = page.next
 
     async def _follow(self, path: str) -> AsyncGenerator[records.Line, None]:
-        async for told in follow(self._line, Request("GET", path, {"follow": True}), end="end"):
+        async for told in follow(self._connection, Request("GET", path, {"follow": True}), end="end"):
             if told.kind == "line":
                 yield msgspec.json.decode(told.data, type=records.Line)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import NamedTuple
 
-from mainspring.client.connection import Line, Request
+from mainspring.client.connection import Connection, Request
 from mainspring.errors import ServerUnavailable
 
 
@@ -18,7 +18,7 @@ class Told(NamedTuple):
     """What to resume after."""
 
 
-async def follow(line: Line, request: Request, end: str | None = None) -> AsyncGenerator[Told, None]:
+async def follow(connection: Connection, request: Request, end: str | None = None) -> AsyncGenerator[Told, None]:
     """The events of a stream, each once and in order, over broken connections and servers that are restarted; for ever,
     or until one of the kind `end` has come."""
     last: str | None = None
@@ -26,7 +26,7 @@ async def follow(line: Line, request: Request, end: str | None = None) -> AsyncG
     while True:
         resumed = request if last is None else request._replace(headers={**request.headers, "Last-Event-ID": last})
         try:
-            async with line.stream(resumed) as answer:
+            async with connection.stream(resumed) as answer:
                 async for told in _parse(answer.aiter_lines()):
                     failures = 0
                     last = told.number or last
@@ -35,13 +35,13 @@ async def follow(line: Line, request: Request, end: str | None = None) -> AsyncG
                         return
         except ServerUnavailable:
             failures += 1
-            if not await line.pause(failures):
+            if not await connection.pause(failures):
                 raise
         else:
             # The server said goodbye: it stops, and another may be there at once.
             failures += 1
-            if not await line.pause(failures):
-                raise ServerUnavailable(f"the server at {line.url} ends the stream each time: try again later")
+            if not await connection.pause(failures):
+                raise ServerUnavailable(f"the server at {connection.url} ends the stream each time: try again later")
 
 
 async def _parse(lines: AsyncIterator[str]) -> AsyncGenerator[Told, None]:
