@@ -6,7 +6,8 @@ from typing import Any
 
 from mainspring import Mainspring, RunHandle
 from mainspring.core.instants import SECOND
-from mainspring.core.model import Claim, Report, Run, Worker
+from mainspring.core.model import Claim, Job, Report, Run, Worker
+from mainspring.core.schedules.triggers import Trigger
 from mainspring.core.states import FAILED, SUCCEEDED
 
 
@@ -33,4 +34,20 @@ async def work(app: Mainspring) -> int:
 
 async def stored(app: Mainspring, handle: RunHandle[Any]) -> Run:
     """The run as the store has it."""
-    return await app.get_run(handle.id)
+    return await stored_run(app, handle.id)
+
+
+async def stored_run(app: Mainspring, run_id: str) -> Run:
+    """The same, by id."""
+    return await (await app.open()).get_run(app.settings.namespace, run_id)
+
+
+async def row_of(handle: RunHandle[Any]) -> Run:
+    """The same, of the app that submitted it."""
+    return await stored(handle._app, handle)
+
+
+async def add_stored(app: Mainspring, name: str, trigger: Trigger, **words: Any) -> Job:
+    """Add a job; as the store has it."""
+    added = await app.jobs.add(name, trigger, **words)
+    return await (await app.open()).get_job(app.settings.namespace, added.job_id)

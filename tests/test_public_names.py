@@ -12,7 +12,10 @@ import pytest
 import mainspring
 
 TRIGGERS = {"after", "at", "cron", "every", "manual"}
+RECORDS = {"Attempt", "Event", "Firing", "Job", "Run", "Worker"}
 REST = {
+    "RunContext",
+    "Submission",
     "Abort",
     "RetryIn",
     "Client",
@@ -35,7 +38,7 @@ def run(code: str) -> str:
 
 
 def test_these_are_the_public_names() -> None:
-    assert set(mainspring.__all__) == TRIGGERS | REST
+    assert set(mainspring.__all__) == TRIGGERS | RECORDS | REST
     assert mainspring.__all__ == sorted(mainspring.__all__)
     assert dir(mainspring) == mainspring.__all__
 

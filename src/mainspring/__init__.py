@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from mainspring.core.schedules.triggers import after, at, cron, every, manual
     from mainspring.core.tasks.isolation import Isolation
     from mainspring.errors import Abort, MainspringError, RetryIn
-    from mainspring.executor import current_run
+    from mainspring.executor import RunContext, current_run
+    from mainspring.operations.records import Attempt, Event, Firing, Job, Run, Worker
     from mainspring.sdk.app import Mainspring
     from mainspring.sdk.handle import RunHandle
+    from mainspring.sdk.hooks import Submission
     from mainspring.sdk.preview import fire_times
     from mainspring.sdk.task import Task
 
@@ -25,14 +27,22 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort",
+    "Attempt",
     "Client",
+    "Event",
+    "Firing",
     "Isolation",
+    "Job",
     "Mainspring",
     "MainspringError",
     "Retry",
     "RetryIn",
+    "Run",
+    "RunContext",
     "RunHandle",
+    "Submission",
     "Task",
+    "Worker",
     "__version__",
     "after",
     "at",
@@ -48,12 +58,14 @@ __all__ = [
 _HOMES = {
     "mainspring.sdk.app": ("Mainspring",),
     "mainspring.client.client": ("Client",),
-    "mainspring.executor": ("current_run",),
+    "mainspring.executor": ("RunContext", "current_run"),
     "mainspring.core.tasks.isolation": ("Isolation",),
     "mainspring.core.runs.retry": ("Retry",),
     "mainspring.core.schedules.triggers": ("after", "at", "cron", "every", "manual"),
     "mainspring.errors": ("Abort", "MainspringError", "RetryIn"),
     "mainspring.sdk.handle": ("RunHandle",),
+    "mainspring.operations.records": ("Attempt", "Event", "Firing", "Job", "Run", "Worker"),
+    "mainspring.sdk.hooks": ("Submission",),
     "mainspring.sdk.preview": ("fire_times",),
     "mainspring.sdk.task": ("Task",),
 }

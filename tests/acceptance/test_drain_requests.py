@@ -12,6 +12,7 @@ import pytest
 from server import make_server
 
 from mainspring import Mainspring
+from sdk_work import row_of
 
 APP = Path(__file__).with_name("lone_app.py")
 PATIENCE_S = 90.0
@@ -102,7 +103,7 @@ async def test_a_worker_that_is_asked_ends_and_another_does_its_run(site: Site) 
         assert (answer.returncode, answer.stdout.endswith("is asked to drain.\n")) == (0, True)
         assert await asyncio.to_thread(asked.wait, PATIENCE_S) == 0
         assert "was asked to drain" in site.log
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.attempt, run.losses) == ("pending", 0, 0)
         idle = site.start("worker", str(APP))
         assert await handle.result(timeout=PATIENCE_S) == "done"

@@ -14,6 +14,7 @@ import pytest
 from server import make_server
 
 from mainspring import Mainspring, every
+from sdk_work import row_of
 
 APP = Path(__file__).with_name("lone_app.py")
 PATIENCE_S = 90.0
@@ -42,14 +43,14 @@ async def test_the_run_of_a_killed_worker_is_done_by_another(url: str, tmp_path:
     notes, log = tmp_path / "notes", tmp_path / "worker.log"
     notes.touch()
     async with Mainspring(url, name="client") as app:
-        await app.add_job("report", every("1h"), task="slow")
+        await app.jobs.add("report", every("1h"), task="slow")
         workers = [start_worker(tmp_path, url) for _ in range(2)]
         try:
             handle = await app.submit("slow")
             first = await _first_note(notes)
             os.kill(first, signal.SIGKILL)
             assert await handle.result(timeout=PATIENCE_S) == "done"
-            (run, second) = (await handle.status(), int(notes.read_text().split()[1]))
+            (run, second) = (await row_of(handle), int(notes.read_text().split()[1]))
             assert (run.state, run.losses) == ("succeeded", 1)
             assert second != first
             assert "no scheduler runs, so no job fires (the next one would be report)" in log.read_text()

@@ -56,7 +56,7 @@ def the_answer(claim: Claim) -> Report:
 class TestJobs:
     async def test_a_job_is_created_with_the_words_of_the_app(self, client: Client, name: str) -> None:
         words: Any = {"retry": Retry(2, delay="1s"), "timeout": timedelta(minutes=5), "overlap": "queue", "tags": ["x"]}
-        job = await client.jobs.create(name, cron("0 2 * * *", tz="Europe/Berlin"), task="t", args={"n": 1}, **words)
+        job = await client.jobs.add(name, cron("0 2 * * *", tz="Europe/Berlin"), task="t", args={"n": 1}, **words)
         assert (job.name, job.args, job.retries, job.timeout, job.tags) == (name, {"n": 1}, 2, "5m", ["x"])
         assert (job.schedule, job.policy["overlap"]) == ("cron 0 2 * * * in Europe/Berlin", "queue")
         assert job.next_run is not None
@@ -66,7 +66,7 @@ class TestJobs:
 
     @pytest.mark.parametrize("odd", ["team/report", "..", "a?b#c%20&d", "größe", "./x/", "a:b"])
     async def test_any_name_will_do(self, client: Client, odd: str) -> None:
-        job = await client.jobs.create(odd, manual(), task="t")
+        job = await client.jobs.add(odd, manual(), task="t")
         assert (await client.jobs.get(odd)).job_id == job.job_id
         assert (await client.jobs.edit(odd, priority=1)).priority == 1
         assert [firing async for firing in client.jobs.firings(odd)] == []
@@ -76,12 +76,12 @@ class TestJobs:
 
     async def test_what_is_wrong_is_known_before_anything_is_sent(self, client: Client, name: str) -> None:
         with pytest.raises(InvalidInput, match="priority: 11 is not a priority"):
-            await client.jobs.create(name, manual(), task="t", priority=11)
+            await client.jobs.add(name, manual(), task="t", priority=11)
         with pytest.raises(NotFound, match="there is no job"):
             await client.jobs.get(name)
 
     async def test_an_edit_of_an_old_version_is_refused(self, client: Client, name: str) -> None:
-        job = await client.jobs.create(name, every("1h"), task="t", timeout="1m", retry=Retry(1, delay="5s"))
+        job = await client.jobs.add(name, every("1h"), task="t", timeout="1m", retry=Retry(1, delay="5s"))
         edited = await client.jobs.edit(name, priority=1, retries=7, clear=["timeout"], version=job.version)
         assert (edited.priority, edited.retries, edited.timeout, edited.version) == (1, 7, None, 2)
         with pytest.raises(Conflict, match='has version "2", not "1"'):
@@ -92,7 +92,7 @@ class TestJobs:
 
     async def test_an_edit_keeps_what_it_does_not_name(self, door: Door, client: Client, name: str) -> None:
         words: Any = {"retry": Retry(1, delay="5s"), "isolation": "limits,memory=1GB,cpu=5s", "alert": "tell"}
-        await client.jobs.create(name, cron("0 0 2 * * ?", dialect="quartz"), task="t", **words)
+        await client.jobs.add(name, cron("0 0 2 * * ?", dialect="quartz"), task="t", **words)
         await client.jobs.edit(name, retries=4)
         store = await door.app.open()
         job = await store.get_job("default", name)
@@ -101,7 +101,7 @@ class TestJobs:
         assert (await client.jobs.edit(name, trigger=cron("0 3 * * *"))).schedule == "cron 0 3 * * * in UTC"
 
     async def test_jobs_are_paused_resumed_and_triggered(self, client: Client, name: str) -> None:
-        await client.jobs.create(name, manual(), task="t")
+        await client.jobs.add(name, manual(), task="t")
         (paused,) = await client.jobs.pause(name, reason="audit")
         assert (paused.state, paused.paused_why) == ("paused", "audit")
         assert [job.name async for job in client.jobs.list(state="paused")] == [name]
@@ -115,7 +115,7 @@ class TestJobs:
         assert listed.last.run_id == first.run_id
 
     async def test_a_past_interval_is_run_after_all(self, client: Client, name: str) -> None:
-        await client.jobs.create(name, cron("0 * * * *"), task=name)
+        await client.jobs.add(name, cron("0 * * * *"), task=name)
         now = datetime.now(UTC)
         interval = now - timedelta(hours=5), now - timedelta(minutes=1)
         looked = await client.jobs.backfill(name, *interval, dry_run=True)
@@ -243,7 +243,7 @@ class TestTheRest:
         assert (await client.ready()).status == "ready"
 
     async def test_who_changed_what_is_told_to_admins_only(self, door: Door, client: Client, name: str) -> None:
-        await client.jobs.create(name, manual(), task="t")
+        await client.jobs.add(name, manual(), task="t")
         changes = [change async for change in client.audit.list(limit=3)]
         assert (changes[0].action, changes[0].after["name"]) == ("job.create", name)
         async with Client(door.url, door.token("viewer")) as viewer:
@@ -260,7 +260,7 @@ class TestTheRest:
     async def test_a_namespace_is_chosen(self, door: Door, name: str) -> None:
         token = door.token(grants={"default": ["admin"], "staging": ["admin"]})
         async with Client(door.url, token, namespace="staging") as staging, Client(door.url, token) as production:
-            await staging.jobs.create(name, manual(), task="t")
+            await staging.jobs.add(name, manual(), task="t")
             assert (await staging.jobs.get(name)).namespace == "staging"
             with pytest.raises(NotFound):
                 await production.jobs.get(name)
@@ -283,9 +283,9 @@ class TestBlocking:
             with pytest.raises(NotFound):
                 sync.call(client.jobs.get, "nobody")
         until(lambda: "mainspring-sync" not in [thread.name for thread in threading.enumerate()])
-        assert client.sync.call(client.runs.get, run.run_id).task == name
+        assert client.sync(client.runs.get, run.run_id).task == name
         client.sync.close()
 
     async def test_on_an_event_loop_it_is_refused(self, client: Client) -> None:
         with pytest.raises(MainspringError, match="await the same method"):
-            client.sync.call(client.ready)
+            client.sync(client.ready)

@@ -143,8 +143,8 @@ class TestAFailure:
 class TestDependencies:
     async def test_a_runs_after_b_and_c(self, cli: Terminal, client: Client) -> None:
         for name in ("b", "c"):
-            await client.jobs.create(name, manual(), task="greet", args={"name": name})
-        await client.jobs.create("a", after("b", "c"), task="greet", args={"name": "a"})
+            await client.jobs.add(name, manual(), task="greet", args={"name": name})
+        await client.jobs.add("a", after("b", "c"), task="greet", args={"name": "a"})
         first = await client.jobs.trigger("b")
         assert first.run_id is not None
         await client.runs.result(first.run_id)

@@ -58,7 +58,7 @@ class TestOnce:
 
     async def test_nor_a_firing_nor_a_job(self, flaky: Flaky, client: Client, name: str) -> None:
         flaky.will(lose_reply)
-        await client.jobs.create(name, manual(), task=name)
+        await client.jobs.add(name, manual(), task=name)
         flaky.will(lose_reply)
         firing = await client.jobs.trigger(name)
         assert [each.run_id async for each in client.runs.list(task=name)] == [firing.run_id]
@@ -71,7 +71,7 @@ class TestOnce:
     async def test_a_change_that_may_have_happened_is_not_sent_again(
         self, flaky: Flaky, client: Client, name: str
     ) -> None:
-        job = await client.jobs.create(name, manual(), task=name)
+        job = await client.jobs.add(name, manual(), task=name)
         flaky.will(lose_reply)
         with pytest.raises(ServerUnavailable, match="was lost"):
             await client.jobs.edit(name, priority=1, version=job.version)
@@ -121,7 +121,7 @@ class TestAgain:
     async def test_a_change_that_was_refused_at_the_door_is_sent_again(
         self, flaky: Flaky, client: Client, name: str
     ) -> None:
-        job = await client.jobs.create(name, manual(), task=name)
+        job = await client.jobs.add(name, manual(), task=name)
         flaky.will(refuse("overloaded", 503))
         assert (await client.jobs.edit(name, priority=1, version=job.version)).version == 2
         flaky.will(refuse("unavailable", 503))

@@ -92,7 +92,7 @@ async def test_kill_minus_9_of_one_loses_and_doubles_nothing(
 ) -> None:
     """The last test of the file: one of the servers is no more."""
     one, other = pair
-    beat = await other.jobs.create("beat", every("1s"), task="encode", args={"video": 0})
+    beat = await other.jobs.add("beat", every("1s"), task="encode", args={"video": 0})
     answered: dict[int, str] = {}
     unanswered: set[int] = set()
     enough = asyncio.Event()

@@ -12,6 +12,7 @@ from pathlib import Path
 from test_worker_deaths import PATIENCE_S, app, has_ended, until, up
 
 from mainspring import Mainspring, Retry
+from sdk_work import stored_run
 
 __all__ = ["app"]
 
@@ -48,7 +49,7 @@ async def test_lines_arrive_while_it_runs_and_following_ends_with_it(app: Mainsp
                 gate.touch()
                 assert (await lines.readline()).split()[1:] == [b"second"]
                 assert await lines.readline() == b""
-            assert (await app.get_run(run.id)).state == "succeeded"
+            assert (await stored_run(app, run.id)).state == "succeeded"
 
 
 async def test_an_end_is_recorded_with_its_reason_its_result_and_what_was_written(
@@ -62,7 +63,7 @@ async def test_an_end_is_recorded_with_its_reason_its_result_and_what_was_writte
     async with up(tmp_path):
         for run in (last, file, final, again):
             await until(lambda run=run: has_ended(app, run.id))
-    ends = [await app.get_run(run.id) for run in (last, file, final, again)]
+    ends = [await stored_run(app, run.id) for run in (last, file, final, again)]
     assert [end.result for end in ends[:2]] == ['{"rows":3}', "7"]
     assert [(end.state, end.attempt) for end in ends[2:]] == [("failed", 1), ("failed", 2)]
     assert ends[2].reason.startswith("CommandFailed: the command exited with code 2; not retried")

@@ -14,6 +14,7 @@ import pytest
 
 from mainspring import Mainspring, Retry
 from mainspring.core.states import FINAL
+from sdk_work import stored_run
 
 APP = """
 import asyncio, os, time
@@ -99,7 +100,7 @@ async def worker(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
 
 async def ended(app: Mainspring, handle: Any, seconds: float = 40.0) -> Any:
     async with asyncio.timeout(seconds):
-        while (run := await app.get_run(handle.id)).state not in FINAL:
+        while (run := await stored_run(app, handle.id)).state not in FINAL:
             await asyncio.sleep(0.02)
     return run
 

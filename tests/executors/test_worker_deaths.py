@@ -15,6 +15,7 @@ from scene import is_alive, pids_in
 from mainspring import Mainspring, Retry
 from mainspring.core.instants import SECOND
 from mainspring.core.states import FINAL
+from sdk_work import row_of, stored_run
 
 APP = """
 import os, subprocess, sys, time
@@ -102,7 +103,7 @@ async def until(condition: object, seconds: float = PATIENCE_S) -> None:
 
 
 async def has_ended(app: Mainspring, run_id: str) -> bool:
-    return (await app.get_run(run_id)).state in FINAL
+    return (await stored_run(app, run_id)).state in FINAL
 
 
 async def test_a_worker_that_is_killed_leaves_no_process_and_its_run_is_done_again(
@@ -117,7 +118,7 @@ async def test_a_worker_that_is_killed_leaves_no_process_and_its_run_is_done_aga
     await until(lambda: not [pid for pid in pids_in(file) if is_alive(pid)], 5)
     async with up(tmp_path):
         await until(lambda: has_ended(app, run.id))
-    ended = await app.get_run(run.id)
+    ended = await stored_run(app, run.id)
     assert (ended.state, ended.losses) == ("succeeded", 1)
     assert int(ended.result or "0") > 1
     await until(lambda: not [pid for pid in pids_in(file) if is_alive(pid)], 5)
@@ -131,7 +132,7 @@ async def test_past_its_deadline_the_whole_family_is_dead_when_that_is_recorded(
     async with up(tmp_path):
         await until(lambda: has_ended(app, run.id))
         assert not [pid for pid in pids_in(file, 2) if is_alive(pid)]
-    ended = await app.get_run(run.id)
+    ended = await stored_run(app, run.id)
     assert ended.reason.startswith("TimeoutError: not done within its timeout of 700ms")
     assert ended.finished_at is not None
     assert ended.started_at is not None
@@ -145,14 +146,14 @@ async def test_a_host_that_gets_notice_finishes_what_it_can_and_hands_the_rest_b
     async with up(tmp_path, MAINSPRING_NOTICE=str(tmp_path / "notice")) as worker:
 
         async def both_run() -> bool:
-            return all([(await each.status()).state == "running" for each in (short, long)])
+            return all([(await row_of(each)).state == "running" for each in (short, long)])
 
         await until(both_run)
         (tmp_path / "notice").touch()
         async with asyncio.timeout(PATIENCE_S):
             assert await worker.wait() == 0
-    assert (await short.status()).state == "succeeded"
-    rest = await long.status()
+    assert (await row_of(short)).state == "succeeded"
+    rest = await row_of(long)
     assert (rest.state, rest.attempt, rest.losses) == ("pending", 0, 0)
 
 

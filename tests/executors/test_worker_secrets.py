@@ -22,6 +22,7 @@ import pytest
 import mainspring
 from mainspring import Mainspring, Retry
 from mainspring.core.states import FINAL
+from sdk_work import stored_run
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start workers of several users")
 
@@ -157,7 +158,7 @@ def running(folder: Path, user: int, *args: str, **more: str) -> Iterator[subpro
 async def ended(app: Mainspring, handle: Any) -> Any:
     async with asyncio.timeout(30):
         while True:
-            run = await app.get_run(handle.id)
+            run = await stored_run(app, handle.id)
             if run.state in FINAL:
                 return run
             await asyncio.sleep(0.02)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import mainspring
 from mainspring import Mainspring, Retry, manual
 from mainspring.core.instants import HOUR, MINUTE, to_datetime
 from mainspring.core.model import Run, RunOptions
@@ -239,16 +240,32 @@ class TestHandles:
         with pytest.raises(RunFailed, match="cancelled: a mistake"):
             await handle.result()
         with pytest.raises(Conflict):
-            await app.cancel(handle)
+            await app.runs.cancel(handle.id)
 
     async def test_who_cancels_without_a_reason_is_named(self, app: Mainspring, halve: Task[..., int]) -> None:
         handle = await halve.submit(8)
-        await app.cancel(handle.id)
+        await app.runs.cancel(handle.id)
         assert (await handle.status()).reason == "cancelled by app default"
 
     async def test_a_run_that_is_not_there_is_not_found(self, app: Mainspring) -> None:
         with pytest.raises(NotFound):
-            await app.get_run("01hzzzzzzzzzzzzzzzzzzzzzzz")
+            await app.runs.get("01hzzzzzzzzzzzzzzzzzzzzzzz")
+        with pytest.raises(NotFound):
+            await app.runs.handle("01hzzzzzzzzzzzzzzzzzzzzzzz").wait()
+
+    async def test_a_handle_by_id_has_the_type_of_its_task(self, app: Mainspring) -> None:
+        @app.task
+        def moment() -> datetime:
+            return datetime(2026, 3, 1, tzinfo=UTC)
+
+        run_id = (await moment.submit()).id
+        await work(app)
+        assert await app.runs.handle(run_id, moment).result(10) == datetime(2026, 3, 1, tzinfo=UTC)
+        assert await app.runs.handle(run_id).result(10) == "2026-03-01T00:00:00Z"
+        run = await app.runs.handle(run_id).wait(10)
+        assert (type(run), run.run_id, run.result) == (mainspring.Run, run_id, "2026-03-01T00:00:00Z")
+        assert run.finished_at is not None
+        assert run.finished_at.tzinfo is UTC
 
 
 class TestRetry:
@@ -263,7 +280,7 @@ class TestRetry:
         failed = await upload.options(priority=3, key="v1", region="default", tags=["x"]).submit("v1")
         await work(app)
         healthy = True
-        again = await app.retry(failed)
+        again = app.runs.handle((await app.runs.retry(failed.id)).run_id, upload)
         old, new = await stored(app, failed), await stored(app, again)
         for field in ("task", "args", "options", "priority", "queue", "region", "key", "job", "fire_at", "namespace"):
             assert getattr(new, field) == getattr(old, field), field
@@ -280,7 +297,7 @@ class TestRetry:
         while await work(app):
             pass
         for run in failed:
-            await app.retry(run)
+            await app.runs.retry(run.id)
         assert len(await claim(app)) == 1
 
     async def test_only_what_has_ended_without_success_is_repeated(self, app: Mainspring) -> None:
@@ -289,10 +306,10 @@ class TestRetry:
 
         handle = await nothing.submit()
         with pytest.raises(Conflict, match="is pending"):
-            await app.retry(handle.id)
+            await app.runs.retry(handle.id)
         await work(app)
         with pytest.raises(Conflict, match="has succeeded"):
-            await app.retry(handle.id)
+            await app.runs.retry(handle.id)
 
     async def test_the_run_of_a_firing_keeps_its_place_in_the_job(self, app: Mainspring) -> None:
         @app.job(manual(), overlap="queue")
@@ -300,11 +317,11 @@ class TestRetry:
             raise ValueError("unbalanced")
 
         await app.sync_jobs()
-        firing = await app.trigger("close_books")
+        firing = await app.jobs.trigger("close_books")
         assert firing.run_id is not None
         await work(app)
-        again = await app.retry(firing.run_id)
-        old, new = await app.get_run(firing.run_id), await stored(app, again)
+        again = await app.runs.retry(firing.run_id)
+        old, new = await app.runs.get(firing.run_id), await app.runs.get(again.run_id)
         assert (new.job, new.job_id, new.fire_at) == ("close_books", old.job_id, old.fire_at)
-        await app.trigger("close_books")
+        await app.jobs.trigger("close_books")
         assert len(await claim(app)) == 1, "the next firing waits in line behind the repetition"

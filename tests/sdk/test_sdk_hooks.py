@@ -70,8 +70,8 @@ async def test_context_survives_options_that_a_worker_fills_in_and_a_retry(app: 
     async with other, app, app.running(schedule=False):
         handle = await other.submit("work")
         assert (await handle.wait(BOUND_S)).state == "failed"
-        again = await other.retry(handle)
-        await again.wait(BOUND_S)
+        again = await other.runs.retry(handle.id)
+        await other.runs.wait(again.run_id, BOUND_S)
     assert seen == ["t2", "t2"]
 
 

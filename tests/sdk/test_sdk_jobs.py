@@ -196,27 +196,31 @@ class TestJobs:
         @app.task(priority=4)
         def build(size: int) -> None: ...
 
-        job = await app.add_job("hourly", every("1h"), task=build, args={"size": 3}, overlap="forbid")
-        assert (job.task, job.args, job.priority, job.policy.overlap) == ("build", '{"size":3}', 4, "forbid")
+        job = await app.jobs.add("hourly", every("1h"), task=build, args={"size": 3}, overlap="forbid")
+        assert (job.task, job.args, job.priority, job.policy["overlap"]) == ("build", {"size": 3}, 4, "forbid")
+        assert (job.origin, job.app) == ("call", app.name)
         with pytest.raises(Conflict):
-            await app.add_job("hourly", every("1h"), task="build", args={"size": 3})
+            await app.jobs.add("hourly", every("1h"), task="build", args={"size": 3})
+        other = await app.jobs.add("hourly", every("2h"), task="build", args={"size": 4}, replace=True)
+        assert (other.job_id, other.version, other.schedule) == (job.job_id, 2, "every 2h")
+        assert (other.args, other.policy["overlap"]) == ({"size": 4}, "allow")
         with pytest.raises(InvalidInput, match="size"):
-            await app.add_job("daily", every("1d"), task="build")
+            await app.jobs.add("daily", every("1d"), task="build")
         with pytest.raises(InvalidInput, match="not in the future"):
-            await app.add_job("once", at("2020-01-01T00:00:00Z"), task=build, args={"size": 3})
+            await app.jobs.add("once", at("2020-01-01T00:00:00Z"), task=build, args={"size": 3})
 
     async def test_a_job_can_be_triggered_paused_and_resumed(self, app: Mainspring) -> None:
         app.job(every("1h"), name="hourly")(app.task(name="tick")(lambda: None))
         await app.sync_jobs()
-        first = await app.trigger("hourly", request_id="click")
-        assert (await app.trigger("hourly", request_id="click")).run_id == first.run_id
-        assert (await app.trigger("hourly")).run_id != first.run_id
-        (paused,) = await app.pause("hourly", reason="audit")
+        first = await app.jobs.trigger("hourly", request_id="click")
+        assert (await app.jobs.trigger("hourly", request_id="click")).run_id == first.run_id
+        assert (await app.jobs.trigger("hourly")).run_id != first.run_id
+        (paused,) = await app.jobs.pause("hourly", reason="audit")
         assert (paused.paused_why, paused.paused_at is None) == ("audit", False)
-        (resumed,) = await app.resume("hourly")
+        (resumed,) = await app.jobs.resume("hourly")
         assert resumed.paused_at is None
         with pytest.raises(NotFound):
-            await app.pause("hourly", "daily")
+            await app.jobs.pause("hourly", "daily")
         assert (await self.job(app, "hourly")).paused_at is None
 
 

@@ -83,7 +83,7 @@ class TestTheStore:
         other = Mainspring(app.settings.store, namespace="code")
         assert other.settings.namespace == "environment"
         other.configure(namespace="flag", store=None)
-        run = await other.get_run((await other.submit("anything")).id)
+        run = await other.runs.get((await other.submit("anything")).id)
         assert run.namespace == "flag"
         with pytest.raises(Conflict, match="open already"):
             other.configure(namespace="late")
@@ -116,38 +116,53 @@ class TestBlocking:
 
     def test_a_run_is_submitted_and_awaited_without_await(self, halve: Task[..., int]) -> None:
         app = halve.app
-        first, second = app.sync.submit(halve, 8), app.sync.submit(halve.options(priority=1), number=6)
-        third, *_ = app.sync.submit_many(halve, [{"number": 4}, {"number": 2}])
-        assert first.status().state == "pending"
-        app.sync.call(work, app)
-        assert [first.result(timeout=10), second.result(10), third.result("10s")] == [4, 3, 2]
+        first, second = app.sync(halve.submit, 8), app.sync(halve.options(priority=1).submit, number=6)
+        third, *_ = app.sync(halve.submit_many, [{"number": 4}, {"number": 2}])
+        assert app.sync(first.status).state == "pending"
+        app.sync(work, app)
+        assert [app.sync(run.result, timeout=10) for run in (first, second, third)] == [4, 3, 2]
 
     def test_runs_and_jobs_are_looked_after(self, halve: Task[..., int]) -> None:
         app = halve.app
-        run = app.sync.submit("halve", number=8)
-        assert app.sync.cancel(run, "a mistake") == "cancelled"
-        assert app.sync.get_run(run.id).reason == "a mistake"
-        assert app.sync.get_run(app.sync.retry(run).id).retry_of == run.id
-        app.sync.call(app.add_job, "half", manual(), task=halve, args={"number": 2})
-        assert app.sync.trigger("half").run_id
-        assert [job.name for job in app.sync.pause("half", reason="audit")] == ["half"]
-        assert app.sync.resume("half")[0].paused_at is None
+        run = app.sync(app.submit, "halve", {"number": 8})
+        assert app.sync(app.runs.cancel, run.id, "a mistake") == "cancelled"
+        assert app.sync(app.runs.get, run.id).reason == "a mistake"
+        assert app.sync(app.runs.retry, run.id).retry_of == run.id
+        app.sync(app.jobs.add, "half", manual(), task=halve, args={"number": 2})
+        assert app.sync(app.jobs.trigger, "half").run_id
+        assert [job.name for job in app.sync(app.jobs.pause, "half", reason="audit")] == ["half"]
+        assert app.sync(app.jobs.resume, "half")[0].paused_at is None
+
+    def test_what_is_gone_over_or_entered_elsewhere_is_so_here(self, halve: Task[..., int]) -> None:
+        app = halve.app
+        app.sync(halve.submit_many, [{"number": number} for number in range(5)])
+        first, *others = [run.args["number"] for run in app.sync(app.runs.list)]
+        assert (first, sorted(others)) == (4, [0, 1, 2, 3])
+        for run in app.sync(app.runs.list):
+            assert run.state == "pending"
+            break  # The rest is not asked for.
+        with app.sync(app.running):
+            assert app.sync(app.sync(halve.submit, 8).result, 30) == 4
+        with pytest.raises(KeyError, match="mine"), app.sync(app.lock, "payroll"):
+            raise KeyError("mine")
+        with app.sync(app.lock, "payroll", wait=0):
+            pass
 
     def test_errors_are_those_of_the_call(self, halve: Task[..., int]) -> None:
         with pytest.raises(InvalidInput, match="number"):
-            halve.app.sync.submit(halve, "eight")
+            halve.app.sync(halve.submit, "eight")
         with pytest.raises(WaitTimeout):
-            halve.app.sync.submit(halve, 8).wait(0)
+            halve.app.sync(halve.app.sync(halve.submit, 8).wait, 0)
 
     async def test_it_refuses_to_block_an_event_loop(self, app: Mainspring) -> None:
         with pytest.raises(MainspringError, match="would block: await"):
-            app.sync.get_run("x")
+            app.sync(app.runs.get, "x")
 
     def test_many_threads_share_one_loop(self, halve: Task[..., int]) -> None:
         handles: list[str] = []
         before = set(threading.enumerate())
         threads = [
-            threading.Thread(target=lambda: handles.append(halve.app.sync.submit(halve, 8).id)) for _ in range(20)
+            threading.Thread(target=lambda: handles.append(halve.app.sync(halve.submit, 8).id)) for _ in range(20)
         ]
         for thread in threads:
             thread.start()
@@ -157,21 +172,21 @@ class TestBlocking:
         assert [each.name for each in set(threading.enumerate()) - before].count("mainspring-sync") == 1
 
     def test_it_goes_on_after_it_was_closed(self, halve: Task[..., int]) -> None:
-        first = halve.app.sync.submit(halve, 8)
+        first = halve.app.sync(halve.submit, 8)
         halve.app.sync.close()
-        assert halve.app.sync.get_run(first.id).state == "pending"
+        assert halve.app.sync(halve.app.runs.get, first.id).state == "pending"
 
     def test_a_forked_process_opens_a_store_of_its_own(self, tmp_path: Path) -> None:
         code = f"""
             import os, signal
             from mainspring import Mainspring
             app = Mainspring("sqlite:///{tmp_path}/fork.db")
-            first = app.sync.submit("t")
+            first = app.sync(app.submit, "t")
             child = os.fork()
             if not child:
                 signal.alarm(20)  # So that it never outlives the test, whatever it hangs on.
-                os._exit(0 if app.sync.submit("t").status().state == "pending" else 1)
+                os._exit(0 if app.sync(app.sync(app.submit, "t").status).state == "pending" else 1)
             assert os.waitpid(child, 0)[1] == 0
-            assert first.status().state == "pending"
+            assert app.sync(first.status).state == "pending"
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=30)

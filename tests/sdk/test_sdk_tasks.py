@@ -28,6 +28,7 @@ from mainspring.executor import CURRENT, RunContext
 from mainspring.operations.submission import marked
 from mainspring.sdk.task import Task
 from mainspring.store import RunFilter
+from sdk_work import stored
 
 
 @dataclass
@@ -136,7 +137,7 @@ class TestArguments:
 
     async def test_they_come_back_with_the_types_that_the_function_declares(self, encode: Task[..., str]) -> None:
         moment = datetime(2026, 3, 1, 9, tzinfo=UTC)
-        run = await (await encode.submit("v1", Size(3, 2), at=moment)).status()
+        run = await stored(encode.app, await encode.submit("v1", Size(3, 2), at=moment))
         assert run.args == '{"video":"v1","size":{"width":3,"height":2},"at":"2026-03-01T09:00:00Z"}'
         assert encode.decode_args(run.args) == {"video": "v1", "size": Size(3, 2), "at": moment}
 
@@ -146,7 +147,7 @@ class TestArguments:
             await encode.submit(size=Size(3, 2), video="v1"),
             *await encode.submit_many([{"size": {"width": 3, "height": 2}, "video": "v1"}]),
         ]
-        assert len({(await call.status()).args for call in calls}) == 1
+        assert len({(await stored(encode.app, call)).args for call in calls}) == 1
 
     @pytest.mark.parametrize(
         ("args", "kwargs", "field", "problem"),
@@ -275,7 +276,8 @@ class TestTheRunningTask:
 
 TYPED = """
 from typing import assert_type
-from mainspring import Mainspring, RunHandle, cron, every
+from mainspring import Mainspring, Run, RunHandle, cron, every
+from mainspring.operations.records import RunStory
 
 app = Mainspring()
 
@@ -298,7 +300,13 @@ async def use() -> None:
     assert_type(await encode.submit("v1", size=4), RunHandle[str])
     assert_type(await (await upload.options(key="v1").submit(video="v1")).result(timeout=30), bytes)
     assert_type(await report.submit_many([{}]), list[RunHandle[int]])
-    assert_type(app.sync.submit(encode, "v1").result(), str)
+    assert_type(app.sync(app.sync(encode.submit, "v1").result), str)
+    for run in app.sync(app.runs.list, limit=3):
+        assert_type(run, Run)
+    with app.sync(app.lock, "payroll", ttl=4) as lock:
+        assert_type(lock.token, int)
+    assert_type(await app.runs.handle("x", encode).result(), str)
+    assert_type(await app.runs.get("x"), RunStory)
     assert_type(await app.submit(upload, {"video": "v1"}), RunHandle[bytes])
     tidy("v1")
 
@@ -307,7 +315,7 @@ async def misuse() -> None:
     await encode.submit()
     await upload.submit("v1", priority=2)
     encode.options(prio=2)
-    app.sync.submit(encode, video=5)
+    app.sync(encode.submit, video=5)
     app.job(every("1h"), overlap="sometimes")
     app.task(priority="high")
 """

@@ -27,6 +27,7 @@ from mainspring.settings import Settings
 from mainspring.store import RunFilter, Standing, Store
 from mainspring.testing import ManualClock
 from mainspring.wiring import describe_worker, find_executors
+from sdk_work import add_stored, row_of
 
 START = parse_instant("2026-01-01T00:00:00Z")
 """When a manual clock begins."""
@@ -194,10 +195,10 @@ async def ended(handle: RunHandle[Any]) -> Run:
     """The run, once it has ended; it must not take long."""
 
     async def has_ended() -> bool:
-        return (await handle.status()).state in FINAL
+        return (await row_of(handle)).state in FINAL
 
     await until(has_ended, 10)
-    return await handle.status()
+    return await row_of(handle)
 
 
 def make_planner(
@@ -209,7 +210,7 @@ def make_planner(
 
 async def add_job(app: Mainspring, name: str, period: str = "10s", **words: Any) -> Job:
     """A job that fires every so often."""
-    return await app.add_job(name, every(period), task="work", **words)
+    return await add_stored(app, name, every(period), task="work", **words)
 
 
 async def ledger(store: Any, job: Job) -> list[Firing]:

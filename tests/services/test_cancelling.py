@@ -29,6 +29,7 @@ from test_executing import is_alive
 from mainspring import Mainspring, Retry, current_run
 from mainspring.clock import SystemClock
 from mainspring.stores.sqlite.store import SqliteStore
+from sdk_work import row_of
 
 WHY = "no longer needed"
 
@@ -52,7 +53,7 @@ async def test_one_that_waits_in_the_queue_never_starts(store: Any, app: Mainspr
         assert await handle.cancel(WHY) == "cancelled"
         await let_pass(clock, "20s")
     assert started == []
-    run = await handle.status()
+    run = await row_of(handle)
     assert (run.state, run.reason, run.attempt) == ("cancelled", WHY, 0)
 
 
@@ -72,10 +73,10 @@ async def test_one_that_a_worker_holds_but_has_not_started_was_never_attempted(
     await worker.heartbeat.turn()
     await let_others_run()
     await worker.reporter.turn()
-    run = await handles[1].status()
+    run = await row_of(handles[1])
     assert (run.state, run.reason, run.attempt) == ("cancelled", WHY, 0)
     assert await store.list_attempts(run.id) == []
-    assert [(await handle.status()).state for handle in handles] == ["running", "cancelled", "running"]
+    assert [(await row_of(handle)).state for handle in handles] == ["running", "cancelled", "running"]
     assert len(worker.claims) == 2
 
 
@@ -95,13 +96,13 @@ async def test_one_that_is_about_to_take_its_first_step_ends_as_well(
     worker.runner.stop(first.id, "cancelled", WHY)
     await let_others_run()
     await worker.reporter.turn()
-    run = await first.status()
+    run = await row_of(first)
     assert (run.state, run.attempt, worker.runner.busy, len(worker.claims)) == ("cancelled", 0, 0, 0)
     await worker.claimer.turn()
     await let_others_run()
     await worker.reporter.turn()
     assert started == [2]
-    assert (await second.status()).state == "succeeded"
+    assert (await row_of(second)).state == "succeeded"
 
 
 class TestAsync:
@@ -120,7 +121,7 @@ class TestAsync:
             await let_pass(clock, "1s")
             assert await handle.cancel(WHY) == "running"
             await let_pass(clock, "1s")
-            run = await handle.status()
+            run = await row_of(handle)
         assert (run.state, run.reason) == ("cancelled", WHY)
         assert [each.outcome for each in await store.list_attempts(run.id)] == ["cancelled"]
         assert cleaned_up == [True]
@@ -141,7 +142,7 @@ class TestAsync:
         await worker.heartbeat.turn()
         await let_others_run()
         await worker.reporter.turn()
-        assert (await handle.status()).state == "cancelled"
+        assert (await row_of(handle)).state == "cancelled"
 
     async def test_a_success_stands(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
         @app.task
@@ -157,7 +158,7 @@ class TestAsync:
             await let_pass(clock, "1s")
             await handle.cancel(WHY)
             await let_pass(clock, "1s")
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.result) == ("succeeded", '"finished nevertheless"')
 
     async def test_a_failure_ends_cancelled_and_is_never_retried(
@@ -175,7 +176,7 @@ class TestAsync:
             await let_pass(clock, "1s")
             await handle.cancel(WHY)
             await let_pass(clock, "1s")
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.reason, run.attempt) == ("cancelled", WHY, 1)
 
     async def test_many_changes_do_not_make_the_worker_ask_for_cancels_at_each(
@@ -194,7 +195,7 @@ class TestAsync:
             assert line.calls["cancels"] <= 10
             await handle.cancel(WHY)
             await let_pass(clock, "150ms")
-        assert (await handle.status()).state == "cancelled"
+        assert (await row_of(handle)).state == "cancelled"
 
 
 class TestThreads:

@@ -30,6 +30,7 @@ from mainspring.services.chores.cleaner import Cleaner
 from mainspring.services.chores.reaper import Reaper
 from mainspring.store import RunFilter
 from mainspring.stores.sqlite.store import SqliteStore
+from sdk_work import row_of
 
 
 @pytest.fixture
@@ -58,11 +59,11 @@ class TestReaper:
         async with turning(make_reaper(store, clock)):
             async with working(app, store, clock, USUAL, name="doomed"):
                 await let_pass(clock, "1s")
-            assert {(await handle.status()).worker for handle in handles} == {"doomed"}
+            assert {(await row_of(handle)).worker for handle in handles} == {"doomed"}
             async with working(app, store, clock, USUAL, name="survivor"):
                 await let_pass(clock, "30s")
         for handle in handles:
-            run = await handle.status()
+            run = await row_of(handle)
             outcomes = [(each.worker, each.outcome) for each in await store.list_attempts(run.id)]
             assert outcomes == [("doomed", "lost"), ("survivor", "succeeded")]
             assert (run.state, run.losses) == ("succeeded", 1)
@@ -80,7 +81,7 @@ class TestReaper:
                 async with working(app, store, clock, USUAL, name=f"worker-{number}"):
                     await let_pass(clock, "1s")
                 await let_pass(clock, "15s")
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.losses) == ("failed", 3)
         assert run.reason == "its worker was lost 3 times, last worker-2; it may be what kills them"
 
@@ -108,7 +109,7 @@ class TestReaper:
                 await let_pass(clock, "5s")
             async with turning(make_reaper(stores[left], clock)):
                 await let_pass(clock, "10s")
-            run = await handle.status()
+            run = await row_of(handle)
             assert (run.state, run.losses) == ("pending", 1)
             assert [worker.state for worker in await stores[0].list_workers("default")] == ["dead"]
 
@@ -118,9 +119,9 @@ class TestReaper:
         handle = await app.submit("nobody knows it", {}, expires="5s")
         async with turning(make_reaper(store, clock)):
             await let_pass(clock, "4s")
-            assert (await handle.status()).state == "pending"
+            assert (await row_of(handle)).state == "pending"
             await let_pass(clock, "3s")
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.reason.startswith("not started by")) == ("skipped", True)
 
     async def test_more_than_one_pass_can_take_are_recovered_without_a_pause(
@@ -146,7 +147,7 @@ class TestReaper:
             await let_pass(clock, "1m")
             line.is_cut = False
             await let_pass(clock, "6s")
-        assert (await handle.status()).state == "skipped"
+        assert (await row_of(handle)).state == "skipped"
 
 
 class TestCleaner:

@@ -24,6 +24,7 @@ from stage import (
 from mainspring import Mainspring
 from mainspring.core.instants import SECOND
 from mainspring.core.runs.pacing import MOST_AHEAD
+from sdk_work import row_of
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ class TestLostRuns:
             for _ in range(20):
                 await let_pass(clock, "1s")
                 await recover(store)
-        assert [(await handle.status()).state for handle in handles] == ["succeeded"] * 2
+        assert [(await row_of(handle)).state for handle in handles] == ["succeeded"] * 2
 
 
 class TestRoom:
@@ -90,7 +91,7 @@ class TestRoom:
             handles, line = await work.task.submit_many([{}] * 5), FaultyStore(store)
             async with working(app, line, clock, app.settings):
                 await let_pass(clock, "30s")
-                states = [(await handle.status()).state for handle in handles]
+                states = [(await row_of(handle)).state for handle in handles]
         assert sorted(states) == ["pending"] * 3 + ["running"] * 2
         assert line.calls["claim"] == 1, "nor does it ask"
 
@@ -106,7 +107,7 @@ class TestRoom:
                 assert len(worker.claims) == 50
                 await let_pass(clock, "5s")
                 assert len(worker.claims) == 2
-            runs = [await handle.status() for handle in handles]
+            runs = [await row_of(handle) for handle in handles]
         assert sorted(run.state for run in runs) == ["pending"] * 48 + ["running"] * 2
         assert {run.attempt for run in runs} == {0}
 
@@ -130,7 +131,7 @@ class TestAhead:
         handle = await work.task.options(delay="2s").submit()
         async with working(app, store, clock, USUAL):
             await let_pass(clock, "1999ms")
-            assert (await handle.status()).state == "running"
+            assert (await row_of(handle)).state == "running"
             assert work.story == []
             await let_pass(clock, "2ms")
         assert [at for word, at in work.story if word == "started"] == pytest.approx([2.0], abs=0.001)
@@ -175,13 +176,13 @@ class TestAhead:
     ) -> None:
         work = Watched(app, clock, 0)
         handle = await work.task.options(delay="400ms").submit()
-        due_at = (await handle.status()).due_at
+        due_at = (await row_of(handle)).due_at
         async with working(app, store, clock, USUAL) as worker:
             await let_pass(clock, "100ms")
             draining = asyncio.ensure_future(worker.drain(1.0))
             await let_pass(clock, "100ms")
             await draining
-            run = await handle.status()
+            run = await row_of(handle)
         assert (run.state, run.due_at, run.attempt) == ("pending", due_at, 0)
         assert work.story == []
 
@@ -205,7 +206,7 @@ class TestAhead:
             await let_pass(clock, "50ms")
             await handle.cancel("not needed")
             await let_pass(clock, "1s")
-            assert (await handle.status()).state == "cancelled"
+            assert (await row_of(handle)).state == "cancelled"
         assert work.story == []
 
 

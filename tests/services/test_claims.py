@@ -33,6 +33,7 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Report
 from mainspring.stores.sqlite.store import SqliteStore
+from sdk_work import row_of
 
 TTL_S = USUAL.claim_ttl / SECOND
 
@@ -52,7 +53,7 @@ class TestKeeping:
                 await let_pass(clock, "1s")
                 assert await recover(store) == 0
             await let_pass(clock, "2s")
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.attempt, run.losses) == ("succeeded", 1, 0)
 
     async def test_they_are_kept_until_the_store_has_acknowledged_the_report(
@@ -67,7 +68,7 @@ class TestKeeping:
                 assert await recover(store) == 0
             line.let_through()
             await let_others_run()
-        assert (await handle.status()).state == "succeeded"
+        assert (await row_of(handle)).state == "succeeded"
 
     @pytest.mark.parametrize("lost", ["lose_request", "lose_reply"])
     async def test_a_few_lost_renewals_cost_nothing(
@@ -80,7 +81,7 @@ class TestKeeping:
                 getattr(line, lost)("renew", 4)
                 await let_pass(clock, "10s")
                 assert await recover(store) == 0
-        assert (await handle.status()).state == "succeeded"
+        assert (await row_of(handle)).state == "succeeded"
         assert [word for word, _ in work.story] == ["started", "finished"]
 
     async def test_a_worker_without_work_is_still_heard_of(
@@ -152,7 +153,7 @@ class TestFencing:
         (claim,) = await store.claim(make_worker(app, store, clock, USUAL, name="other").row, 1, SECOND, "strict")
         line.let_through()
         await reporting
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.token, worker.reporter.stale) == ("running", 2, 1)
         assert await store.report([Report(claim.run_id, claim.token, "succeeded", "succeeded")]) == ["accepted"]
 
@@ -173,7 +174,7 @@ class TestFencing:
         await worker.heartbeat.turn()
         await let_others_run()
         assert [word for word, _ in work.story] == ["started", "stopped"]
-        assert (await handle.status()).worker == "other"
+        assert (await row_of(handle)).worker == "other"
 
     async def test_a_claim_that_ran_out_and_was_given_to_the_same_worker_anew_stops_the_old_work(
         self, store: Any, app: Mainspring, clock: JumpingClock
@@ -190,7 +191,7 @@ class TestFencing:
         assert [word for word, _ in work.story] == ["started", "stopped", "started"]
         await let_pass(clock, "101s")
         await worker.reporter.turn()
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.token) == ("succeeded", 2)
         assert not worker.claims.solitary
         assert worker.runner.busy == 0
@@ -206,7 +207,7 @@ class TestFencing:
             await let_pass(clock, "2s")
             clock.set(clock.now() - 7200 * SECOND)
             await let_pass(clock, "10s")
-        assert (await handle.status()).state == "succeeded"
+        assert (await row_of(handle)).state == "succeeded"
 
     async def test_a_process_is_killed_without_grace(self, tmp_path: Path) -> None:
         store, file = SqliteStore(":memory:", SystemClock(), inline=True), tmp_path / "pids"
@@ -248,7 +249,7 @@ class TestWorkThatCannotBeStopped:
                 await until(lambda: ends)
                 going_on.set()
                 line.is_cut = False
-                assert (await handle.status()).attempt == 0
+                assert (await row_of(handle)).attempt == 0
         assert ends == [1]
 
     async def test_an_async_function_that_swallows_its_cancellation(self, line: FaultyStore) -> None:
@@ -286,7 +287,7 @@ async def test_what_ends_while_its_claim_is_renewed_is_not_taken_for_lost(
         await let_pass(clock, "2s")
         line.hold_request("renew")
         await let_pass(clock, "3s")
-        assert (await handle.status()).state == "succeeded"
+        assert (await row_of(handle)).state == "succeeded"
         line.let_through()
         await let_pass(clock, "1s")
     assert "stopping run" not in caplog.text

@@ -63,8 +63,8 @@ async def test_chains_of_one_instant_run_in_order(store: Any, app: Mainspring, c
 
 async def test_what_has_succeeded_is_not_waited_for(store: Any, app: Mainspring, clock: JumpingClock) -> None:
     a = await add_job(app, "a", dependencies=["b"])
-    await app.add_job("b", manual(), task="work")
-    await app.trigger("b")
+    await app.jobs.add("b", manual(), task="work")
+    await app.jobs.trigger("b")
     assert await do_all(store) == ["b"]
     async with turning(make_planner(store, clock)):
         await let_pass(clock, "11s")
@@ -75,7 +75,7 @@ async def test_a_dependency_that_has_not_run_or_is_gone_leaves_a_skipped_record_
     store: Any, app: Mainspring, clock: JumpingClock
 ) -> None:
     a, d = await add_job(app, "a", dependencies=["b"]), await add_job(app, "d", dependencies=["nowhere"])
-    await app.add_job("b", manual(), task="work")
+    await app.jobs.add("b", manual(), task="work")
     async with turning(make_planner(store, clock)):
         await let_pass(clock, "11s")
     (row,) = await ledger(store, a)
@@ -102,8 +102,8 @@ async def test_a_dependency_that_failed_before_counts_as_one_that_fails(
     store: Any, app: Mainspring, clock: JumpingClock, choice: Any, outcome: str
 ) -> None:
     a = await add_job(app, "a", dependencies=["b"], on_dependency_failure=choice)
-    await app.add_job("b", manual(), task="work")
-    await app.trigger("b")
+    await app.jobs.add("b", manual(), task="work")
+    await app.jobs.trigger("b")
     assert await do_all(store, failure) == ["b"]
     async with turning(make_planner(store, clock)):
         await let_pass(clock, "11s")
@@ -118,7 +118,7 @@ async def test_a_paused_dependency_is_judged_by_its_last_firing(
     async with turning(make_planner(store, clock)):
         await let_pass(clock, "11s")
         await do_all(store)
-        await app.pause("b")
+        await app.jobs.pause("b")
         await let_pass(clock, "11s")
     assert await runs(store, a) == [("pending", "")]
 

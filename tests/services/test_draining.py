@@ -19,6 +19,7 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.services.worker.worker import ENDING_S, PARTING_S, Worker
 from mainspring.stores.sqlite.store import SqliteStore
+from sdk_work import row_of
 
 GRACE_S = USUAL.drain_grace / SECOND
 
@@ -65,7 +66,7 @@ async def test_what_runs_may_finish(store: Any, app: Mainspring, clock: JumpingC
             assert not has_ended()
             await let_pass(clock, "2s")
             assert has_ended()
-    assert (await handle.status()).state == "succeeded"
+    assert (await row_of(handle)).state == "succeeded"
     assert [row.state for row in await store.list_workers("default")] == ["stopped"]
 
 
@@ -78,7 +79,7 @@ async def test_nothing_new_is_claimed(store: Any, app: Mainspring, clock: Jumpin
             assert [row.state for row in await store.list_workers("default")] == ["draining"]
             late = await sleep.submit(1)
             await let_pass(clock, "30s")
-    run = await late.status()
+    run = await row_of(late)
     assert (run.state, run.token) == ("pending", 0)
 
 
@@ -89,11 +90,11 @@ async def test_what_waits_for_room_is_given_back_at_once(store: Any, app: Mainsp
         await let_others_run()
         assert len(worker.claims) == 10
         async with draining(worker, clock):
-            runs = [await handle.status() for handle in handles]
+            runs = [await row_of(handle) for handle in handles]
             assert sorted(run.state for run in runs) == ["pending"] * 8 + ["running"] * 2
             assert {run.attempt for run in runs} == {0}
             await let_pass(clock, "21s")
-    assert sorted([(await handle.status()).state for handle in handles]) == ["pending"] * 8 + ["succeeded"] * 2
+    assert sorted([(await row_of(handle)).state for handle in handles]) == ["pending"] * 8 + ["succeeded"] * 2
 
 
 async def test_a_claim_that_was_on_its_way_is_given_back(
@@ -105,11 +106,11 @@ async def test_a_claim_that_was_on_its_way_is_given_back(
         line.hold_reply("claim")
         handle = await sleep.submit(1)
         await let_others_run()
-        assert (await handle.status()).state == "running"
+        assert (await row_of(handle)).state == "running"
         async with draining(worker, clock) as has_ended:
             line.let_through()
             await let_pass(clock, "1s")
-            assert (await handle.status()).state == "pending"
+            assert (await row_of(handle)).state == "pending"
             assert has_ended()
 
 
@@ -131,7 +132,7 @@ async def test_what_does_not_finish_within_the_grace_is_stopped_and_given_back(
         async with draining(worker, clock) as has_ended:
             await let_pass(clock, "31s")
             assert has_ended()
-    run = await handle.status()
+    run = await row_of(handle)
     assert (run.state, run.attempt, run.reason) == ("pending", 0, "handed back by worker-1")
     assert stopped == pytest.approx([GRACE_S], abs=0.1)
 
@@ -143,7 +144,7 @@ async def test_the_grace_can_be_none(store: Any, app: Mainspring, clock: Jumping
         async with draining(worker, clock, 0.0) as has_ended:
             await let_pass(clock, "500ms")
             assert has_ended()
-    assert (await handle.status()).state == "pending"
+    assert (await row_of(handle)).state == "pending"
 
 
 async def test_a_drain_that_was_interrupted_can_be_hurried(store: Any, app: Mainspring, clock: JumpingClock) -> None:
@@ -155,7 +156,7 @@ async def test_a_drain_that_was_interrupted_can_be_hurried(store: Any, app: Main
         async with draining(worker, clock, 0.0) as has_ended:
             await let_pass(clock, "500ms")
             assert has_ended()
-    assert (await handle.status()).state == "pending"
+    assert (await row_of(handle)).state == "pending"
 
 
 async def test_what_a_run_said_last_is_told(store: Any, app: Mainspring, clock: JumpingClock) -> None:
@@ -182,7 +183,7 @@ async def test_what_is_being_cancelled_ends_cancelled(store: Any, app: Mainsprin
         await handle.cancel("enough")
         async with draining(worker, clock, 0.0):
             await let_pass(clock, "5s")
-    run = await handle.status()
+    run = await row_of(handle)
     assert (run.state, run.reason) == ("cancelled", "enough")
 
 
@@ -213,7 +214,7 @@ class TestTrouble:
                 line.is_cut = False
                 await let_pass(clock, "6s")
                 assert has_ended()
-        assert (await handle.status()).state == "succeeded"
+        assert (await row_of(handle)).state == "succeeded"
 
     @pytest.mark.parametrize("lost", ["lose_request", "lose_reply"])
     async def test_a_lost_hand_back_is_repeated(
@@ -226,7 +227,7 @@ class TestTrouble:
             async with draining(worker, clock, 0.0) as has_ended:
                 await let_pass(clock, "500ms")
                 assert has_ended()
-        run = await handle.status()
+        run = await row_of(handle)
         assert (run.state, run.attempt) == ("pending", 0)
 
     async def test_work_that_ignores_its_cancellation_is_given_back_as_it_is(
@@ -246,7 +247,7 @@ class TestTrouble:
             async with draining(worker, clock, 0.0) as has_ended:
                 await let_pass(clock, round((ENDING_S + 1) * SECOND))
                 assert has_ended()
-        assert (await handle.status()).state == "pending"
+        assert (await row_of(handle)).state == "pending"
         stubborn = False
 
     async def test_a_process_has_ended_before_its_run_is_given_back(self, tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ class TestTrouble:
                 drain = asyncio.create_task(worker.drain(0.0))
 
                 async def is_given_back() -> bool:
-                    return (await handle.status()).state == "pending"
+                    return (await row_of(handle)).state == "pending"
 
                 await until(is_given_back)
                 assert not is_alive(pid)
@@ -282,8 +283,8 @@ async def test_a_worker_that_is_asked_through_the_store_drains_and_stops(
         assert [row.state for row in await store.list_workers("default")] == ["stopped"]
         assert all(loop.stopping for loop in worker.loops)
         await worker.drain()  # When the rest of its process ends, nothing is left to do.
-    assert (await handle.status()).state == "succeeded"
-    assert (await late.status()).token == 0
+    assert (await row_of(handle)).state == "succeeded"
+    assert (await row_of(late)).token == 0
 
 
 async def test_an_idle_worker_hears_that_it_is_asked(store: Any, app: Mainspring, clock: JumpingClock) -> None:
@@ -313,7 +314,7 @@ async def test_what_does_not_end_keeps_its_claim_while_the_process_goes_on(
         await let_pass(clock, app.settings.claim_renew)
         await let_pass(clock, int((GRACE_S + 2 * ENDING_S) * SECOND))
         await let_pass(clock, app.settings.claim_ttl)
-        run = await handle.status()
+        run = await row_of(handle)
         states = [row.state for row in await store.list_workers("default")]
         may_end.set()  # Whatever holds by now: the task would outlive a failed test.
         assert (run.state, run.worker, run.token, states) == ("running", worker.row.id, 1, ["draining"])

@@ -22,6 +22,7 @@ from mainspring.core.instants import SECOND
 from mainspring.core.model import Run
 from mainspring.executors.programs.program import LAST_OUTPUT_S
 from mainspring.stores.sqlite.store import SqliteStore
+from sdk_work import row_of
 
 KINDS = ["async", "thread", "process"]
 GARBAGE = "\N{REPLACEMENT CHARACTER}"
@@ -247,7 +248,7 @@ class TestProcesses:
         runs.append(await chores.app.submit("command", {"argv": ["sh", "-c", script]}))
         async with asyncio.timeout(5):
             assert [(await ended(run)).state for run in runs] == ["succeeded"] * 3
-        (pid,) = await lines_of(live, await runs[2].status(), "stdout")
+        (pid,) = await lines_of(live, await row_of(runs[2]), "stdout")
         assert not is_alive(int(pid))
 
     async def test_what_it_writes_arrives_whole(self, live: SqliteStore) -> None:
@@ -341,7 +342,7 @@ class TestOthers:
     async def test_a_task_that_this_worker_does_not_know_stays_pending(self, live: SqliteStore) -> None:
         unknown = await chores.app.submit("of another program")
         await (await chores.wheres["async"].submit()).result(5)
-        run = await unknown.status()
+        run = await row_of(unknown)
         assert (run.state, run.token, run.attempt) == ("pending", 0, 0)
 
     async def test_a_function_that_cancels_itself_has_failed(self, live: SqliteStore) -> None:

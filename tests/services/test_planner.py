@@ -28,6 +28,7 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.services.scheduler import planner as planner_module
 from mainspring.services.store_layers import MeasuredStore
 from mainspring.store import RunFilter
+from sdk_work import add_stored
 
 SOON = 50 * MILLISECOND
 """So long before its instant a lone job may be written."""
@@ -73,7 +74,7 @@ async def test_the_more_jobs_are_due_at_one_instant_the_earlier_they_are_written
 async def test_what_is_due_later_than_the_horizon_is_loaded_in_time(
     store: Any, app: Mainspring, clock: JumpingClock
 ) -> None:
-    job = await app.add_job("job", at("2026-01-01T00:10:00.5Z"), task="work")
+    job = await add_stored(app, "job", at("2026-01-01T00:10:00.5Z"), task="work")
     planner = make_planner(store, clock)
     async with turning(planner):
         await let_pass(clock, "8m")
@@ -101,7 +102,7 @@ async def test_more_jobs_than_are_loaded_at_once_fire_on_time_without_reading_al
 ) -> None:
     monkeypatch.setattr(planner_module, "LOAD_LIMIT", 10)
     instants = [f"2026-01-01T00:{minute:02}:{second:02}Z" for minute in range(1, 4) for second in range(60)]
-    jobs = [await app.add_job(instant, at(instant), task="work") for instant in instants]
+    jobs = [await add_stored(app, instant, at(instant), task="work") for instant in instants]
     line = FaultyStore(store)
     async with turning(make_planner(line, clock)):
         await let_pass(clock, "5m")
@@ -159,9 +160,9 @@ class TestEdits:
         job = await add_job(app, "job", "10s")
         async with turning(make_planner(store, clock)):
             await let_pass(clock, "12s")
-            await app.pause("job")
+            await app.jobs.pause("job")
             await let_pass(clock, "20s")
-            await app.resume("job")
+            await app.jobs.resume("job")
             await let_pass(clock, "20s")
         assert await fired_at(store, job) == [10, 40, 50]
         assert [row.outcome for row in await ledger(store, job)] == ["fired", "skipped", "skipped", "fired", "fired"]
@@ -173,7 +174,7 @@ class TestEdits:
         planner = make_planner(store, clock)
         await planner.turn()
         clock.advance("10s")
-        await app.pause("job")
+        await app.jobs.pause("job")
         await planner.turn()
         assert await ledger(store, job) == []
 
@@ -309,7 +310,7 @@ async def test_the_first_turn_does_not_read_jobs_that_are_far_from_due(
 
 async def test_it_sleeps_until_the_next_instant_or_a_second(store: Any, app: Mainspring, clock: JumpingClock) -> None:
     instant: Instant = START + SECOND // 4
-    await app.add_job("job", at("2026-01-01T00:00:00.25Z"), task="work")
+    await app.jobs.add("job", at("2026-01-01T00:00:00.25Z"), task="work")
     planner = make_planner(store, clock)
     await planner.turn()
     assert 0.25 - SOON / SECOND <= await planner.turn() < 0.25

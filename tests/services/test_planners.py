@@ -132,7 +132,7 @@ class TestSeveralPlanners:
             leadership.terms.clear()
             await leadership.give_to("other")
             del leadership.terms["other"]
-            await app.pause("job")
+            await app.jobs.pause("job")
             new = await add_job(app, "new", "1s")
             await let_pass(clock, "2s")
             await leadership.give_to("one")

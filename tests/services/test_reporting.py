@@ -26,6 +26,7 @@ from mainspring.clock import SystemClock
 from mainspring.services.worker.reporter import OUTPUT_S
 from mainspring.services.worker.runner import MOST_LINES
 from mainspring.stores.sqlite.store import SqliteStore
+from sdk_work import row_of
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ class TestResults:
         handle = await work.submit()
         async with working(app, store, clock, USUAL):
             await let_others_run()
-            assert (await handle.status()).state == "succeeded", "not a microsecond has passed"
+            assert (await row_of(handle)).state == "succeeded", "not a microsecond has passed"
 
     async def test_results_that_come_together_are_reported_together(
         self, app: Mainspring, line: FaultyStore, clock: JumpingClock
@@ -84,7 +85,7 @@ class TestResults:
             await let_pass(clock, "10s")
             assert len(worker.claims) == 0
             assert worker.reporter.idle
-        runs = [await handle.status() for handle in handles]
+        runs = [await row_of(handle) for handle in handles]
         assert [(run.state, run.result) for run in runs] == [("succeeded", str(number)) for number in range(10)]
         assert [run.attempt for run in runs] == [1, 2] * 5
 
@@ -102,7 +103,7 @@ class TestResults:
             await let_pass(clock, "5s")
             line.is_cut = False
             await let_pass(clock, "6s")
-        assert {(await handle.status()).state for handle in handles} == {"succeeded"}
+        assert {(await row_of(handle)).state for handle in handles} == {"succeeded"}
 
 
 class TestOutput:
@@ -121,7 +122,7 @@ class TestOutput:
             handle = await work.submit()
             await let_pass(clock, "2s")
             await let_pass(clock, f"{OUTPUT_S}s")
-            run = await handle.status()
+            run = await row_of(handle)
             assert (run.state, run.progress, run.progress_note) == ("running", 0.5, "2 of 4")
             assert await texts(store, run.id) == ["step 1", "step 2"]
 
@@ -138,10 +139,10 @@ class TestOutput:
         async with working(app, line, clock, USUAL):
             line.hold_request("record", 100)
             await let_pass(clock, "1500ms")
-            while (await handle.status()).state == "running":
+            while (await row_of(handle)).state == "running":
                 line.let_through()
                 await let_others_run()
-            assert (await handle.status()).state == "succeeded"
+            assert (await row_of(handle)).state == "succeeded"
             assert await texts(store, handle.id) == [str(number) for number in range(2_000)]
 
     async def test_what_could_not_be_stored_is_stored_later_and_in_order(
@@ -166,7 +167,7 @@ class TestOutput:
                 line.is_cut = False
                 await let_pass(clock, "500ms")
         assert await texts(store, handle.id) == [str(number) for number in range(20)]
-        assert (await handle.status()).progress == 0.95
+        assert (await row_of(handle)).progress == 0.95
 
     async def test_each_attempt_has_its_own(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
         @app.task(retry=Retry(1, delay="1s"))

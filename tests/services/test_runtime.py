@@ -23,6 +23,7 @@ from mainspring.services.node import Node
 from mainspring.services.runtime import Runtime
 from mainspring.services.worker.worker import Worker
 from mainspring.wiring import build_runtime, describe_worker, find_executors
+from sdk_work import row_of, stored_run
 
 
 def make_app(tmp_path: Path) -> Mainspring:
@@ -179,7 +180,7 @@ async def test_a_stop_that_was_interrupted_can_be_hurried(tmp_path: Path) -> Non
             await stopping
         async with asyncio.timeout(5):
             await runtime.stop(0.0)
-        assert (await handle.status()).state == "pending"
+        assert (await row_of(handle)).state == "pending"
 
 
 async def test_a_run_that_ends_while_the_node_stops_is_told_with_all_that_it_wrote(tmp_path: Path) -> None:
@@ -201,6 +202,6 @@ async def test_a_run_that_ends_while_the_node_stops_is_told_with_all_that_it_wro
         await until(lambda: node.worker.claimer.stopping)
         stopping.set()
         await stop
-        run = await app.get_run(handle.id)
+        run = await stored_run(app, handle.id)
         logged = await (await app.open()).list_logs(run.id, limit=2_000)
     assert (run.state, run.result, len(logged)) == ("succeeded", '"done"', 1_000)

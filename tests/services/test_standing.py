@@ -147,7 +147,7 @@ async def test_who_submits_in_another_thread_is_served_too(tmp_path: Path) -> No
         await runtime.start()
         try:
             for number in range(1, 30):
-                await asyncio.to_thread(app.sync.submit, note)
+                await asyncio.to_thread(app.sync, note.submit)
                 await until(lambda number=number: len(threads) >= number)
         finally:
             await runtime.stop(5)

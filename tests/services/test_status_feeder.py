@@ -29,6 +29,7 @@ from mainspring.services.chores.status_feeder import StatusFeeder
 from mainspring.store import RunFilter
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.chaos.redis import RedisServer
+from sdk_work import row_of
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ async def overtaken(
     await post()
     mark, _ = await cache.read(subject_of_run(handle.id))
     assert mark is not None
-    late = posting_of_run(await handle.status(), mark.position, clock.now())
+    late = posting_of_run(await row_of(handle), mark.position, clock.now())
     async with working(app, store, clock, USUAL):
         await let_pass(clock, "1s")
     await post()

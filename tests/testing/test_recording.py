@@ -83,9 +83,9 @@ class TestWhatWasAnswered:
 
     async def test_a_cancel_that_comes_too_late_is_told_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:
         handle = await app.submit("work")
-        await app.cancel(handle)
+        await app.runs.cancel(handle.id)
         with pytest.raises(Conflict):
-            await app.cancel(handle)
+            await app.runs.cancel(handle.id)
         assert [record.outcome for record in told(tmp_path, "cancel")] == ["ok", "refused"]
 
     async def test_a_report_that_is_stale_is_told_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:

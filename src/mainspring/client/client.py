@@ -15,7 +15,7 @@ from mainspring.client.workers import Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
 from mainspring.operations import records
-from mainspring.sdk.sync import Background
+from mainspring.sdk.sync import Blocking
 
 
 class Client:
@@ -69,8 +69,8 @@ class Client:
 
     @cached_property
     def sync(self) -> Blocking:
-        """The same for code that cannot await."""
-        return Blocking(self)
+        """The same for code that cannot await: `client.sync(client.runs.get, run_id)`. See `Blocking`."""
+        return Blocking(self.close)
 
     async def close(self) -> None:
         """Let go of the connections. The client can be used again."""
@@ -83,25 +83,3 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
-
-
-class Blocking(Background):
-    """`client.sync`: `sync.call(client.runs.get, run_id)` is what `await client.runs.get(run_id)` is elsewhere, and
-    `sync.each(client.runs.list, task="encode")` is what `async for` is."""
-
-    def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-
-    def close(self) -> None:
-        """Let go of the connections and end the background thread. The next call starts both anew."""
-        self.call(self._client.close)
-        self.end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -13,7 +13,7 @@ from mainspring.client.connection import Connection, Request, path_of
 from mainspring.client.pages import each
 from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger
-from mainspring.errors import NotFound
+from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
 from mainspring.operations.bodies import body_of, trigger_body
 from mainspring.operations.options import JobWords, read_policy, read_words, word_values
@@ -36,23 +36,29 @@ class Jobs:
         self._connection = connection
         self._calendars = Calendars(connection)
 
-    async def create(
+    async def add(
         self,
         name: str,
         trigger: Trigger,
         *,
         task: str,
         args: Mapping[str, object] | None = None,
+        replace: bool = False,
         idempotency_key: str | None = None,
         **words: Unpack[JobWords],
     ) -> records.NewJob:
-        """Store a new job: see `Mainspring.add_job`. Conflict if there is one of that name."""
+        """Store a new job. Conflict if there is one of that name; with `replace`, that one gets this definition."""
         values = read_words(words, JobWords, "a job")
         read_policy(values)
         body = {"name": name, "task": task, "args": args or {}, **trigger_body(trigger), **word_values(values)}
-        return await self._connection.ask(
-            Request("POST", path_of("jobs"), body=body, key=idempotency_key), records.NewJob
-        )
+        request = Request("POST", path_of("jobs"), body=body, key=idempotency_key)
+        try:
+            return await self._connection.ask(request, records.NewJob)
+        except Conflict:
+            if not replace:
+                raise
+        replaced = await self.replace(name, body)
+        return records.NewJob(**msgspec.structs.asdict(replaced), status="scheduled", retry_count=0)
 
     async def get(self, job: str) -> records.JobStory:
         """A job, and what keeps it from firing."""

@@ -15,6 +15,7 @@ from mainspring.clock import Clock
 from mainspring.core.answers import Change
 from mainspring.core.model import PROVIDED_TASKS, EventBatch, Origin, Run
 from mainspring.core.tasks.specs import check_spec
+from mainspring.errors import InvalidInput
 from mainspring.operations.announced_tasks import AnnouncedTasks
 from mainspring.operations.from_rows import Read, decode
 from mainspring.operations.options import Defaults, check_name
@@ -39,6 +40,14 @@ class RegisteredTask(Protocol):
     @property
     def signature(self) -> Signature:
         """Which arguments it takes."""
+
+
+class NamedTask(RegisteredTask, Protocol):
+    """A task in place of its name."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
 
 
 class Waiting(Protocol):
@@ -185,6 +194,14 @@ class Context:
     async def open(self) -> Store:
         """The store."""
         return self._store or await self.host.open()
+
+    def name_of(self, task: str | NamedTask) -> str:
+        """The name of a task, given by name or by itself. InvalidInput if another app registers it."""
+        if isinstance(task, str):
+            return check_name("task", task)
+        if self.host.tasks.get(task.name) is not task:
+            raise InvalidInput("task", task, "belongs to another app", "use that app, or the task's name")
+        return task.name
 
     async def defaults(self, task: str, said: Collection[str]) -> Defaults:
         """How runs of a task are executed unless their options, of which `said` are given, say otherwise: as the

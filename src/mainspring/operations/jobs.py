@@ -21,7 +21,7 @@ from mainspring.core.states import SUCCEEDED
 from mainspring.errors import Conflict, NotFound, VersionConflict
 from mainspring.operations import records
 from mainspring.operations.backfill import survey
-from mainspring.operations.context import Context
+from mainspring.operations.context import Context, NamedTask
 from mainspring.operations.definitions import change, change_retries, check_is_trigger, define
 from mainspring.operations.explain import explain_job
 from mainspring.operations.forecast import forecast
@@ -185,27 +185,40 @@ class Jobs:
         async for run in Runs(self._context).list(job=(await self._stored(job)).name, limit=limit):
             yield run
 
-    async def create(
+    async def add(
         self,
         name: str,
         trigger: Trigger,
         *,
-        task: str,
+        task: str | NamedTask,
         args: Mapping[str, object] | None = None,
+        replace: bool = False,
         **words: Unpack[JobWords],
     ) -> records.NewJob:
-        """Store a new job. Conflict if there is one of that name."""
+        """Store a new job. Conflict if there is one of that name; with `replace`, that one gets this definition."""
         context = self._context
         check_is_trigger(trigger)
         values = read_words(words, JobWords, "a job")
         policy = read_policy(values)
         now = (await context.open()).now()
+        task = context.name_of(task)
         execution = read_defaults(values, await context.defaults(task, values))
-        new = Job("", check_name("name", name), task, trigger, context.namespace, created_at=now)
         text = context.encode_args(task, args or {})
-        return await self.add(define(new, trigger, task, text, execution, policy, values.get("key"), now))
 
-    async def add(self, draft: Job) -> records.NewJob:
+        def defined(base: Job) -> Job:
+            return define(base, trigger, task, text, execution, policy, values.get("key"), now)
+
+        try:
+            return await self.create(
+                defined(Job("", check_name("name", name), task, trigger, context.namespace, created_at=now))
+            )
+        except Conflict:
+            if not replace or (await self._stored(name)).name != name:
+                raise
+        replaced = await self.replace(name, defined)
+        return records.NewJob(**msgspec.structs.asdict(replaced), **progress_of(None))
+
+    async def create(self, draft: Job) -> records.NewJob:
         """Store a new job that has everything but its id and owner. If the answer to an earlier try was lost, the job
         that this try made. Conflict if another job has the name."""
         context, store = self._context, await self._context.open()

@@ -98,7 +98,7 @@ class RunWords(ExecutionWords, total=False):
 
 
 class JobWords(TaskWords, total=False):
-    """What `@app.job` and `app.add_job` take besides a trigger, a name and arguments: see `JobPolicy`."""
+    """What `@app.job` and `app.jobs.add` take besides a trigger, a name and arguments: see `JobPolicy`."""
 
     key: str | None
     misfire: Misfire | None

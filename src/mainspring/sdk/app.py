@@ -18,17 +18,17 @@ import msgspec
 
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.instants import Instant
-from mainspring.core.model import DEFAULT, PROVIDED_TASKS, Firing, Job, JobPolicy, Origin, Run
+from mainspring.core.model import DEFAULT, PROVIDED_TASKS, Job, JobPolicy, Origin
 from mainspring.core.planning.declaring import source_of
 from mainspring.core.planning.firing_limits import check_firings
-from mainspring.core.planning.plans import make_runs
 from mainspring.core.runs.retry import Length
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import Trigger, check_trigger
-from mainspring.core.states import State
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import Conflict, InvalidInput, MainspringError
 from mainspring.operations.announced_tasks import AnnouncedTasks
+from mainspring.operations.context import Context
+from mainspring.operations.jobs import Jobs
 from mainspring.operations.options import (
     Defaults,
     JobWords,
@@ -40,13 +40,13 @@ from mainspring.operations.options import (
     read_policy,
     read_words,
 )
-from mainspring.operations.submission import check_repeatable, repeat_run
 from mainspring.process.ids import IdSource
 from mainspring.process.secrets import environment
 from mainspring.sdk.handle import RunHandle, Waiting
 from mainspring.sdk.hooks import AroundHook, EndHook, Hooks, Lifespan, SubmitHook
 from mainspring.sdk.lock import Lock, Locks
 from mainspring.sdk.running import Running, run_app
+from mainspring.sdk.runs import AppRuns
 from mainspring.sdk.setting_words import SettingWords
 from mainspring.sdk.sync import Blocking
 from mainspring.sdk.task import (
@@ -143,8 +143,18 @@ class Mainspring:
 
     @cached_property
     def sync(self) -> Blocking:
-        """The same for code that cannot await."""
-        return Blocking(self)
+        """The same for code that cannot await: `app.sync(encode.submit, video="v1")`. See `Blocking`."""
+        return Blocking(self.close)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The stored jobs: list, get, add, edit, pause, resume, trigger, remove, backfill, next."""
+        return Jobs(Context(self))
+
+    @cached_property
+    def runs(self) -> AppRuns:
+        """The stored runs: list, get, cancel, retry, wait, logs, handle."""
+        return AppRuns(self)
 
     @overload
     def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
@@ -246,24 +256,6 @@ class Mainspring:
             await store.save_calendar(self.settings.namespace, calendar)
         return await store.sync_jobs(self.name, self.settings.namespace, jobs, source=self.source)
 
-    async def add_job(
-        self,
-        name: str,
-        trigger: Trigger,
-        *,
-        task: Task[..., Any] | str,
-        args: Mapping[str, object] | None = None,
-        **words: Unpack[JobWords],
-    ) -> Job:
-        """Store a new job that the code does not declare. Conflict if there is one of that name."""
-        _check_trigger(trigger)
-        values = read_words(words, JobWords, "a job")
-        policy = read_policy(values)
-        store = await self.open()
-        found = await self._learn_task(task, values)
-        new = _Declaration(check_name("name", name), found, trigger, args or {}, values, policy)
-        return await store.create_job(self._make_job(new, store.now(), self.job_origin))
-
     @overload
     async def submit(
         self, task: Task[P, R], args: Mapping[str, object] | None = None, **options: Unpack[RunWords]
@@ -283,45 +275,6 @@ class Mainspring:
         found, arguments = await self._learn_task(task, said), {} if args is None else args
         check_spec(found.name, arguments)
         return await found.options(**options).submit_args(arguments)
-
-    async def get_run(self, run_id: str) -> Run:
-        """The run as it is now; NotFound if there is none, or if it is no longer kept."""
-        store = await self.open()
-        return await store.get_run(self.settings.namespace, run_id)
-
-    async def cancel(self, run: RunHandle[Any] | str, reason: str = "") -> State:
-        """Cancel a run that waits, or ask a running one to stop; the state it is then in. Conflict if it has ended."""
-        store = await self.open()
-        why = reason or f"cancelled by app {self.name}"
-        return await store.request_cancel(self.settings.namespace, _id_of(run), why)
-
-    async def retry(self, run: RunHandle[Any] | str) -> RunHandle[Any]:
-        """Try once more what has ended without success: a new run of the same work. Conflict otherwise."""
-        store = await self.open()
-        old = await self.get_run(_id_of(run))
-        check_repeatable(old)
-        task = await self._learn_task(old.task, ())
-        again = await repeat_run(store, old, self.new_id(), task.defaults.limit)
-        (run_id,) = await store.submit([again])
-        return RunHandle(self, run_id, task.decode_result)
-
-    async def trigger(self, job: str, request_id: str | None = None) -> Firing:
-        """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
-        store = await self.open()
-        request = request_id or self.new_id()
-        return await store.trigger(
-            self.settings.namespace, job, request, lambda stored, fire_at: make_runs(stored, fire_at, store.now())
-        )
-
-    async def pause(self, *jobs: str, reason: str = "") -> list[Job]:
-        """Stop these jobs from firing, all or none. Their runs go on."""
-        store = await self.open()
-        return await store.pause_jobs(self.settings.namespace, jobs, paused=True, reason=reason)
-
-    async def resume(self, *jobs: str) -> list[Job]:
-        """Let these jobs fire again, all or none, from their next instant on."""
-        store = await self.open()
-        return await store.pause_jobs(self.settings.namespace, jobs, paused=False, reason="")
 
     def lock(self, name: str, *, ttl: Length = 30, wait: Length = 10) -> Lock:
         """A lock that one holder at a time has: `async with app.lock("payroll") as lock:`.

@@ -12,6 +12,8 @@ from mainspring.core.model import Run
 from mainspring.core.runs.retry import Length
 from mainspring.core.states import SUCCEEDED, State
 from mainspring.errors import RunFailed, WaitTimeout
+from mainspring.operations import records
+from mainspring.operations.from_rows import run_record
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
@@ -27,10 +29,12 @@ LONGEST_PAUSE_S = 0.25
 class RunHandle(Generic[R]):
     """A run that was submitted. It can be kept, passed on and asked at any time; `id` is all it stands for."""
 
-    __slots__ = ("_app", "_decode", "id")
+    __slots__ = ("_accepted", "_app", "_decode", "id")
 
-    def __init__(self, app: Mainspring, run_id: str, decode: Callable[[str], R]) -> None:
+    def __init__(self, app: Mainspring, run_id: str, decode: Callable[[str], R], *, accepted: bool = True) -> None:
+        """`accepted`: whether the store is known to have the run, so that waiting for it makes sense."""
         self._app = app
+        self._accepted = accepted
         self._decode = decode
         self.id = run_id
 
@@ -39,14 +43,20 @@ class RunHandle(Generic[R]):
 
     async def result(self, timeout: Length | None = None) -> R:
         """What the task returned, once it has. RunFailed if the run ended otherwise; WaitTimeout as in `wait`."""
-        run = await self.wait(timeout)
+        run = await self._ended(timeout)
         if run.state != SUCCEEDED:
             raise RunFailed(run.id, run.state, run.reason)
         return self._decode("null" if run.result is None else run.result)
 
-    async def wait(self, timeout: Length | None = None) -> Run:
+    async def wait(self, timeout: Length | None = None) -> records.Run:
         """The run, once it has ended in whatever state. WaitTimeout if it has not by then; the run itself goes on."""
+        return run_record(await self._ended(timeout))
+
+    async def _ended(self, timeout: Length | None) -> Run:
         seconds = None if timeout is None else parse_duration(timeout, "timeout") / SECOND
+        if not self._accepted:
+            await self.status()
+            self._accepted = True
         try:
             async with asyncio.timeout(seconds):
                 return await self._app.waiting.until_ended(self.id)
@@ -58,13 +68,14 @@ class RunHandle(Generic[R]):
             return run
         raise WaitTimeout(f"run {self.id} has not ended within {seconds:g} s; it goes on")
 
-    async def status(self) -> Run:
+    async def status(self) -> records.Run:
         """The run as it is now."""
-        return await self._app.get_run(self.id)
+        store = await self._app.open()
+        return run_record(await store.get_run(self._app.settings.namespace, self.id))
 
     async def cancel(self, reason: str = "") -> State:
-        """Ask the run to stop: see `Mainspring.cancel`."""
-        return await self._app.cancel(self.id, reason)
+        """Cancel the run if it waits, or ask it to stop: see `app.runs.cancel`."""
+        return await self._app.runs.cancel(self.id, reason)
 
 
 class Waiting:

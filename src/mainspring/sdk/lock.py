@@ -29,7 +29,6 @@ from mainspring.wiring import name_process, open_lease
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
-    from mainspring.sdk.sync import Blocking
 
 log = logging.getLogger("mainspring")
 _random = SystemRandom()
@@ -269,54 +268,6 @@ async def _release(lease: Lease, hold: Hold) -> None:
         await lease.release(hold)
     except MainspringError as error:
         log.warning("lock %r could not be released, and runs out by itself: %s", hold.name, error)
-
-
-class BlockingLock:
-    """The same for code that cannot await: `with app.sync.lock("payroll"):`. It is renewed in the background, however
-    long the body blocks. A thread cannot be cancelled: look at `lost`, or call `check`, before doing what cannot be
-    undone."""
-
-    def __init__(self, facade: Blocking, make: Callable[[], Lock]) -> None:
-        self._call = facade.call
-        self._make = make
-        self._lock: Lock | None = None
-        self.lost = threading.Event()
-
-    @property
-    def token(self) -> int:
-        """See `Lock.token`."""
-        return self._held().token
-
-    def check(self) -> None:
-        """See `Lock.check`."""
-        self._held().check()
-
-    def _held(self) -> Lock:
-        if self._lock is None:
-            raise Conflict("this lock is not held: enter it with `with`")
-        return self._lock
-
-    def __enter__(self) -> Self:
-        if self._lock is not None:
-            raise Conflict(f"lock {self._lock.name!r} is held by this very object: make another to wait for it")
-        self.lost.clear()
-
-        async def take() -> Lock:
-            lock = self._make()
-            lock.on_lost = self.lost.set
-            await lock.acquire()
-            return lock
-
-        self._lock = self._call(take)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        lock, self._lock = self._held(), None
-        self._call(lock.release)
-        if self.lost.is_set() and kind is None:
-            raise LockLost(f"lock {lock.name!r} was lost before its body ended")
 
 
 def _nothing() -> None:

@@ -1,95 +1,109 @@
-"""The blocking façade: coroutines of an app or a client, run in a background thread for code that cannot await."""
+"""`app.sync` and `client.sync`: one call for everything that is async, for code that cannot await."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from mainspring.core.model import Firing, Job, Run
-from mainspring.core.runs.retry import Length
-from mainspring.core.states import State
 from mainspring.errors import MainspringError
-from mainspring.sdk.handle import RunHandle
-from mainspring.sdk.lock import BlockingLock
-from mainspring.sdk.task import BoundTask
-
-if TYPE_CHECKING:
-    from mainspring.sdk.app import Mainspring
+from mainspring.process.lifetime import Lifetime
 
 P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 
 
-class BlockingHandle(Generic[R]):
-    """A `RunHandle` whose questions block the thread that asks them."""
+class Blocking:
+    """Calls async functions from code that cannot await, on an event loop in a thread of its own.
 
-    def __init__(self, facade: Blocking, handle: RunHandle[R]) -> None:
-        self.id = handle.id
-        self._call = facade.call
-        self._handle = handle
+        run = app.sync(encode.submit, video="v1", size="4K")     # what is awaited elsewhere
+        print(app.sync(run.result, timeout=30))
+        for job in app.sync(app.jobs.list): ...                   # what `async for` goes over
+        with app.sync(app.lock, "payroll") as lock: ...           # what `async with` enters
 
-    def __repr__(self) -> str:
-        return repr(self._handle)
+    Any thread may call it, except one that runs an event loop: it would stop everything else there.
+    """
 
-    def result(self, timeout: Length | None = None) -> R:
-        """See `RunHandle.result`."""
-        return self._call(self._handle.result, timeout)
-
-    def wait(self, timeout: Length | None = None) -> Run:
-        """See `RunHandle.wait`."""
-        return self._call(self._handle.wait, timeout)
-
-    def status(self) -> Run:
-        """See `RunHandle.status`."""
-        return self._call(self._handle.status)
-
-    def cancel(self, reason: str = "") -> State:
-        """See `RunHandle.cancel`."""
-        return self._call(self._handle.cancel, reason)
-
-
-class Background:
-    """A thread with an event loop that others call into. Any thread may, except one that runs an event loop itself:
-    there it would stop everything else."""
-
-    def __init__(self) -> None:
+    def __init__(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._close = close
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started_in = 0
 
-    def call(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a coroutine function in the background and wait for its answer."""
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, AsyncGenerator[T, None]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Iterator[T]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, AbstractAsyncContextManager[T, Any]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AbstractContextManager[T]: ...
+    def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the app, a handle or a client, and wait for what it gives."""
         _refuse_on_a_loop()
-        future = asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._running_loop())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # The wait was interrupted, e.g. by Ctrl-C; of a call that has ended, this changes nothing.
-            raise
+        given: Any = function(*args, **kwargs)
+        if isinstance(given, AsyncGenerator):
+            return self._each(given)
+        if isinstance(given, AbstractAsyncContextManager):
+            return self._within(given)
+        return self._wait(given)
 
-    def each(self, function: Callable[P, AsyncGenerator[T, None]], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        """What a generator in the background gives, one by one. It ends with the loop over it."""
-        items = function(*args, **kwargs)
-
-        async def step() -> T | None:
-            return await anext(items, None)
-
-        try:
-            while (item := self.call(step)) is not None:
-                yield item
-        finally:
-            self.call(items.aclose)
-
-    def end(self) -> None:
-        """End the background thread. The next call starts it anew."""
+    def close(self) -> None:
+        """Close the store or the connections, and end the thread. The next call starts both again."""
+        self(self._close)
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # The wait was interrupted, e.g. by Ctrl-C. A call that has ended is not changed by it.
+            raise
+
+    def _each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        async def step() -> tuple[T, ...]:
+            async for item in items:
+                return (item,)
+            return ()
+
+        try:
+            while item := self._wait(step()):
+                yield item[0]
+        finally:
+            self._wait(_end(items))
+
+    @contextmanager
+    def _within(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """One task enters and leaves it, as cancel scopes need it."""
+        lifetime: Lifetime[T] = Lifetime(lambda: manager)
+        value = self._wait(lifetime.begin())
+        try:
+            yield value
+        except Exception as error:
+            self._wait(lifetime.end(error))
+        except BaseException:  # E.g. Ctrl-C, which would end the loop's thread if it were raised there.
+            self._wait(lifetime.end())
+            raise
+        else:
+            self._wait(lifetime.end())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -100,59 +114,8 @@ class Background:
             return self._loop
 
 
-class Blocking(Background):
-    """`app.sync`: what an app can do, for code that cannot await."""
-
-    def __init__(self, app: Mainspring) -> None:
-        super().__init__()
-        self._app = app
-
-    @overload
-    def submit(self, task: BoundTask[P, R], /, *args: P.args, **kwargs: P.kwargs) -> BlockingHandle[R]: ...
-    @overload
-    def submit(self, task: str, /, **kwargs: object) -> BlockingHandle[Any]: ...
-    def submit(self, task: BoundTask[..., Any] | str, /, *args: Any, **kwargs: Any) -> BlockingHandle[Any]:
-        """Submit a run of a task, of a task with options, or of a task's name; see `BoundTask.submit`."""
-        if isinstance(task, str):
-            return BlockingHandle(self, self.call(self._app.submit, task, kwargs))
-        return BlockingHandle(self, self.call(task.submit, *args, **kwargs))
-
-    def submit_many(self, task: BoundTask[P, R], calls: Iterable[Mapping[str, object]]) -> list[BlockingHandle[R]]:
-        """See `BoundTask.submit_many`."""
-        return [BlockingHandle(self, handle) for handle in self.call(task.submit_many, calls)]
-
-    def get_run(self, run_id: str) -> Run:
-        """See `Mainspring.get_run`."""
-        return self.call(self._app.get_run, run_id)
-
-    def cancel(self, run: BlockingHandle[Any] | str, reason: str = "") -> State:
-        """See `Mainspring.cancel`."""
-        return self.call(self._app.cancel, _id_of(run), reason)
-
-    def retry(self, run: BlockingHandle[Any] | str) -> BlockingHandle[Any]:
-        """See `Mainspring.retry`."""
-        return BlockingHandle(self, self.call(self._app.retry, _id_of(run)))
-
-    def trigger(self, job: str, request_id: str | None = None) -> Firing:
-        """See `Mainspring.trigger`."""
-        return self.call(self._app.trigger, job, request_id)
-
-    def pause(self, *jobs: str, reason: str = "") -> list[Job]:
-        """See `Mainspring.pause`."""
-        return self.call(self._app.pause, *jobs, reason=reason)
-
-    def resume(self, *jobs: str) -> list[Job]:
-        """See `Mainspring.resume`."""
-        return self.call(self._app.resume, *jobs)
-
-    def lock(self, name: str, *, ttl: Length = 30, wait: Length = 10) -> BlockingLock:
-        """See `Mainspring.lock` and `lock.BlockingLock`: `with app.sync.lock("payroll"):`."""
-        return BlockingLock(self, lambda: self._app.lock(name, ttl=ttl, wait=wait))
-
-    def close(self) -> None:
-        """Let go of the store and end the background thread. The next call starts both anew."""
-        self.call(self._app.close)
-        self.end()
+async def _end(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()
 
 
 def _refuse_on_a_loop() -> None:
@@ -170,7 +133,3 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.close()
-
-
-def _id_of(run: BlockingHandle[Any] | str) -> str:
-    return run.id if isinstance(run, BlockingHandle) else run

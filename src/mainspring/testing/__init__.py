@@ -1,4 +1,4 @@
-"""For users' tests and for ours: time that moves only when told to, and a judge of what happened.
+"""For tests of apps and of Mainspring itself: a clock that a test moves, and a checker of what happened.
 
 `ManualClock` is a settable clock; `ManualScheduler` runs an app's jobs and tasks on one. `check` judges a history, as
 `mainspring.testing.history` defines it. `simulate` runs the program itself through a world where everything fails.
@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mainspring.testing.clock import ManualClock
-from mainspring.testing.scheduler import ManualScheduler
+from mainspring.testing.scheduler import BlockingScheduler, ManualScheduler
 
 if TYPE_CHECKING:
     from mainspring.testing.checking import check
     from mainspring.testing.simulation import simulate
 
-__all__ = ["ManualClock", "ManualScheduler", "check", "simulate"]
+__all__ = ["BlockingScheduler", "ManualClock", "ManualScheduler", "check", "simulate"]
 
 _LATER = {"check": "mainspring.testing.checking", "simulate": "mainspring.testing.simulation"}
 

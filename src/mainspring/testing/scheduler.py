@@ -1,28 +1,29 @@
-"""The whole scheduler in a test's hands: set the time, tick, look.
+"""A scheduler that a test controls: it sets the time, ticks, and looks at jobs and runs.
 
-The real planner, worker and reaper run on a real SQLite store in memory; only the clock is the test's own, and
-nothing happens between two calls.
+The real planner, worker and reaper run on a real SQLite store in memory. Only the clock is the test's own, and nothing
+happens between two calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime
 from random import Random
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from mainspring.core.instants import DAY, Duration, Instant, parse_duration, parse_instant
-from mainspring.core.model import Firing, Job, Run
+from mainspring.core.instants import DAY, Duration, Instant, parse_duration, parse_instant, to_datetime
+from mainspring.core.runs.retry import Length
 from mainspring.core.states import State
 from mainspring.errors import InvalidInput
+from mainspring.operations.records import Firing, Job, Run
 from mainspring.process.lifetime import Lifetime
 from mainspring.sdk.app import Mainspring
 from mainspring.services.chores.reaper import Reaper
 from mainspring.services.scheduler.planner import Planner
-from mainspring.store import RunFilter, Store
+from mainspring.store import Store
 from mainspring.testing.clock import START, ManualClock
 from mainspring.wiring import build_worker, describe_worker, open_memory
 
@@ -37,16 +38,27 @@ class ManualScheduler:
             await scheduler.advance("1d")
             assert [run.state for run in await scheduler.runs(job="report")] == ["succeeded"]
 
-    Inside the block the app's own store and clock are replaced: what is submitted through it goes to this scheduler.
+    In a test that cannot await, `with ManualScheduler(app) as scheduler:` gives a `BlockingScheduler`, which has the
+    same methods. Inside the block the app's own store and clock are replaced: what is submitted through the app goes to
+    this scheduler.
     """
 
-    def __init__(self, app: Mainspring, *, start: Instant | datetime | str = START) -> None:
+    def __init__(self, app: Mainspring, *, start: datetime | str = START) -> None:
         self.app = app
         self.clock = ManualClock(start)
         self._settings = msgspec.structs.replace(app.settings, horizon=_HORIZON)
-        self._store: Store = open_memory(self.clock)
+
+    def __enter__(self) -> BlockingScheduler:
+        self._block = self.app.sync(lambda: self)
+        return BlockingScheduler(self._block.__enter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return self._block.__exit__(kind, error, traceback)
 
     async def __aenter__(self) -> Self:
+        self._store: Store = open_memory(self.clock)
         self._restore = self.app.borrow(self._store, self.clock)
         self._lifetime = Lifetime(self.app.hooks.alive)
         await self._lifetime.begin()
@@ -68,9 +80,9 @@ class ManualScheduler:
         await self._store.close()
 
     @property
-    def now(self) -> Instant:
-        """The time, in microseconds since the epoch."""
-        return self.clock.now()
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        return to_datetime(self.clock.now())
 
     async def tick(self) -> int:
         """Fire what is due now, and execute until nothing more is due; how many attempts that took."""
@@ -84,25 +96,25 @@ class ManualScheduler:
             await self._worker.runner.settle()
             await self._worker.reporter.turn()
             attempts += begun
-            if not begun and not self._is_due(self.now):
+            if not begun and not self._is_due(self.clock.now()):
                 return attempts
         raise InvalidInput("tick", _MOST_ROUNDS, "rounds did not bring it to rest", "a task submits itself without end")
 
-    async def advance(self, duration: Duration | timedelta | str) -> int:
-        """Let time pass, stopping at each instant at which something is due; how many attempts that took."""
-        length = duration if isinstance(duration, int) else parse_duration(duration)
-        return await self._go_to(self.now + length)
+    async def advance(self, duration: Length) -> int:
+        """Let time pass (`"3d"`, a timedelta, or seconds), stopping at each instant at which something is due; how many
+        attempts that took."""
+        return await self._go_to(self.clock.now() + parse_duration(duration))
 
-    async def set_time(self, instant: Instant | datetime | str) -> int:
+    async def set_time(self, instant: datetime | str) -> int:
         """Go straight to an instant, as if the scheduler had been down until then: what was due meanwhile is a
         misfire."""
-        self.clock.set(instant if isinstance(instant, int) else parse_instant(instant))
+        self.clock.set(parse_instant(instant))
         return await self.tick()
 
     async def _go_to(self, target: Instant) -> int:
         attempts = await self.tick()
         while (due_at := await self._next_due()) is not None and due_at <= target:
-            self.clock.set(max(due_at, self.now))
+            self.clock.set(max(due_at, self.clock.now()))
             attempts += await self.tick()
         self.clock.set(target)
         return attempts + await self.tick()
@@ -117,15 +129,50 @@ class ManualScheduler:
 
     async def runs(self, *, job: str | None = None, task: str | None = None, state: State | None = None) -> list[Run]:
         """Runs, oldest first."""
-        namespace = self._settings.namespace
         states = () if state is None else (state,)
-        found = await self._store.list_runs(RunFilter(namespace, states=states, job=job, task=task, limit=100_000))
-        return found[::-1]
+        return [run async for run in self.app.runs.list(states=states, job=job, task=task)][::-1]
 
     async def job(self, name: str) -> Job:
         """A job as it is stored."""
-        return await self._store.get_job(self._settings.namespace, name)
+        return await self.app.jobs.get(name)
 
     async def firings(self, job: str) -> list[Firing]:
         """The ledger of a job, oldest first."""
-        return (await self._store.list_firings((await self.job(job)).id, limit=100_000))[::-1]
+        return [firing async for firing in self.app.jobs.firings(job)][::-1]
+
+
+class BlockingScheduler:
+    """A `ManualScheduler` for tests that cannot await. Other calls of the app go through `app.sync`."""
+
+    def __init__(self, scheduler: ManualScheduler) -> None:
+        self._scheduler = scheduler
+        self._sync = scheduler.app.sync
+
+    @property
+    def now(self) -> datetime:
+        """See `ManualScheduler.now`."""
+        return self._scheduler.now
+
+    def tick(self) -> int:
+        """See `ManualScheduler.tick`."""
+        return self._sync(self._scheduler.tick)
+
+    def advance(self, duration: Length) -> int:
+        """See `ManualScheduler.advance`."""
+        return self._sync(self._scheduler.advance, duration)
+
+    def set_time(self, instant: datetime | str) -> int:
+        """See `ManualScheduler.set_time`."""
+        return self._sync(self._scheduler.set_time, instant)
+
+    def runs(self, *, job: str | None = None, task: str | None = None, state: State | None = None) -> list[Run]:
+        """See `ManualScheduler.runs`."""
+        return self._sync(self._scheduler.runs, job=job, task=task, state=state)
+
+    def job(self, name: str) -> Job:
+        """See `ManualScheduler.job`."""
+        return self._sync(self._scheduler.job, name)
+
+    def firings(self, job: str) -> list[Firing]:
+        """See `ManualScheduler.firings`."""
+        return self._sync(self._scheduler.firings, job)

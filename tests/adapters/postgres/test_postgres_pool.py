@@ -193,8 +193,8 @@ class TestDeadlines:
         async with Mainspring(postgres_url, schedule_timeout="500ms") as app:
             async with locked(postgres_url, "jobs"):
                 with pytest.raises(StoreUnavailable, match=r"not done within 0\.5 s"):
-                    await app.add_job("report", every("1h"), task="work")
-            await app.add_job("report", every("1h"), task="work")
+                    await app.jobs.add("report", every("1h"), task="work")
+            await app.jobs.add("report", every("1h"), task="work")
 
     async def test_a_submission_that_gets_no_answer_is_repeated_within_its_time(
         self, postgres_url: str, monkeypatch: pytest.MonkeyPatch

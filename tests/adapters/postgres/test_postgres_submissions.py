@@ -27,6 +27,7 @@ from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
 from mainspring.sdk.app import Mainspring
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.clock import ManualClock
+from sdk_work import stored_run
 
 
 @pytest.fixture
@@ -232,9 +233,9 @@ class TestInACallersTransaction:
         def order() -> str:
             with psycopg.connect(postgres_url) as connection:
                 connection.execute("INSERT INTO orders VALUES (1)")
-                run = app.sync.submit(bill.options(connection=connection), 1)
+                run = app.sync(bill.options(connection=connection).submit, 1)
                 connection.commit()
-                app.sync.submit(bill.options(connection=connection), 2)
+                app.sync(bill.options(connection=connection).submit, 2)
                 connection.rollback()
             app.sync.close()
             return run.id
@@ -300,7 +301,7 @@ class TestInACallersTransaction:
             async with theirs.transaction():
                 run = await ship.options(connection=theirs).submit(order=1)
                 with pytest.raises(NotFound):
-                    await app.get_run(run.id)
-            assert (await app.get_run(run.id)).state == "pending"
+                    await stored_run(app, run.id)
+            assert (await stored_run(app, run.id)).state == "pending"
         finally:
             give_back()

@@ -36,7 +36,7 @@ async def create_job(call: Call) -> Answer:
     """Store a new job. `name`, one of `schedule`, `every`, `run_at`, `after`, `manual`, and `task` or `command`."""
     acting = Acting(call)
     await learn_tasks(call, [call.given])
-    job = await acting.jobs.add(read_job(call, call.given, call.wrong, None))
+    job = await acting.jobs.create(read_job(call, call.given, call.wrong, None))
     if warnings := await call.desk.tasks.warn(call.namespace, [job.task]):
         job = msgspec.structs.replace(job, warnings=warnings)
     answer = _job_answer(201, job)

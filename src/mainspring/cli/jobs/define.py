@@ -61,7 +61,7 @@ def _read_work(given: Words, argv: Sequence[str]) -> Work:
 
 
 def _read_options(given: Words, zone: str | None) -> Words:
-    """Options as `app.add_job` takes them."""
+    """Options as `app.jobs.add` takes them."""
     words = dict(given)
     for name, field in (("start_at", "start"), ("end_at", "end")):
         if words.get(name, NONE) != NONE:
@@ -99,7 +99,7 @@ def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> No
         options["retry"] = Retry(options.pop("retries", None), policy=options.pop("retry_policy", None))
 
     async def create(scheduler: Scheduler) -> _Defined:
-        job = await scheduler.jobs.create(name, trigger, task=work.task or "", args=work.args, **options)
+        job = await scheduler.jobs.add(name, trigger, task=work.task or "", args=work.args, **options)
         return await _look_ahead(scheduler, job)
 
     _show(Screen(session), with_scheduler(session, create, create=True), "Added")

@@ -60,7 +60,7 @@ class PoolChild:
         self._tasks: dict[str, Task[..., Any]] = {}
         self._stopped = False
         self._runner: asyncio.Runner | None = None
-        self._lives: dict[int, Lifetime] = {}
+        self._lives: dict[int, Lifetime[None]] = {}
         self._threads = 1
 
     def serve(self) -> None:

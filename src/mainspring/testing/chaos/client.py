@@ -109,22 +109,22 @@ class Client:
             run_id = await self._send(self._random.choice(("steady", "slow", endless, "flaky")), options)
             await asyncio.sleep(self._random.uniform(0.0, 1.0))
         if run_id is not None:
-            await self._insist(lambda: app.cancel(run_id, "a client asked"))
+            await self._insist(lambda: app.runs.cancel(run_id, "a client asked"))
 
     async def _trigger(self) -> None:
         name, request = self._random.choice(BY_HAND), f"{orders.actor}-{self._random.randrange(10**9)}"
-        await self._insist(lambda: app.trigger(name, request))
+        await self._insist(lambda: app.jobs.trigger(name, request))
 
     async def _pause(self) -> None:
         name = self._random.choice(PAUSABLE)
-        await self._insist(lambda: app.pause(name, reason="a client paused it"))
+        await self._insist(lambda: app.jobs.pause(name, reason="a client paused it"))
         await asyncio.sleep(self._random.uniform(0.2, 3.0))
-        await self._insist(lambda: app.resume(name))
+        await self._insist(lambda: app.jobs.resume(name))
 
     async def _edit(self) -> None:
         """A job of its own: those that the program declares, the next start would make what they were."""
         name = f"{orders.actor}-job"
-        if await self._insist(lambda: app.add_job(name, every("2s"), task="quick")) is not None:
+        if await self._insist(lambda: app.jobs.add(name, every("2s"), task="quick")) is not None:
             return
         store = await app.open()
         job = await self._insist(lambda: store.get_job(app.settings.namespace, name))
