@@ -30,7 +30,7 @@ GARBAGE = "\N{REPLACEMENT CHARACTER}"
 
 WORKER = """
 import asyncio, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 import chores, stage
 from mainspring.clock import SystemClock
 from mainspring.stores.sqlite.store import SqliteStore
