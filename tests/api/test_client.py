@@ -276,12 +276,12 @@ class TestBlocking:
     def test_code_that_cannot_await_uses_sync(self, door: Door, name: str) -> None:
         client = Client(door.url, door.token("admin"))
         with client.sync as sync:
-            run = sync.call(client.runs.submit, name, {"n": 1})
-            assert [each.run_id for each in sync.each(client.runs.list, task=name)] == [run.run_id]
-            for _ in sync.each(client.runs.list):
+            run = sync(client.runs.submit, name, {"n": 1})
+            assert [each.run_id for each in sync(client.runs.list, task=name)] == [run.run_id]
+            for _ in sync(client.runs.list):
                 break
             with pytest.raises(NotFound):
-                sync.call(client.jobs.get, "nobody")
+                sync(client.jobs.get, "nobody")
         until(lambda: "mainspring-sync" not in [thread.name for thread in threading.enumerate()])
         assert client.sync(client.runs.get, run.run_id).task == name
         client.sync.close()
