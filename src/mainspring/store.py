@@ -56,7 +56,6 @@ __all__ = [
     "ApiStore",
     "Audit",
     "Backlog",
-    "CareStore",
     "Change",
     "DispatchStore",
     "EventStore",
@@ -64,6 +63,7 @@ __all__ = [
     "JobStore",
     "JoiningStore",
     "LeaseStore",
+    "MaintenanceStore",
     "PlanStore",
     "PressureStore",
     "Reaped",
@@ -371,7 +371,7 @@ class WorkStore(DispatchStore, Protocol):
         """Output and progress of running attempts."""
 
 
-class CareStore(Protocol):
+class MaintenanceStore(Protocol):
     """For reaper and cleaner."""
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
@@ -494,7 +494,16 @@ class ApiStore(Protocol):
 
 
 class Store(
-    JobStore, PlanStore, RunStore, WorkStore, CareStore, PressureStore, LeaseStore, EventStore, ApiStore, Protocol
+    JobStore,
+    PlanStore,
+    RunStore,
+    WorkStore,
+    MaintenanceStore,
+    PressureStore,
+    LeaseStore,
+    EventStore,
+    ApiStore,
+    Protocol,
 ):
     """All of it, as adapters implement it."""
 

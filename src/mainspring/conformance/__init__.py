@@ -34,12 +34,12 @@ from mainspring.conformance.lease import LeaseConformance
 from mainspring.conformance.store.api import ApiSuite
 from mainspring.conformance.store.audit import AuditSuite
 from mainspring.conformance.store.backfill import BackfillSuite
-from mainspring.conformance.store.care import CareSuite
 from mainspring.conformance.store.dispatch import DispatchSuite
 from mainspring.conformance.store.events import EventSuite
 from mainspring.conformance.store.fitting import FittingSuite
 from mainspring.conformance.store.jobs import JobSuite
 from mainspring.conformance.store.leases import LeaseSuite
+from mainspring.conformance.store.maintenance import MaintenanceSuite
 from mainspring.conformance.store.plans import PlanSuite
 from mainspring.conformance.store.pressure import PressureSuite
 from mainspring.conformance.store.runs import RunSuite
@@ -56,7 +56,7 @@ class StoreConformance(
     WorkSuite,
     DispatchSuite,
     FittingSuite,
-    CareSuite,
+    MaintenanceSuite,
     PressureSuite,
     LeaseSuite,
     EventSuite,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -116,11 +115,7 @@ def a_look(
     rows: Sequence[tuple[str, int, int]], *, now: int = 10 * SECOND, took: int = SLOW + 1, full: bool = True
 ) -> Look:
     """A look that found runs (id, due time, seq) in one place."""
-    found: list[Any] = []
-    for run_id, due_at, seq in rows:
-        row: list[Any] = [None] * 19
-        row[0], row[8], row[15], row[18] = run_id, due_at, seq, 1
-        found.append(row)
+    found = [{"id": run_id, "due_at": due_at, "seq": seq, "number": 1} for run_id, due_at, seq in rows]
     return Look([PLACE], found, full, False, now, took)
 
 

@@ -141,11 +141,11 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("api", "notes"): ("default", 10**9, 50),
     ("api", "notes_by"): ("default", 10**9, 50, "nobody"),
     ("api", "notes_on"): ("default", 10**9, 50, "job:nobody", None),
-    ("care", "anything"): (NOW, NOW, HOUR),
-    ("care", "expired"): (NOW, 100),
-    ("care", "lock_expired"): (IDS, NOW),
-    ("care", "too_late"): (NOW, 100),
-    ("care", "waiting_gates"): (),
+    ("maintenance", "anything"): (NOW, NOW, HOUR),
+    ("maintenance", "expired"): (NOW, 100),
+    ("maintenance", "lock_expired"): (IDS, NOW),
+    ("maintenance", "too_late"): (NOW, 100),
+    ("maintenance", "waiting_gates"): (),
 }  # fmt: skip
 
 

@@ -203,14 +203,14 @@ class TestDeadlines:
         async with Mainspring(postgres_url, schedule_retries="20ms,40ms") as app:
             store = await app.open()
             runs = store._store if hasattr(store, "_store") else store  # type: ignore[attr-defined]
-            real = runs._gathering.submit
+            real = runs._group_commit.submit
 
             async def submit(batch: object) -> object:
                 if (failure := next(failures, None)) is not None:
                     raise failure
                 return await real(batch)
 
-            monkeypatch.setattr(runs._gathering, "submit", submit)
+            monkeypatch.setattr(runs._group_commit, "submit", submit)
             handle = await app.submit("work", {})
             assert (await store.get_run("default", handle.id)).state == "pending"
 

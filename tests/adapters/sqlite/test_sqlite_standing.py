@@ -76,7 +76,7 @@ async def test_a_run_that_is_submitted_is_given_before_the_submission_returns(st
 
 
 async def test_it_is_made_also_where_the_disk_was_slow(store: SqliteStore, taken: Taken) -> None:
-    log = store._db._log
+    log = store._db._wal_sync
     assert log is not None
     log.took_s = 3_600.0
     taken.stand()

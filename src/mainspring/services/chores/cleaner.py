@@ -8,7 +8,7 @@ from random import Random
 from mainspring.clock import Clock
 from mainspring.services.loop import Loop
 from mainspring.settings import Settings
-from mainspring.store import CareStore
+from mainspring.store import MaintenanceStore
 
 EVERY_S = 15.0
 """How long a job may keep more runs than its limits allow."""
@@ -24,7 +24,7 @@ class Cleaner(Loop):
     name = "cleaner"
 
     def __init__(
-        self, store: CareStore, on_duty: Callable[[], bool], settings: Settings, clock: Clock, random: Random
+        self, store: MaintenanceStore, on_duty: Callable[[], bool], settings: Settings, clock: Clock, random: Random
     ) -> None:
         super().__init__(clock, random)
         self._store = store

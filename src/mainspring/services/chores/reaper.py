@@ -9,7 +9,7 @@ from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.services.loop import Loop, log
 from mainspring.settings import Settings
-from mainspring.store import CareStore
+from mainspring.store import MaintenanceStore
 
 EVERY_S = 1.0
 IDLE_S = 3.0
@@ -24,7 +24,7 @@ class Reaper(Loop):
 
     def __init__(
         self,
-        store: CareStore,
+        store: MaintenanceStore,
         settings: Settings,
         clock: Clock,
         random: Random,

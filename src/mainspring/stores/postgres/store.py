@@ -14,7 +14,7 @@ from mainspring.stores.postgres.claims.pressure import Pressure
 from mainspring.stores.postgres.claims.work import Work
 from mainspring.stores.postgres.definitions.jobs import Jobs
 from mainspring.stores.postgres.definitions.plans import Plans
-from mainspring.stores.postgres.ends.recovery import Care
+from mainspring.stores.postgres.ends.recovery import Maintenance
 from mainspring.stores.postgres.ends.reports import Reports
 from mainspring.stores.postgres.history.api import Api
 from mainspring.stores.postgres.history.events import Events
@@ -25,7 +25,7 @@ from mainspring.stores.postgres.server.leases import Leases
 _LIMITS = Limits()
 
 
-class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure, Leases, Events, Api):
+class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Api):
     """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
 
     def __init__(self, database: Database) -> None:

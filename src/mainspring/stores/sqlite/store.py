@@ -13,7 +13,7 @@ from mainspring.stores.sqlite.claims.pressure import Pressure
 from mainspring.stores.sqlite.claims.work import Work
 from mainspring.stores.sqlite.definitions.jobs import Jobs
 from mainspring.stores.sqlite.definitions.plans import Plans
-from mainspring.stores.sqlite.ends.recovery import Care
+from mainspring.stores.sqlite.ends.recovery import Maintenance
 from mainspring.stores.sqlite.ends.reports import Reports
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.inline import InlineDatabase
@@ -23,7 +23,7 @@ from mainspring.stores.sqlite.history.events import Events
 from mainspring.stores.sqlite.history.runs import Runs
 
 
-class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Care, Pressure, Leases, Events, Api):
+class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Api):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
 
     `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs

@@ -97,13 +97,13 @@ BUGS: Final = MappingProxyType(
         ),
         "claims are taken away early": Bug(
             [
-                in_statement("care", query, "claimed_until <", "claimed_until - 60000000 <")
+                in_statement("maintenance", query, "claimed_until <", "claimed_until - 60000000 <")
                 for query in ("anything", "expired", "lock_expired")
             ],
             5,
         ),
         "lost work is not recovered": Bug(
-            [in_statement("care", "expired", "state = 'running'", "false")], 19, ("kill worker",)
+            [in_statement("maintenance", "expired", "state = 'running'", "false")], 19, ("kill worker",)
         ),
         "retries have no end": Bug(
             [InCode("mainspring.core.runs.retry:_refusal", lambda _: lambda *_: "")], 9, nodes=1

@@ -135,7 +135,7 @@ PLANTED: Final = MappingProxyType(
             [InCode("mainspring.core.runs.retry:_refusal", lambda _: lambda *_: "")], 9, "calm"
         ),
         "lost work is not recovered": Planted(
-            [InQuery("care", "expired", "claimed_until < ?", "claimed_until < ? - 1e15")], 19, "crash", 1
+            [InQuery("maintenance", "expired", "claimed_until < ?", "claimed_until < ? - 1e15")], 19, "crash", 1
         ),
         "a gate is not left": Planted([InQuery("endings", "leave_gate", "used - 1", "used - 0")], 19, "calm"),
         "a gate is not checked": Planted([InQuery("work", "gate_free", "capacity - used", "capacity")], 16, "calm", 1),

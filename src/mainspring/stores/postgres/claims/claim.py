@@ -1,7 +1,8 @@
 """Claims: due runs are locked, judged in their order, and taken.
 
-Locked rows are passed over (SKIP LOCKED), so claimers do not wait for each other. Runs that need care, because they
-need a place at a gate or were lost before, are judged one by one; all others are taken as they come, by one statement.
+A claim skips locked rows (SKIP LOCKED), so claimers do not wait for each other. A special run needs a place at a gate,
+may expire, or was lost before: such runs are judged one by one. One statement takes all others. The column that marks
+special runs is called `care` in the database: a column cannot be renamed while two versions of the program share it.
 """
 
 from __future__ import annotations
@@ -97,11 +98,11 @@ class Marks:
                 self._marks[place] = max(self._marks.get(place, _START), nothing_before)
         stopped: set[int] = set()
         for row in look.rows:
-            number = row[18] - 1
-            if row[0] not in handled:
+            number = row["number"] - 1
+            if row["id"] not in handled:
                 stopped.add(number)
             elif number not in stopped:
-                self._marks[look.places[number]] = (row[8], row[15])
+                self._marks[look.places[number]] = (row["due_at"], row["seq"])
         if look.full and look.took > SLOW + SLOW_EACH * len(look.rows):
             self._from = look.began + look.took
             self._until = self._from + max(FULL_LOOK_EVERY, look.took * FULL_LOOK_SHARE)
@@ -123,7 +124,7 @@ class Claims:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._careful = False
-        """Whether the last look met a run that needs care: then the next one may, too."""
+        """Whether the last look met a special run: then the next one may, too."""
         self._seen: tuple[Worker, Instant | None] | None = None
         """What the last claim saw beyond what was due, if it came back short, and for which worker."""
         self.marks = Marks()
@@ -136,7 +137,7 @@ class Claims:
     async def take(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration = 0
     ) -> list[Claim]:
-        """Runs that need no care in one journey; if one that does is among them, carefully."""
+        """Plain runs in one round trip; if a special one is among them, one by one."""
         self._seen = None
         if not self._careful:
             claims = await self._take_plain(worker, limit, ttl, ordering, ahead)
@@ -147,7 +148,7 @@ class Claims:
     async def _take_plain(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
     ) -> list[Claim] | None:
-        """None: there is one that needs care, and nothing was taken."""
+        """None: there is a special one, and nothing was taken."""
         places, now = _places(worker), self._db.clock.now()
         marks = self.marks.of(places, now)
         question = _question(places, marks, worker, now, limit, ordering, ahead)
@@ -156,17 +157,17 @@ class Claims:
         rows = await self._db.alone(
             _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering], told
         )
-        if rows[-1][16]:
+        if rows[-1]["special"]:
             return None
-        next_due = rows[0][19]
-        if rows[0][0] is None:
+        next_due = rows[0]["next_due"]
+        if rows[0]["id"] is None:
             rows = []
         if not ahead and len(rows) < limit:
             self._seen = (worker, next_due)
         if not ahead:
             took = _search_time(self._db.clock.now() - now, len(rows))
             look = Look(places, rows, marks is None, len(rows) < limit, now, took)
-            self.marks.note(look, {row[0] for row in rows})
+            self.marks.note(look, {row["id"] for row in rows})
         return [Claim(*row[:14]) for row in rows]
 
     async def _take_carefully(
@@ -218,7 +219,7 @@ class Claims:
             return look, claims, judgement
 
         look, claims, judgement = await self._db.write(work)
-        self._careful = any(row[16] for row in look.rows)
+        self._careful = any(row["special"] for row in look.rows)
         if not ahead:  # What is not due yet says nothing about what is.
             self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
         return claims, judgement.alone or not judgement.blocked or len(look.rows) < window
@@ -233,7 +234,7 @@ class Claims:
         took = self._db.clock.now() - began
         exhausted = len(rows) < limit
         if _lanes(places, ordering) > 1:
-            rows = sorted(rows, key=lambda row: (rank(row[7], row[8], ordering), row[15]))[:limit]
+            rows = sorted(rows, key=lambda row: (rank(row["priority"], row["due_at"], ordering), row["seq"]))[:limit]
         return Look(places, rows, marks is None, exhausted, began, took)
 
 
@@ -287,20 +288,20 @@ def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[lis
 
 async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
     """Who of those that were found, in their order, may be claimed now."""
-    room = await Room.at(tx, namespace, [name for row in found if row[17] for name in row[17]])
+    room = await Room.at(tx, namespace, [name for row in found if row["gates"] for name in row["gates"]])
     chosen: list[Record] = []
     alone = False
     for row in found:
         if len(chosen) >= wanted:
             break
-        losses, needs_care, gates = row[6], row[16], row[17]
-        if not needs_care:
+        losses, gates = row["losses"], row["gates"]
+        if not row["special"]:
             chosen.append(row)
             continue
-        alone = losses > 0 and is_suspect(losses, _options.decode(row[4]))
+        alone = losses > 0 and is_suspect(losses, _options.decode(row["options"]))
         if alone and (chosen or not first):
             break
-        if gates is None or room.enter(row[0], gates):
+        if gates is None or room.enter(row["id"], gates):
             chosen.append(row)
             if alone:
                 break
@@ -310,12 +311,12 @@ async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted
 
 async def take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: Duration) -> list[Claim]:
     """Claim runs that are locked."""
-    until = chosen[0][13] + ttl
-    await tx.run(_Q["take"], [row[0] for row in chosen], worker.id, until, tx.now)
+    until = chosen[0]["store_now"] + ttl
+    await tx.run(_Q["take"], [row["id"] for row in chosen], worker.id, until, tx.now)
     claims = [Claim(*(*row[:13], until)) for row in chosen]
     tx.events += [
-        Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, row[14], claim.job, claim.task,
-              worker.id, claim.fire_at, claim.attempt + 1)
+        Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, row["job_id"], claim.job,
+              claim.task, worker.id, claim.fire_at, claim.attempt + 1)
         for claim, row in zip(claims, chosen, strict=True)
     ]  # fmt: skip
     return claims

@@ -24,16 +24,16 @@ class Dispatching:
 
     async def due_runs(self, limit: int) -> tuple[list[Notice], Instant | None]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["due"], tx.now, limit))
-        notices = [Notice(*row[:8]) for row in rows if row[0] is not None]
-        return notices, min((row[8] for row in rows if row[8] is not None), default=None)
+        notices = [Notice(*row[:8]) for row in rows if row["id"] is not None]
+        return notices, min((row["next_due"] for row in rows if row["next_due"] is not None), default=None)
 
     async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
         tokens = dict(runs)
         places = (worker.tasks, worker.queues, worker.regions)
         question = (list(tokens), _encode(tokens).decode(), worker.namespace, self._db.clock.now(), *places)
         rows = await self._db.alone(_Q["claim_delivered"], self._db.clock.given(), *question, worker.id, ttl)
-        if not any(row[14] for row in rows):
-            claims = {row[0]: Claim(*row[:14]) for row in rows}
+        if not any(row["special"] for row in rows):
+            claims = {row["id"]: Claim(*row[:14]) for row in rows}
             return [claims[run_id] for run_id in tokens if run_id in claims]
         return await self._claim_carefully(worker, tokens, ttl)
 
@@ -42,9 +42,9 @@ class Dispatching:
 
         async def work(tx: Transaction) -> list[Claim]:
             words = (tx.given, list(tokens), worker.namespace, tx.now, worker.tasks, worker.queues, worker.regions)
-            rows = [row for row in await tx.fetch(_Q["delivered"], *words) if tokens[row[0]] == row[1] - 1]
+            rows = [row for row in await tx.fetch(_Q["delivered"], *words) if tokens[row["id"]] == row["token"] - 1]
             place = {run_id: number for number, run_id in enumerate(tokens)}
-            rows.sort(key=lambda row: place[row[0]])  # The order in which they were delivered.
+            rows.sort(key=lambda row: place[row["id"]])  # The order in which they were delivered.
             judgement = await judge(tx, worker.namespace, rows, len(rows), first=True)
             return await take(tx, worker, judgement.chosen, ttl) if judgement.chosen else []
 

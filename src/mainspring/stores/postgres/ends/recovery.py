@@ -16,11 +16,11 @@ from mainspring.stores.postgres.history.cleaning import clean
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
-_Q = load_queries("postgres", "care")
+_Q = load_queries("postgres", "maintenance")
 _options = msgspec.json.Decoder(RunOptions)
 
 
-class Care:
+class Maintenance:
     """See `store.CareStore`."""
 
     _db: Database

@@ -17,7 +17,7 @@ from mainspring.stores.postgres.history.partitions import (
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
-_Q = load_queries("postgres", "care")
+_Q = load_queries("postgres", "maintenance")
 _WORKERS_KEPT: Duration = DAY
 _ANY_LEFT = "SELECT EXISTS (SELECT FROM mainspring.history_rest WHERE finished_at < $1)"
 

@@ -16,7 +16,7 @@ from mainspring.stores.postgres.history.days import day_of
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
-_Q = load_queries("postgres", "care")
+_Q = load_queries("postgres", "maintenance")
 DAYS_AHEAD = 2
 _PATIENCE = "SET LOCAL lock_timeout = '200ms'"
 _ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended('mainspring/partitions', 2))"

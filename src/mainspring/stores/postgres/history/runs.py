@@ -14,7 +14,7 @@ from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.history.days import day_of, not_before
 from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Record, Transaction
-from mainspring.stores.postgres.submissions.group_commit import Gathering
+from mainspring.stores.postgres.submissions.group_commit import GroupCommit
 from mainspring.stores.postgres.submissions.in_transaction import join
 from mainspring.stores.postgres.submissions.submit import accept, submit
 from mainspring.stores.rows.run_rows import FEW_RUNNING, run_of, unfinished_states
@@ -37,13 +37,13 @@ class Runs:
     _db: Database
 
     @cached_property
-    def _gathering(self) -> Gathering:
-        return Gathering(self._db)
+    def _group_commit(self) -> GroupCommit:
+        return GroupCommit(self._db)
 
     async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         if audit is not None:  # Submissions of others are not part of its transaction.
             return await self._db.schedule(lambda: accept(self._db, runs, audit), size=len(runs), again=True)
-        return await self._db.schedule(lambda: self._gathering.submit(runs), size=len(runs), again=True)
+        return await self._db.schedule(lambda: self._group_commit.submit(runs), size=len(runs), again=True)
 
     async def submit_within(self, connection: object, runs: Sequence[NewRun]) -> list[str]:
         """Accept runs in the caller's own transaction, on an asyncpg or psycopg connection to the same database: they

@@ -26,7 +26,7 @@ from mainspring.stores.postgres.server.connection import Connection, Server, con
 from mainspring.stores.postgres.server.errors import explain
 from mainspring.stores.postgres.server.listener import Listener
 from mainspring.stores.postgres.server.pool import Bounds, Pool, Waiting
-from mainspring.stores.postgres.submissions.handover import Handing
+from mainspring.stores.postgres.submissions.handover import Handover
 from mainspring.stores.sql import load_queries
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class Database:
         self.clock: StoreClock = GivenClock(clock) if given_time else ServerClock(clock)
         self.waiting = Waiting()
         self.monotonic = clock.monotonic
-        self.handing = Handing(clock.monotonic)
+        self.handover = Handover(clock.monotonic)
         self._limits = limits
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._closed = False

@@ -30,7 +30,7 @@ class _Group:
         self.writer: asyncio.Task[None] | None = None
 
 
-class Gathering:
+class GroupCommit:
     """A lone submission is written at once, by whoever brings it. A commit takes about as long for many as for one."""
 
     def __init__(self, db: Database) -> None:
@@ -60,7 +60,7 @@ class Gathering:
     def _side_by_side(self, runs: Sequence[NewRun]) -> int:
         """How many may be written at once, this one among them. Those of one key keep their order."""
         is_lone = len(runs) == 1 and runs[0].key is None and runs[0].idempotency_key is None and is_plain(runs[0])
-        return SIDE_BY_SIDE if is_lone and self._db.handing.is_likely() else 1
+        return SIDE_BY_SIDE if is_lone and self._db.handover.is_likely() else 1
 
     def _group(self, loop: asyncio.AbstractEventLoop) -> _Group:
         group = self._groups.get(loop)

@@ -12,7 +12,7 @@ PAUSE_S: Final = 0.004
 """For so long after one was not, no other tries, unless it is likely."""
 
 
-class Handing:
+class Handover:
     """What the submissions of one process found."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

@@ -61,7 +61,7 @@ def _choose(runs: Sequence[NewRun], db: Database, now: Instant, audited: bool) -
         return Path.TRANSACTION
     if len(runs) > 1 or db.server.pooled:  # A pooler allows no procedure that commits.
         return Path.STATEMENT
-    if _may_be_handed(runs[0], now) and db.handing.is_worth_it():
+    if _may_be_handed(runs[0], now) and db.handover.is_worth_it():
         return Path.HAND_OVER
     if db.herald is not None:
         return Path.CALL_BACK

@@ -117,13 +117,13 @@ async def _hand_over(db: Database, run: NewRun) -> None:
     def heard() -> None:
         nonlocal handed
         handed = False
-        db.handing.missed()
+        db.handover.missed()
         _tell(db, [run])
 
     values = _values(run, db.clock.now())
     await db.alone(_Q["accept_run"], *values, None, None, db.clock.given(), True, heard=heard)
     if handed:
-        db.handing.done()
+        db.handover.done()
 
 
 def _tell(db: Database, runs: Sequence[NewRun]) -> None:

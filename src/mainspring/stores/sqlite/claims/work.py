@@ -43,7 +43,7 @@ _READ_AT_ONCE = 250
 Place = tuple[str, str, str]
 """Namespace, queue, region."""
 Candidate = tuple[int, int, int]
-"""Rank (or what orders like it), seq, and whether it needs care."""
+"""Rank (or what orders like it), seq, and whether it is special."""
 
 
 class Work:
@@ -161,7 +161,7 @@ def _candidates(
     tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration = 0
 ) -> list[Candidate]:
     """The best runs that this worker may take, at most `limit`: those that are due, and those that will be in a moment
-    (`ahead`) if they need no care. Those of tasks that nobody here knows are passed over: another worker may know
+    (`ahead`) unless they are special. Those of tasks that nobody here knows are passed over: another worker may know
     them."""
     places, tasks, until = _places(worker), _encode(worker.tasks).decode(), tx.now + ahead
     if len(places) == 1 and ordering == "strict" and not ahead:
@@ -173,9 +173,9 @@ def _candidates(
             if earliest[place].get(priority, until + 1) <= until:
                 rows = _find(tx, f"[{priority}]", place, (until, tasks, limit))
                 found += [
-                    (rank(priority, due_at, ordering), seq, care)
-                    for due_at, seq, care in rows
-                    if due_at <= tx.now or not care
+                    (rank(priority, due_at, ordering), seq, special)
+                    for due_at, seq, special in rows
+                    if due_at <= tx.now or not special
                 ]
         if len(found) >= limit and ordering == "strict":
             break
@@ -204,10 +204,10 @@ def look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, fir
     """Who of the candidates may be claimed now; and whether the claim ends here, because a run that was lost before
     is given alone."""
     chosen: list[int] = []
-    for _, seq, care in found:
+    for _, seq, special in found:
         if len(chosen) >= wanted:
             break
-        if not care:
+        if not special:
             chosen.append(seq)
             continue
         run_id, namespace, gates, losses, options, expires_at = tx.execute(_Q["look_closer"], (seq,)).fetchone()

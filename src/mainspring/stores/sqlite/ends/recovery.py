@@ -20,7 +20,7 @@ from mainspring.stores.sqlite.file.portion import Portion
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.history.api import forget
 
-_Q = load_queries("sqlite", "care")
+_Q = load_queries("sqlite", "maintenance")
 _END = load_queries("sqlite", "endings")
 _options = msgspec.json.Decoder(RunOptions)
 _WORKERS_KEPT: Duration = DAY
@@ -30,7 +30,7 @@ FORGOTTEN_AT_ONCE = 1_000
 """Runs that one transaction may forget."""
 
 
-class Care:
+class Maintenance:
     """See `store.CareStore`."""
 
     _db: Database

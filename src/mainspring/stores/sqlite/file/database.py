@@ -28,13 +28,13 @@ from mainspring.stores.sqlite.file.connection import (
     mapped_errors,
     prepare,
 )
-from mainspring.stores.sqlite.file.fairness import Turns
+from mainspring.stores.sqlite.file.fairness import Fairness
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.file.unsynced import abandon, let_go, mend
 from mainspring.stores.sqlite.file.wake import Wake
-from mainspring.stores.sqlite.file.wal_sync import POSSIBLE, Log, nothing
+from mainspring.stores.sqlite.file.wal_sync import POSSIBLE, WalSync, nothing
 from mainspring.stores.sqlite.file.watch import Watch
-from mainspring.stores.sqlite.file.work_item import Errand, settle
+from mainspring.stores.sqlite.file.work_item import WorkItem, settle
 from mainspring.stores.sqlite.submissions.inbox import LIMIT, is_waiting, take_in
 
 T = TypeVar("T")
@@ -74,21 +74,21 @@ class Database:
         self.path = path
         self.clock = clock
         self._listeners: list[Callable[[], None]] = []
-        self._writes: SimpleQueue[Errand[Any] | None] = SimpleQueue()
-        self._reads: SimpleQueue[Errand[Any] | None] = SimpleQueue()
-        self._looks_back: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._writes: SimpleQueue[WorkItem[Any] | None] = SimpleQueue()
+        self._reads: SimpleQueue[WorkItem[Any] | None] = SimpleQueue()
+        self._looks_back: SimpleQueue[WorkItem[Any] | None] = SimpleQueue()
         self._wake = Wake(path) if path != MEMORY else None
-        self._log = Log(path) if durable and POSSIBLE and path != MEMORY else None
+        self._wal_sync = WalSync(path) if durable and POSSIBLE and path != MEMORY else None
         self._closed = self._gone = False
         self._may_close = True
         """Whether whoever closes the file last may make a checkpoint: see `unsynced`."""
         self._writing, self._reading = threading.Lock(), threading.Lock()
-        self._turns = Turns()
+        self._fairness = Fairness()
         self.standing: Standing | None = None
         self._accepted = 0
         """How many rows this process has put into the inbox since it last took them in."""
         self._threads: list[threading.Thread] = []
-        if self._log is not None:
+        if self._wal_sync is not None:
             with mapped_errors(path):
                 mend(path)
         self._writer = connect(path)
@@ -106,8 +106,8 @@ class Database:
         self._start(self._write_loop, "writer")
         self._start(self._read_loop, "reader")
         self._start(self._look_back_loop, "historian")
-        if self._log is not None:
-            self._start(self._log.serve, "syncer")
+        if self._wal_sync is not None:
+            self._start(self._wal_sync.serve, "syncer")
 
     def _open_reader(self) -> sqlite3.Connection:
         reader = connect(self.path)
@@ -153,12 +153,12 @@ class Database:
         `quick` work may be done on the calling thread: see `_write_here`. What `takes_in` sees to the inbox itself.
         """
         self._check_open()
-        errand = Errand(work, promised, takes_in)
-        if quick and self._write_here(errand):
-            self._sync(promised and errand.error is None)
+        item = WorkItem(work, promised, takes_in)
+        if quick and self._write_here(item):
+            self._sync(promised and item.error is None)
             await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
-            return errand.result()
-        return await errand.send(self._writes)
+            return item.result()
+        return await item.send(self._writes)
 
     async def in_time(self, call: Awaitable[T], size: int = 1) -> T:
         """The answer to a call that a program waits for, if it comes in time; bulk has more of it. Work that nobody has
@@ -226,16 +226,16 @@ class Database:
     async def _keep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Sync: in the thread for that where a worker of ours listens, since it may start meanwhile on this very loop
         what was submitted, and here otherwise."""
-        if self._log is not None and self._listeners:
-            await self._log.ask()
+        if self._wal_sync is not None and self._listeners:
+            await self._wal_sync.ask()
             return
         self._sync()
-        if self._turns.is_long(loop):
+        if self._fairness.is_long(loop):
             await asyncio.sleep(0)
 
     def _sync(self, promised: bool = True) -> None:
-        if promised and self._log is not None:
-            self._log.sync()
+        if promised and self._wal_sync is not None:
+            self._wal_sync.sync()
 
     async def look_back(self, work: Callable[[Transaction], T]) -> T:
         """As `read`, for what may take its time: the loops' reads do not wait for it. StoreUnavailable if it takes too
@@ -247,7 +247,7 @@ class Database:
         work: Callable[[Transaction], T],
         *,
         quick: bool = False,
-        queue: SimpleQueue[Errand[Any] | None] | None = None,
+        queue: SimpleQueue[WorkItem[Any] | None] | None = None,
     ) -> T:
         """Run work on one consistent snapshot; on the calling thread if it is `quick` and the reader is free."""
         self._check_open()
@@ -259,35 +259,35 @@ class Database:
             return work(transaction)
 
         try:
-            return await self._see(Errand(unless_early), quick, queue)
+            return await self._see(WorkItem(unless_early), quick, queue)
         except _TooEarlyError:
             await self.write(nothing, promised=False, quick=True)
-        return await self._see(Errand(work), quick, queue)  # What has come since then came after the question.
+        return await self._see(WorkItem(work), quick, queue)  # What has come since then came after the question.
 
-    async def _see(self, errand: Errand[T], quick: bool, queue: SimpleQueue[Errand[Any] | None]) -> T:
+    async def _see(self, item: WorkItem[T], quick: bool, queue: SimpleQueue[WorkItem[Any] | None]) -> T:
         if not (quick and self._reading.acquire(blocking=False)):
-            return await errand.send(queue)
+            return await item.send(queue)
         try:
-            self._look(errand, self._reader)
+            self._look(item, self._reader)
         finally:
             self._reading.release()
-        return errand.result()
+        return item.result()
 
     def _check_sound(self) -> None:
-        if self._log is not None and self._log.failure is not None:
-            raise self._log.failure
+        if self._wal_sync is not None and self._wal_sync.failure is not None:
+            raise self._wal_sync.failure
 
     def _check_open(self) -> None:
         self._check_sound()
         if self._closed:
             raise StoreUnavailable(f"{self.path} has been closed by this program")
 
-    def _let_go_if_failed(self, batch: list[Errand[Any]]) -> bool:
+    def _let_go_if_failed(self, batch: list[WorkItem[Any]]) -> bool:
         """After a failed sync nothing is written or read any more; whether it is so."""
-        if self._log is None or not self._log.has_failed():
+        if self._wal_sync is None or not self._wal_sync.has_failed():
             return False
-        for errand in batch:
-            errand.error = self._log.failure
+        for item in batch:
+            item.error = self._wal_sync.failure
         settle(batch)
         with self._writing, self._reading:
             if not self._gone:
@@ -296,15 +296,15 @@ class Database:
                 self._looks_back.put(None)
         return True
 
-    def _write_here(self, errand: Errand[Any]) -> bool:
+    def _write_here(self, item: WorkItem[Any]) -> bool:
         """Commit on the calling thread, if that can be done at once: see `_enter`."""
         loop = asyncio.get_running_loop()
-        if not self._enter(loop, syncs=errand.promised):
+        if not self._enter(loop, syncs=item.promised):
             return False
         try:
             if not begin_at_once(self._writer):
                 return False
-            self._commit_alone(errand)
+            self._commit_alone(item)
         except sqlite3.Error:
             return False  # The thread will find the same trouble, and tell of it.
         finally:
@@ -314,9 +314,9 @@ class Database:
     def _enter(self, loop: asyncio.AbstractEventLoop, *, syncs: bool, patience_s: float = 0.0) -> bool:
         """Take the writer for the calling thread, if it is its turn, nobody else writes, and the disk is fast if this
         thread `syncs` as well."""
-        if self._turns.are_others_served(loop):
+        if self._fairness.are_others_served(loop):
             return False
-        if syncs and self._log is not None and self._log.took_s > SLOW_S:
+        if syncs and self._wal_sync is not None and self._wal_sync.took_s > SLOW_S:
             return False
         if not self._writing.acquire(timeout=patience_s):
             return False
@@ -332,7 +332,7 @@ class Database:
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         self._writing.release()
-        self._turns.note(loop)
+        self._fairness.note(loop)
 
     def _write_loop(self) -> None:
         watch, stopping = Watch(self._writer), False
@@ -347,29 +347,29 @@ class Database:
                     self._undo(batch, error)
                 settle(batch)
 
-    def _next_batch(self, pause_s: float) -> tuple[list[Errand[Any]], bool]:
+    def _next_batch(self, pause_s: float) -> tuple[list[WorkItem[Any]], bool]:
         """What is to be written together, and whether that is the last of it. Who gave up waiting is left out."""
-        batch: list[Errand[Any]] = []
+        batch: list[WorkItem[Any]] = []
         try:
-            errand = self._writes.get(timeout=pause_s)
-            while errand is not None and len(batch) < GROUP_LIMIT:
-                batch.append(errand)
-                errand = self._writes.get_nowait()
-            if errand is not None:
-                batch.append(errand)
+            item = self._writes.get(timeout=pause_s)
+            while item is not None and len(batch) < GROUP_LIMIT:
+                batch.append(item)
+                item = self._writes.get_nowait()
+            if item is not None:
+                batch.append(item)
         except Empty:
-            return [errand for errand in batch if not errand.future.cancelled()], False
-        return [errand for errand in batch if not errand.future.cancelled()], errand is None
+            return [item for item in batch if not item.future.cancelled()], False
+        return [item for item in batch if not item.future.cancelled()], item is None
 
-    def _write_batch(self, batch: list[Errand[Any]], watch: Watch) -> None:
+    def _write_batch(self, batch: list[WorkItem[Any]], watch: Watch) -> None:
         if self._let_go_if_failed(batch):
             return
         if batch:
             with self._writing:
                 self._commit(batch)
-            promised = [errand for errand in batch if errand.promised and errand.error is None]
-            if promised and self._log is not None:
-                self._log.sync_for(promised)
+            promised = [item for item in batch if item.promised and item.error is None]
+            if promised and self._wal_sync is not None:
+                self._wal_sync.sync_for(promised)
             settle(batch)
         if watch.is_due(busy=bool(batch)):
             with self._writing:
@@ -382,7 +382,7 @@ class Database:
         dead = [thread.name for thread in self._threads if not thread.is_alive()]
         return {} if self._closed else dict.fromkeys(dead, "has ended")
 
-    def _commit(self, batch: list[Errand[Any]]) -> None:
+    def _commit(self, batch: list[WorkItem[Any]]) -> None:
         """All of the batch in one commit; work that fails is undone alone."""
         try:
             begin(self._writer)
@@ -392,8 +392,8 @@ class Database:
             whole = Transaction(self._writer, self.clock.now())
             take_in(whole)
             self._accepted = 0
-            for errand in batch:
-                transaction = self._attempt(errand)
+            for item in batch:
+                transaction = self._attempt(item)
                 if transaction is not None:
                     whole.events += transaction.events
                     whole.changed = whole.changed or transaction.changed
@@ -404,42 +404,42 @@ class Database:
         if whole.changed:
             self._announce()
 
-    def _commit_alone(self, errand: Errand[Any]) -> None:
-        """The same of one errand, in a transaction that has begun."""
+    def _commit_alone(self, item: WorkItem[Any]) -> None:
+        """The same of one item, in a transaction that has begun."""
         transaction = Transaction(self._writer, self.clock.now())
         try:
-            if not errand.takes_in:
+            if not item.takes_in:
                 take_in(transaction)
-            errand.answer = errand.work(transaction)
+            item.answer = item.work(transaction)
             self._accepted = 0
             transaction.commit()
         except BaseException as error:
-            self._undo([errand], error)
+            self._undo([item], error)
             return
         if transaction.changed:
             self._announce()
 
-    def _attempt(self, errand: Errand[Any]) -> Transaction | None:
+    def _attempt(self, item: WorkItem[Any]) -> Transaction | None:
         transaction = Transaction(self._writer, self.clock.now())
         self._writer.execute("SAVEPOINT work")
         try:
-            errand.answer = errand.work(transaction)
+            item.answer = item.work(transaction)
         except BaseException as error:
             if not self._writer.in_transaction:
                 raise  # the disk is full or failing: SQLite has rolled back the whole of it
             self._writer.execute("ROLLBACK TO work")
-            errand.error = self._explained(error)
+            item.error = self._explained(error)
             return None
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("RELEASE work")
         return transaction
 
-    def _undo(self, batch: list[Errand[Any]], error: BaseException) -> None:
+    def _undo(self, batch: list[WorkItem[Any]], error: BaseException) -> None:
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
-        for errand in batch:
-            errand.error = errand.error or self._explained(error)
+        for item in batch:
+            item.error = item.error or self._explained(error)
 
     def _explained(self, error: BaseException) -> BaseException:
         if isinstance(error, sqlite3.Error):
@@ -449,33 +449,33 @@ class Database:
         return error
 
     def _read_loop(self) -> None:
-        while (errand := self._reads.get()) is not None:
+        while (item := self._reads.get()) is not None:
             with self._reading:
-                self._look(errand, self._reader)
-            settle([errand])
+                self._look(item, self._reader)
+            settle([item])
 
     def _look_back_loop(self) -> None:
         until = 0.0
         self._historian.set_progress_handler(lambda: time.monotonic() > until, STEPS)
-        while (errand := self._looks_back.get()) is not None:
+        while (item := self._looks_back.get()) is not None:
             until = time.monotonic() + LOOK_BACK_S
-            self._look(errand, self._historian)
-            settle([errand])
+            self._look(item, self._historian)
+            settle([item])
         if self._may_close:
             self._historian.close()
         else:
             abandon(self._historian)
 
-    def _look(self, errand: Errand[Any], reader: sqlite3.Connection) -> None:
+    def _look(self, item: WorkItem[Any], reader: sqlite3.Connection) -> None:
         try:
             self._check_sound()
             reader.execute("BEGIN")
             try:
-                errand.answer = errand.work(Transaction(reader, self.clock.now()))
+                item.answer = item.work(Transaction(reader, self.clock.now()))
             finally:
                 reader.execute("ROLLBACK")
         except BaseException as error:
-            errand.error = self._explained(error)
+            item.error = self._explained(error)
 
     async def close(self) -> None:
         """Finish queued work, then let go of the file."""
@@ -487,13 +487,13 @@ class Database:
         self._looks_back.put(None)
         if self._wake is not None:
             self._wake.close()
-        if self._log is not None:
-            self._log.stop()
+        if self._wal_sync is not None:
+            self._wal_sync.stop()
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
         with self._reading, self._writing:
             if not self._gone:
                 self._reader.close()
                 self._writer.close()
-            if self._log is not None:
-                self._log.close()
+            if self._wal_sync is not None:
+                self._wal_sync.close()

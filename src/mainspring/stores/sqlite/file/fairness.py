@@ -13,7 +13,7 @@ TURN_S = 0.001
 """For how long one caller may keep its loop's turn."""
 
 
-class Turns:
+class Fairness:
     """Of all loops that call."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from mainspring.stores.sqlite.file.connection import begin, explain
 from mainspring.stores.sqlite.file.database import MEMORY, Database
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.file.wal_sync import nothing
-from mainspring.stores.sqlite.file.work_item import Errand
+from mainspring.stores.sqlite.file.work_item import WorkItem
 from mainspring.stores.sqlite.submissions.inbox import LIMIT, is_waiting, take_in
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class InlineDatabase(Database):
         work: Callable[[Transaction], T],
         *,
         quick: bool = False,
-        queue: SimpleQueue[Errand[Any] | None] | None = None,
+        queue: SimpleQueue[WorkItem[Any] | None] | None = None,
     ) -> T:
         """Nobody else is there to write while it looks."""
         self._check_open()

@@ -18,7 +18,7 @@ from typing import Any
 from mainspring.errors import StoreFailed
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.file.unsynced import failure_of, is_marked, mark
-from mainspring.stores.sqlite.file.work_item import Errand, settle
+from mainspring.stores.sqlite.file.work_item import WorkItem, settle
 
 log = logging.getLogger("mainspring")
 
@@ -26,13 +26,13 @@ POSSIBLE = hasattr(os, "fdatasync")
 """Where it is not, SQLite does it."""
 
 
-class Log:
+class WalSync:
     """The log of one open database. A thread of its own may `serve` those whose loops have other things to do."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = -1
-        self._asked: SimpleQueue[Errand[Any] | None] = SimpleQueue()
+        self._asked: SimpleQueue[WorkItem[Any] | None] = SimpleQueue()
         self._syncing = threading.Lock()
         self.failure: StoreFailed | None = None
         """Why nothing may be promised any more. It stays: see `unsynced`."""
@@ -71,27 +71,27 @@ class Log:
 
     def ask(self) -> asyncio.Future[None]:
         """The same, by the thread that serves."""
-        return Errand(nothing).send(self._asked)
+        return WorkItem(nothing).send(self._asked)
 
     def serve(self) -> None:
         """Sync once for all who have asked meanwhile, until closed."""
-        errand = self._asked.get()
-        while errand is not None:
-            batch = [errand]
-            while not self._asked.empty() and (errand := self._asked.get()) is not None:
-                batch.append(errand)
+        item = self._asked.get()
+        while item is not None:
+            batch = [item]
+            while not self._asked.empty() and (item := self._asked.get()) is not None:
+                batch.append(item)
             self.sync_for(batch)
             settle(batch)
-            if errand is not None:
-                errand = self._asked.get()
+            if item is not None:
+                item = self._asked.get()
 
-    def sync_for(self, batch: list[Errand[Any]]) -> None:
+    def sync_for(self, batch: list[WorkItem[Any]]) -> None:
         """Sync, or tell all of these that it failed."""
         try:
             self.sync()
         except StoreFailed as error:
-            for errand in batch:
-                errand.error = error
+            for item in batch:
+                item.error = error
 
     def stop(self) -> None:
         """End `serve`, after what was asked before."""

@@ -12,7 +12,7 @@ from mainspring.stores.sqlite.file.transaction import Transaction
 T = TypeVar("T")
 
 
-class Errand(Generic[T]):
+class WorkItem(Generic[T]):
     """Work to be done, here or in a thread, and its answer."""
 
     __slots__ = ("answer", "error", "future", "loop", "promised", "takes_in", "work")
@@ -34,7 +34,7 @@ class Errand(Generic[T]):
             raise self.error
         return cast(T, self.answer)
 
-    def send(self, queue: SimpleQueue[Errand[Any] | None]) -> asyncio.Future[T]:
+    def send(self, queue: SimpleQueue[WorkItem[Any] | None]) -> asyncio.Future[T]:
         """Let a thread do it; where the answer will be."""
         self.loop = asyncio.get_running_loop()
         self.future = self.loop.create_future()
@@ -50,18 +50,18 @@ class Errand(Generic[T]):
             self.future.set_result(cast(T, self.answer))
 
 
-def settle(batch: list[Errand[Any]]) -> None:
+def settle(batch: list[WorkItem[Any]]) -> None:
     """Hand the answers to the loops that wait for them, waking each once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Errand[Any]]] = {}
-    for errand in batch:
-        by_loop.setdefault(errand.loop, []).append(errand)
-    for loop, errands in by_loop.items():
+    by_loop: dict[asyncio.AbstractEventLoop, list[WorkItem[Any]]] = {}
+    for item in batch:
+        by_loop.setdefault(item.loop, []).append(item)
+    for loop, items in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_settle_here, errands)
+            loop.call_soon_threadsafe(_settle_here, items)
         except RuntimeError:
             continue  # that loop has ended, and nobody waits there any more
 
 
-def _settle_here(errands: list[Errand[Any]]) -> None:
-    for errand in errands:
-        errand.settle()
+def _settle_here(items: list[WorkItem[Any]]) -> None:
+    for item in items:
+        item.settle()

@@ -12,7 +12,7 @@ WITH RECURSIVE heads AS (
 SELECT d.id, d.token, h.namespace, h.queue, h.region, h.priority, d.due_at, d.order_key,
        (SELECT n.due_at FROM mainspring.runs AS n
         WHERE n.state = 'pending' AND n.namespace = h.namespace AND n.queue = h.queue AND n.region = h.region AND n.priority = h.priority
-          AND n.due_at > $1 ORDER BY n.due_at LIMIT 1)
+          AND n.due_at > $1 ORDER BY n.due_at LIMIT 1) AS next_due
 FROM heads AS h LEFT JOIN LATERAL (
   SELECT id, token, due_at, coalesce(key, job_id, '') AS order_key FROM mainspring.runs AS r
   WHERE r.state = 'pending' AND r.namespace = h.namespace AND r.queue = h.queue AND r.region = h.region AND r.priority = h.priority
@@ -43,13 +43,13 @@ told AS (
          || ']', $5
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
-       t.claimed_until, f.care
+       t.claimed_until, f.care AS special
 FROM found AS f LEFT JOIN taken AS t ON t.id = f.id
 WHERE f.care OR t.id IS NOT NULL;
 
 -- delivered: those of some runs that a worker may have, locked; columns as in work.sql: candidates
-SELECT r.id, r.token + 1, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at, r.idx,
-       (SELECT mainspring.store_now($1)), r.job_id, r.seq, r.care, r.gates
+SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at,
+       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.care AS special, r.gates
 FROM mainspring.runs AS r
 WHERE r.id = ANY ($2::text[]) AND r.state = 'pending' AND r.namespace = $3 AND r.due_at <= $4 AND r.task = ANY ($5::text[])
   AND r.queue = ANY ($6::text[]) AND r.region = ANY ($7::text[]) AND (r.expires_at IS NULL OR r.expires_at >= $4 OR r.attempt > 0)

@@ -3,8 +3,8 @@
 
 -- candidates: due runs of the given places (queue, region, priority, and from where on), longest due first in each, locked; and the
 -- server's time. The outer limit is reached before later places are looked at.
-SELECT r.id, r.token + 1, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at, r.idx,
-       (SELECT mainspring.store_now($1)), r.job_id, r.seq, r.care, r.gates, place.number
+SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at,
+       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.care AS special, r.gates, place.number
 FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
      AS place (queue, region, priority, due_from, seq_from, number)
 CROSS JOIN LATERAL (
@@ -49,7 +49,7 @@ told AS (
            ',') || ']', $8
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
-       t.claimed_until, t.job_id, f.seq, f.care, NULL, f.number,
+       t.claimed_until, t.job_id, f.seq, f.care AS special, f.number,
        CASE WHEN (SELECT count(*) FROM found) < $11 THEN (
          SELECT min(r.due_at)
          FROM unnest($2::text[], $3::text[], $4::smallint[]) AS place (queue, region, priority)
@@ -57,7 +57,7 @@ SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority
            SELECT due_at FROM mainspring.runs
            WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
              AND due_at > $12 AND task = ANY ($9::text[]) AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
-           ORDER BY due_at, seq LIMIT 1) AS r) END
+           ORDER BY due_at, seq LIMIT 1) AS r) END AS next_due
 FROM (SELECT) AS always LEFT JOIN (found AS f LEFT JOIN taken AS t ON t.id = f.id) ON f.care OR t.id IS NOT NULL
 ORDER BY f.priority * $15::bigint + f.due_at, f.seq;
 

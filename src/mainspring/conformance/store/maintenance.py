@@ -50,7 +50,7 @@ async def forgets(store: Store, runs: Duration) -> bool:
     return False
 
 
-class CareSuite:
+class MaintenanceSuite:
     """What is lost is found, once; history is kept as long as it should be; unfinished work is never forgotten."""
 
     async def test_a_run_whose_claim_ran_out_is_due_again(self, store: Store, clock: ManualClock) -> None:
