@@ -313,6 +313,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     job_rate: Annotated[int, _count("how many jobs a subject may create or declare in a minute")] = 1_000
     query_rate: Annotated[int, _count("how many queries a subject may make of one server in a minute")] = 60_000
+    ui: Annotated[bool, Knob(_read_switch, "whether the server serves the web UI under /ui/")] = True
     health_port: Annotated[
         int | None,
         Knob(_read_port, "the port where a worker serves its health and metrics; without one, nowhere"),

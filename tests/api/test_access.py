@@ -46,7 +46,15 @@ def knock(client: httpx.Client, endpoint: Endpoint, path: str | None = None, **w
 
 def test_only_health_needs_no_token() -> None:
     public = {each.path for each in ENDPOINTS if each.permission == PUBLIC}
-    assert public == {"/health/live", "/health/ready", "/health/liveness", "/health/readiness", "/docs", "/"}
+    assert public == {
+        "/health/live",
+        "/health/ready",
+        "/health/liveness",
+        "/health/readiness",
+        "/docs",
+        "/",
+        "/v1/session",
+    }
 
 
 def test_every_row_of_the_table_is_served_at_its_own_method_only(door: Door) -> None:

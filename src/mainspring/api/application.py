@@ -20,6 +20,7 @@ from mainspring.api.resources.events import ENDPOINTS as EVENTS
 from mainspring.api.resources.health import ENDPOINTS as HEALTH
 from mainspring.api.resources.jobs import ENDPOINTS as JOBS
 from mainspring.api.resources.runs import ENDPOINTS as RUNS
+from mainspring.api.resources.sessions import ENDPOINTS as SESSIONS
 from mainspring.api.resources.statuses import ENDPOINTS as STATUSES
 from mainspring.api.resources.submissions import ENDPOINTS as SUBMISSIONS
 from mainspring.api.resources.work import ENDPOINTS as WORK
@@ -38,6 +39,7 @@ ENDPOINTS = with_documents(
         *CALENDARS,
         *EVENTS,
         *AUDIT,
+        *SESSIONS,
         *HEALTH,
     )
 )

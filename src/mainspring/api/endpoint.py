@@ -73,7 +73,8 @@ class Request(NamedTuple):
     context: ApiContext
     caller: Caller
     namespace: str
-    path: Mapping[str, str]
+    parameters: Mapping[str, str]
+    """The parameters of the path."""
     query: Given
     body: bytes
     given: Given
@@ -106,7 +107,7 @@ class Request(NamedTuple):
 
     def named(self, part: str) -> str:
         """A part of the path: what cannot be a name or an id names nothing."""
-        text = self.path[part]
+        text = self.parameters[part]
         if not text.isprintable() or len(text) > LONGEST_NAME:
             raise Problem("not-found", "there is nothing of that name")
         return text
@@ -135,6 +136,8 @@ class Endpoint(NamedTuple):
     body: type[msgspec.Struct] | None = None
     needs_body: bool = True
     query: type[msgspec.Struct] | None = None
+    ignores_query: bool = False
+    """A page, whose query is for its scripts. All other endpoints refuse a query that they do not know."""
     problems: tuple[int, ...] = ()
     """Statuses of refusals beyond those that every endpoint may answer with."""
     grows: bool = False

@@ -28,6 +28,9 @@ ANONYMOUS = Caller("anonymous", {})
 BYTES_PER_S = 1_000_000
 """The deadline of a request grows by a second for each of these bytes: every store takes them in faster."""
 
+PUBLIC_BODY_LIMIT = 16_384
+"""Bytes of a body that needs no token. Small, because such bodies are bounded by the connections alone."""
+
 
 class Pipeline:
     """Turns HTTP requests into responses."""
@@ -105,7 +108,7 @@ class Pipeline:
             if declared not in (None, "0") or ("transfer-encoding" in headers and not await _is_empty(request.receive)):
                 raise Problem("bad-request", "this request takes no body", remedy="send none")
             return b"", {}, nothing_wrong()
-        body = await self._receive_body(request, owner)
+        body = await self._receive_body(endpoint, request, owner)
         if not body and not endpoint.needs_body:
             return b"", {}, nothing_wrong()
         check_media_type(headers)
@@ -114,9 +117,11 @@ class Pipeline:
         given, wrong = decode(body, endpoint.body)
         return body, given, Wrong(wrong.faults, request.record.field_names)
 
-    async def _receive_body(self, request: HttpRequest, owner: Owner | None) -> bytes:
+    async def _receive_body(self, endpoint: Endpoint, request: HttpRequest, owner: Owner | None) -> bytes:
         settings = self._context.settings
         declared, timeout_s = request.headers.get("content-length"), settings.body_timeout / SECOND
+        if endpoint.permission == PUBLIC:  # Anybody can send it: it must not take a slot from callers with a token.
+            return await read_body(request.receive, declared, PUBLIC_BODY_LIMIT, timeout_s)
         with self._context.capacity.enter("reading", owner):
             return await read_body(request.receive, declared, settings.body_limit, timeout_s)
 
@@ -186,7 +191,7 @@ async def _is_empty(receive: Receive) -> bool:
 def _read_query(endpoint: Endpoint, request: HttpRequest) -> Given:
     if endpoint.query is not None:
         return read_query(request.scope["query_string"], endpoint.query)
-    if request.scope["query_string"]:
+    if request.scope["query_string"] and not endpoint.ignores_query:
         raise Problem("bad-request", "this request takes no query", remedy="leave out everything after the `?`")
     return {}
 

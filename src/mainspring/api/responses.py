@@ -21,6 +21,7 @@ SECURITY_HEADERS = (
     (b"cache-control", b"no-store"),
 )
 """Sent with every response that does not set the header itself."""
+_WITHOUT_BODY = (204, 304)
 _SECURED = frozenset(name for name, _ in SECURITY_HEADERS)
 
 
@@ -38,7 +39,7 @@ async def send_response(response: Response, request_id: str, receive: Receive, s
 async def _send_body(response: Response, request_id: str, send: Send) -> None:
     body = response.encode()
     headers = _headers(response, request_id)
-    if response.status != 204:
+    if response.status not in _WITHOUT_BODY:
         headers.append((b"content-type", response.media_type.encode()))
         headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})

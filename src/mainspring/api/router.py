@@ -41,18 +41,46 @@ class _Pattern(NamedTuple):
         return Match(self.endpoint, parameters) if all(parameters.values()) else None
 
 
+class _Prefix(NamedTuple):
+    """A path whose last parameter, written `{name*}`, is all the rest, with its slashes."""
+
+    segments: tuple[str, ...]
+    name: str
+    endpoint: Endpoint
+
+    def match(self, segments: Sequence[str]) -> Match | None:
+        """The parameters, if there is a rest, and no parameter is empty."""
+        length = len(self.segments)
+        if len(segments) <= length:
+            return None
+        parameters = {self.name: "/".join(segments[length:])}
+        for expected, segment in zip(self.segments, segments, strict=False):
+            if expected.startswith("{"):
+                parameters[expected[1:-1]] = segment
+            elif expected != segment:
+                return None
+        return Match(self.endpoint, parameters) if all(parameters.values()) else None
+
+
 class Router:
     """Finds the endpoint of a request: exact paths by one look-up, paths with parameters by their segments."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._exact: dict[tuple[str, str], Match] = {}
         self._patterns: dict[tuple[str, int], list[_Pattern]] = defaultdict(list)
+        self._prefixes: dict[str, list[_Prefix]] = defaultdict(list)
+        """The longest first, so that the most specific one is found."""
         for endpoint in endpoints:
             self._add(endpoint.method, endpoint)
             if endpoint.method == "GET":
                 self._add("HEAD", endpoint)
 
     def _add(self, method: str, endpoint: Endpoint) -> None:
+        if endpoint.path.endswith("*}"):
+            prefix, _, name = endpoint.path.removesuffix("*}").rpartition("/{")
+            self._prefixes[method].append(_Prefix(tuple(prefix.split("/")), name, endpoint))
+            self._prefixes[method].sort(key=lambda each: -len(each.segments))
+            return
         if "{" not in endpoint.path:
             self._exact[method, endpoint.path] = Match(endpoint, {})
             return
@@ -74,7 +102,8 @@ class Router:
             return exact
         segments = path.split("/")
         patterns = self._patterns.get((method, len(segments)), ())
-        return next((match for pattern in patterns if (match := pattern.match(segments)) is not None), None)
+        candidates = (*patterns, *self._prefixes.get(method, ()))
+        return next((match for each in candidates if (match := each.match(segments)) is not None), None)
 
     def allowed_methods(self, path: str) -> list[str]:
         """The methods that are served at a path, in alphabetical order; none if the path is not served."""

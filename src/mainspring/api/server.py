@@ -13,11 +13,13 @@ import msgspec
 import uvicorn
 
 from mainspring.api.application import ENDPOINTS, Application
+from mainspring.api.assets import Assets
 from mainspring.api.auth.tokens import check_exposure, is_loopback, load_keys
 from mainspring.api.context import ApiContext
 from mainspring.api.endpoint import PUBLIC
 from mainspring.api.protocol import BoundedProtocol
 from mainspring.api.resources.health import ENDPOINTS as HEALTH
+from mainspring.api.resources.pages import pages
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.process.eventloop import new_loop
 from mainspring.process.watchdog import Watchdog
@@ -74,7 +76,10 @@ class Server:
         """Whether it serves whoever is on this machine, without a token."""
         self._host, self._port = settings.host, settings.port
         self.context = ApiContext(app, settings, keys, node)
-        self.application = Application(self.context, endpoints)
+        self.assets = Assets()
+        has_ui = settings.ui and not health_only
+        served = (*endpoints, *pages(self.assets)) if has_ui else endpoints
+        self.application = Application(self.context, served)
         self._server: uvicorn.Server | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

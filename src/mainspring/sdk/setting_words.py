@@ -73,6 +73,7 @@ class SettingWords(TypedDict, total=False):
     submit_rates: str | Mapping[str, int] | None
     job_rate: int | None
     query_rate: int | None
+    ui: bool | None
     health_port: int | None
     health_host: str | None
     most_pool_wait: Length | None

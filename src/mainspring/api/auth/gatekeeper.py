@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from mainspring.api.auth.access import EVERYWHERE, PERMISSIONS, Caller
+from mainspring.api.auth.session import read_cookie
 from mainspring.api.auth.tokens import KeyWatch, is_loopback, unauthenticated
 from mainspring.api.problems import Problem, retry_after
 from mainspring.clock import Clock
@@ -93,14 +94,34 @@ class Gatekeeper:
         """The caller; Problem if nobody can be made out."""
         if self._keys is None:
             return _local(headers)
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise unauthenticated("there is no token")
-        caller = self._keys.verifier().verify(token.strip(), self._now())
+        return await self._check(self._keys, _token_of(headers), without_store=without_store)
+
+    async def identify_token(self, token: str) -> Caller:
+        """The bearer of a token; Problem if the token is not valid, or the server uses none."""
+        if self._keys is None:
+            raise Problem(
+                "conflict", "this server has no secret, and needs no sign-in", remedy="use it without a token"
+            )
+        return await self._check(self._keys, token)
+
+    async def _check(self, keys: KeyWatch, token: str, *, without_store: bool = False) -> Caller:
+        caller = keys.verifier().verify(token, self._now())
         left = await self._revoked.left_of(caller, without_store=without_store)
         if left is None:
             raise unauthenticated("the token has been revoked")
         return left
+
+
+def _token_of(headers: Mapping[str, str]) -> str:
+    """The token of a request: of its Authorization header or, only without one, of its session."""
+    if "authorization" not in headers:
+        session = read_cookie(headers)
+        if session:
+            return session
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise unauthenticated("there is no token")
+    return token.strip()
 
 
 def _local(headers: Mapping[str, str]) -> Caller:

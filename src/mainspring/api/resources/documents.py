@@ -45,7 +45,9 @@ class _Documents:
         return Answer(200, self._page, {"Content-Security-Policy": _POLICY}, HTML)
 
     async def get_landing(self, call: Call) -> Answer:
-        """A page for who opens the server in a browser."""
+        """Leads browsers to the web UI, and everything else to the documentation."""
+        if call.context.settings.ui and "text/html" in call.headers.get("accept", ""):
+            return Answer(303, headers={"Location": "/ui/"})
         return Answer(200, _LANDING, {"Content-Security-Policy": _POLICY}, HTML)
 
     @cached_property

@@ -1,0 +1,71 @@
+"""The files of the web UI as they are served: read once, named by one digest, compressed, found by exact name."""
+
+from __future__ import annotations
+
+import gzip
+from functools import cached_property
+from hashlib import blake2b
+from html import escape
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mainspring import __version__
+
+FOLDER: Final = Path(__file__).resolve().parent.parent / "ui"
+TYPES: Final = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""The only kinds of files that are served."""
+SHELL: Final = "index.html"
+MISSING: Final = "The web UI is not installed: run `scripts/ui-libraries`, then start the server again.\n"
+
+
+class Asset(NamedTuple):
+    """One file."""
+
+    content: bytes
+    compressed: bytes
+    media_type: str
+    etag: str
+
+
+class Assets:
+    """All files of the UI. A request names a key of a dictionary and never a path on the disk."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+
+    @cached_property
+    def files(self) -> dict[str, Asset]:
+        """The files by their path relative to the folder."""
+        paths = sorted(path for path in self._folder.rglob("*") if path.suffix in TYPES and path.is_file())
+        return {path.relative_to(self._folder).as_posix(): _read(path) for path in paths}
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes with any file, so that all of them can be cached for good under it."""
+        hashed = blake2b(digest_size=10)
+        for name, asset in self.files.items():
+            hashed.update(f"{name}\0{asset.etag}\0".encode())
+        return hashed.hexdigest()
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether the libraries have been fetched."""
+        return any(name.startswith("libraries/") for name in self.files) and (self._folder / SHELL).is_file()
+
+    def shell(self, base_path: str = "") -> bytes:
+        """The page that loads all others."""
+        text = (self._folder / SHELL).read_text(encoding="utf-8")
+        values = {"base": base_path, "version": __version__, "assets": f"{base_path}/ui/assets/{self.digest}"}
+        for name, value in values.items():
+            text = text.replace("{{" + name + "}}", escape(value, quote=True))
+        return text.encode()
+
+
+def _read(path: Path) -> Asset:
+    content = path.read_bytes()
+    etag = f'"{blake2b(content, digest_size=10).hexdigest()}"'
+    return Asset(content, gzip.compress(content, mtime=0), TYPES[path.suffix], etag)

@@ -1,0 +1,166 @@
+"""The files of the web UI: by exact name only, cached by digest, under the strictest policy."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+from door import Door, open_door, problem
+
+from mainspring.api.assets import Assets
+
+NEWER = "f" * 20
+
+
+def make_ui(folder: Path) -> Path:
+    """A small UI, beside a file that is none of it."""
+    ui = folder / "ui"
+    (ui / "libraries").mkdir(parents=True)
+    (ui / "index.html").write_text('<html data-base="{{base}}"><script src="{{assets}}/main.js"></script>')
+    (ui / "main.js").write_text("export {};\n")
+    (ui / "libraries" / "preact.js").write_text("export const h = 1;\n")
+    (ui / "package.json").write_text("{}")
+    (folder / "secret.js").write_text("hush")
+    return ui
+
+
+def asset(door: Door, name: str = "main.js", digest: str | None = None) -> str:
+    return f"/ui/assets/{digest or door.server.assets.digest}/{name}"
+
+
+def test_only_files_of_known_kinds_are_served(tmp_path: Path) -> None:
+    assets = Assets(make_ui(tmp_path))
+    assert set(assets.files) == {"main.js", "libraries/preact.js"}
+    assert assets.is_complete
+
+
+def test_the_digest_changes_with_any_file(tmp_path: Path) -> None:
+    ui = make_ui(tmp_path)
+    before = Assets(ui).digest
+    assert Assets(ui).digest == before
+    (ui / "libraries" / "preact.js").write_text("export const h = 2;\n")
+    assert Assets(ui).digest != before
+
+
+def test_what_the_server_writes_into_the_shell_is_escaped(tmp_path: Path) -> None:
+    shell = Assets(make_ui(tmp_path)).shell('/x"><script>').decode()
+    assert "<script>" not in shell.replace("<script src", "")
+    assert "&quot;&gt;&lt;script&gt;" in shell
+
+
+def test_without_its_libraries_the_page_says_what_to_run(tmp_path: Path) -> None:
+    ui = make_ui(tmp_path)
+    (ui / "libraries" / "preact.js").unlink()
+    assert not Assets(ui).is_complete
+
+
+def test_a_file_is_cached_for_good_under_its_digest_and_not_under_another(door: Door) -> None:
+    answer = door.client().get(asset(door))
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "immutable" in answer.headers["cache-control"]
+    other = door.client().get(asset(door, digest=NEWER))
+    assert (other.status_code, other.headers["cache-control"]) == (200, "no-cache")
+
+
+def test_a_file_that_the_browser_has_is_not_sent_again(door: Door) -> None:
+    tag = door.client().get(asset(door)).headers["etag"]
+    again = door.client().get(asset(door), headers={"If-None-Match": f'"x", W/{tag}'})
+    assert (again.status_code, again.content) == (304, b"")
+    assert door.client().get(asset(door), headers={"If-None-Match": '"x"'}).status_code == 200
+
+
+def test_a_file_is_compressed_for_browsers_that_can_read_it(door: Door) -> None:
+    content = door.server.assets.files["main.js"].content
+    with door.client().stream("GET", asset(door), headers={"Accept-Encoding": "gzip"}) as answer:
+        assert gzip.decompress(b"".join(answer.iter_raw())) == content
+        assert answer.headers["vary"] == "Accept-Encoding"
+    with door.client().stream("GET", asset(door), headers={"Accept-Encoding": "identity"}) as answer:
+        assert b"".join(answer.iter_raw()) == content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../index.html",
+        "../../settings.py",
+        "..%2f..%2fsettings.py",
+        "%2e%2e/%2e%2e/settings.py",
+        "..\\..\\settings.py",
+        "....//settings.py",
+        "/etc/passwd",
+        "%2fetc%2fpasswd",
+        "main.js%00.css",
+        "main.js/",
+        "MAIN.JS",
+        "package.json",
+        "package-lock.json",
+        "jsconfig.json",
+        "index.html",
+        ".",
+        "libraries",
+    ],
+)
+@pytest.mark.parametrize("digest", [None, NEWER, "..", "%2e%2e"])
+def test_nothing_else_can_be_read(door: Door, path: str, digest: str | None) -> None:
+    named = digest or door.server.assets.digest
+    head = f"GET /ui/assets/{named}/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    top, _, body = door.raw(head.encode()).partition(b"\r\n\r\n")
+    status = int(top.split(b" ")[1])
+    if status == 200:  # Slashes at the end do not matter anywhere; a climbing digest is only a wrong digest.
+        assert body in (door.server.assets.files["main.js"].content,)
+        assert path == "main.js/"
+    else:
+        assert status in (401, 404), top
+        assert b"urn:mainspring:problem:" in body
+        assert b"root:" not in body
+
+
+def test_the_shell_is_the_same_for_every_page_and_allows_nothing_inline(door: Door) -> None:
+    if not door.server.assets.is_complete:
+        answer = door.client().get("/ui/")
+        assert (answer.status_code, "scripts/ui-libraries" in answer.text) == (503, True)
+        return
+    answers = [door.client().get(path) for path in ("/ui", "/ui/", "/ui/jobs/a", "/ui/runs?ns=x&state=failed")]
+    assert {answer.text for answer in answers} == {answers[0].text}
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["cache-control"] == "no-cache"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+
+
+def test_the_shell_names_files_that_are_served() -> None:
+    assets = Assets()
+    text = assets.shell().decode()
+    named = re.findall(rf"/ui/assets/{assets.digest}/([\w./-]+)", text)
+    assert named
+    assert set(named) <= set(assets.files)
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", text)
+
+
+def test_no_other_method_is_served(door: Door) -> None:
+    for path in ("/ui/", asset(door)):
+        answer = door.client().post(path)
+        problem(answer, 405, "method-not-allowed")
+        assert answer.headers["allow"] == "GET, HEAD"
+
+
+def test_the_root_leads_browsers_to_the_page_and_programs_to_the_documentation(door: Door) -> None:
+    answer = door.client().get("/", headers={"Accept": "text/html,*/*"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui/")
+    assert door.client().get("/").status_code == 200
+
+
+def test_a_server_without_the_ui_serves_nothing_of_it(tmp_path: Path) -> None:
+    with open_door(tmp_path, ui=False) as door:
+        client = door.client("viewer")
+        for path in ("/ui", "/ui/", "/ui/jobs", asset(door)):
+            problem(client.get(path), 404, "not-found")
+        assert client.get("/", headers={"Accept": "text/html"}).status_code == 200
