@@ -1,4 +1,4 @@
-"""Real processes that a real Redis delivers to, and a client that submits while it has trouble."""
+"""Real processes that a real broker delivers to, and a client that submits while the broker has trouble."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -24,11 +25,11 @@ FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSP
 class Cluster:
     """One scheduler and two workers on one file, and a client beside them."""
 
-    def __init__(self, folder: Path, redis: str, settings: Mapping[str, str]) -> None:
-        """`redis` is a URL; `settings` are variables of the environment of the processes."""
+    def __init__(self, folder: Path, broker: str, settings: Mapping[str, str]) -> None:
+        """`broker` is a URL; `settings` are variables of the environment of the processes."""
         self.folder = folder
         self.store = f"sqlite:///{folder / 'broker.db'}"
-        self.broker = f"{redis}?timeout=300ms"
+        self.broker = broker
         self.settings = settings
         self.client = RecordedApp(folder, "client", store=self.store, broker=self.broker, name="client")
         self.accepted: list[str] = []
@@ -62,11 +63,12 @@ class Cluster:
             await asyncio.to_thread(process.wait, 60)
         await self.client.close()
 
-    async def events(self) -> set[str]:
+    async def events(self) -> Counter[str]:
+        """How many events of each kind were told."""
         app = Mainspring(self.store)
         batches: list[EventBatch] = await (await app.open()).events_since(0, 100_000)
         await app.close()
-        return {event.kind for batch in batches for event in batch.events}
+        return Counter(event.kind for batch in batches for event in batch.events)
 
     def kill_all(self) -> None:
         for process in self.processes:
@@ -83,12 +85,12 @@ def check(cluster: Cluster) -> None:
 
 
 def run_through(
-    folder: Path, redis: str, trouble: Callable[[Cluster], None], settings: Mapping[str, str] | None = None
-) -> set[str]:
-    """Submit before, during and after trouble; the kinds of events that were told."""
-    cluster = Cluster(folder, redis, settings or {})
+    folder: Path, broker: str, trouble: Callable[[Cluster], None], settings: Mapping[str, str] | None = None
+) -> Counter[str]:
+    """Submit before, during and after trouble; how many events of each kind were told."""
+    cluster = Cluster(folder, broker, settings or {})
 
-    async def live() -> set[str]:
+    async def live() -> Counter[str]:
         await cluster.submit(40)
         async with asyncio.timeout(60):
             await cluster.client.waiting.until_ended(cluster.accepted[-1])
@@ -116,9 +118,9 @@ def wait_for_load(cluster: Cluster, count: int) -> None:
     wait(lambda: len(cluster.accepted) >= begun + count)
 
 
-def wait_for_events(cluster: Cluster, kind: str) -> None:
-    """Such an event was told."""
-    wait(lambda: kind in asyncio.run(cluster.events()))
+def wait_for_events(cluster: Cluster, kind: str, count: int = 1) -> None:
+    """At least so many events of this kind were told."""
+    wait(lambda: asyncio.run(cluster.events())[kind] >= count)
 
 
 def wait(holds: Callable[[], bool], seconds: float = 60) -> None:

@@ -27,7 +27,7 @@ def test_workers_that_are_killed_with_work_in_their_hands(tmp_path: Path, redis:
             cluster.processes[number].wait(20)
             cluster.processes[number] = cluster.start("worker")
 
-    run_through(tmp_path, redis.url, trouble)
+    run_through(tmp_path, f"{redis.url}?timeout=300ms", trouble)
 
 
 def test_a_redis_that_is_flushed_in_the_middle_of_it(tmp_path: Path, redis: RedisServer) -> None:
@@ -36,7 +36,7 @@ def test_a_redis_that_is_flushed_in_the_middle_of_it(tmp_path: Path, redis: Redi
             for _ in range(50):
                 client.flushall()
 
-    run_through(tmp_path, redis.url, trouble)
+    run_through(tmp_path, f"{redis.url}?timeout=300ms", trouble)
 
 
 def test_a_redis_that_is_killed_and_comes_back_empty(tmp_path: Path, redis: RedisServer) -> None:
@@ -46,7 +46,7 @@ def test_a_redis_that_is_killed_and_comes_back_empty(tmp_path: Path, redis: Redi
         redis.start()
         wait_for_events(cluster, "broker.back")
 
-    assert {"broker.lost", "broker.back"} <= run_through(tmp_path, redis.url, trouble)
+    assert {"broker.lost", "broker.back"} <= set(run_through(tmp_path, f"{redis.url}?timeout=300ms", trouble))
 
 
 def test_a_redis_that_stands_still_for_a_while(tmp_path: Path, redis: RedisServer) -> None:
@@ -56,7 +56,7 @@ def test_a_redis_that_stands_still_for_a_while(tmp_path: Path, redis: RedisServe
         redis.resume()
         wait_for_events(cluster, "broker.back")
 
-    assert {"broker.lost", "broker.back"} <= run_through(tmp_path, redis.url, trouble)
+    assert {"broker.lost", "broker.back"} <= set(run_through(tmp_path, f"{redis.url}?timeout=300ms", trouble))
 
 
 def test_a_redis_that_is_full(tmp_path: Path, redis: RedisServer) -> None:
@@ -66,4 +66,4 @@ def test_a_redis_that_is_full(tmp_path: Path, redis: RedisServer) -> None:
             wait_for_load(cluster, 100)
             client.config_set("maxmemory", "0")
 
-    run_through(tmp_path, redis.url, trouble)
+    run_through(tmp_path, f"{redis.url}?timeout=300ms", trouble)

@@ -107,11 +107,13 @@ class KafkaBroker:
         return depths
 
     async def lag(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Of each partition of these topics."""
-        if not topics:
-            return {}
+        """Of each partition of those of these topics that exist."""
         publisher = await self._publishers.get()
         _, admin = await publisher.ready()
+        async with self._link.explained(), asyncio.timeout(CONNECT_S):
+            topics = sorted(set(topics) & set(await admin.list_topics()))
+        if not topics:
+            return {}
         consumer = AIOKafkaConsumer(*topics, **self._link.options())  # Without a group: it commits nothing.
         try:
             async with self._link.explained(), asyncio.timeout(CONNECT_S):

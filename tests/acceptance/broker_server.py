@@ -1,0 +1,208 @@
+"""RabbitMQ, Kafka and ElasticMQ of a test's own: paused, killed, emptied and poisoned. Everything here blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mainspring.adapter import AdapterContext
+from mainspring.broker import Broker, Notice
+from mainspring.brokers.kafka import KafkaBroker
+from mainspring.brokers.rabbitmq import RabbitMqBroker
+from mainspring.brokers.sqs import SqsBroker
+
+SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "services"
+PLACE = ("default", "default", "default")
+
+
+class BrokerServer(ABC):
+    """One server of `scripts/services` in a folder of its own."""
+
+    name: ClassVar[str]
+    pid_files: ClassVar[str]
+    options: ClassVar[str] = ""
+    """Of the URL that the cluster uses."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self._environment = os.environ | {"MAINSPRING_SERVICES": str(folder)} | dict(environment or {})
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        self._services("start")
+
+    def stop(self) -> None:
+        """Returns when it is gone."""
+        self.resume()
+        self._services("stop")
+
+    def _services(self, what: str) -> None:
+        ended = subprocess.run(
+            [SCRIPT, what, self.name], env=self._environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        lines = (self.folder / "urls").read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines)[f"MAINSPRING_TEST_{self.name.upper()}"] + self.options
+
+    @property
+    def port(self) -> int:
+        """Of the first node."""
+        found = re.search(r"127\.0\.0\.1:(\d+)", self.url)
+        assert found is not None
+        return int(found[1])
+
+    def pids(self) -> list[int]:
+        """Of its nodes, in order."""
+        return [int(file.read_text().split()[0]) for file in sorted(self.folder.glob(self.pid_files))]
+
+    def pause(self) -> None:
+        """It keeps its connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on where it was paused."""
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """At once."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self.pids():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def forge(self, count: int) -> None:
+        """Publish notices of runs that do not exist."""
+
+        async def publish() -> None:
+            broker = self._open()
+            await broker.publish([Notice(f"forged-{number}", number, *PLACE, 5, 0) for number in range(count)])
+            await broker.close()
+
+        asyncio.run(publish())
+
+    def poison(self, body: bytes) -> None:
+        """Put a message that is none of ours where workers receive."""
+        asyncio.run(self._poison(body))
+
+    def empty(self) -> None:
+        """Delete the queues or topics."""
+        asyncio.run(self._empty())
+
+    @abstractmethod
+    def _open(self) -> Broker: ...
+
+    @abstractmethod
+    def _poison(self, body: bytes) -> Coroutine[Any, Any, None]: ...
+
+    @abstractmethod
+    def _empty(self) -> Coroutine[Any, Any, None]: ...
+
+    @abstractmethod
+    def dead_letters(self) -> int:
+        """How many messages were put aside because they cannot be read."""
+
+
+class RabbitMqServer(BrokerServer):
+    name, pid_files = "rabbitmq", "rabbitmq/pid"
+
+    def _open(self) -> RabbitMqBroker:
+        return RabbitMqBroker(f"{self.url}?timeout=5s", AdapterContext())
+
+    async def _poison(self, body: bytes) -> None:
+        broker = self._open()
+        publisher = await broker._publishers.get()
+        await publisher.publish([("jobs.default.default.default", body, 5)])
+        await broker.close()
+
+    async def _empty(self) -> None:
+        broker = self._open()
+        publisher = await broker._publishers.get()
+        await publisher.call(lambda channel: channel.queue_delete("jobs.default.default.default"))
+        await broker.close()
+
+    def dead_letters(self) -> int:
+        async def count() -> int:
+            broker = self._open()
+            publisher = await broker._publishers.get()
+            declared: Any = await publisher.call(lambda channel: channel.queue_declare("jobs.dlq", durable=True))
+            await broker.close()
+            return int(declared.message_count)
+
+        return asyncio.run(count())
+
+
+class KafkaServer(BrokerServer):
+    name, pid_files = "kafka", "kafka/*/kafka.pid"
+
+    def _open(self) -> KafkaBroker:
+        return KafkaBroker(f"{self.url}?timeout=10s", AdapterContext())
+
+    async def _poison(self, body: bytes) -> None:
+        broker = self._open()
+        publisher = await broker._publishers.get()
+        await publisher.publish([("jobs.default.default.default.normal", b"", body, [])], 12)
+        await broker.close()
+
+    async def _empty(self) -> None:
+        broker = self._open()
+        _, admin = await (await broker._publishers.get()).ready()
+        await admin.delete_topics([topic for topic in await admin.list_topics() if topic.startswith("jobs.default")])
+        await broker.close()
+
+    def dead_letters(self) -> int:
+        async def count() -> int:
+            broker = self._open()
+            lag = await broker.lag(["jobs.dlq"])
+            await broker.close()
+            return sum(lag.values())
+
+        return asyncio.run(count())
+
+
+class SqsServer(BrokerServer):
+    name, pid_files, options = "sqs", "sqs/sqs.pid", "&pulse=300ms"
+    queue = "jobs__default__default__default"
+
+    def _open(self) -> SqsBroker:
+        return SqsBroker(f"{self.url}&timeout=5s", AdapterContext())
+
+    async def _poison(self, body: bytes) -> None:
+        broker = self._open()
+        client = await broker._clients.get()
+        await client.find(self.queue, {})
+        await client.on_queue(self.queue, "send_message", MessageBody=body.decode())
+        await broker.close()
+
+    async def _empty(self) -> None:
+        broker = self._open()
+        client = await broker._clients.get()
+        await client.find(self.queue, {})
+        await client.on_queue(self.queue, "delete_queue")
+        await broker.close()
+
+    def dead_letters(self) -> int:
+        async def count() -> int:
+            broker = self._open()
+            client = await broker._clients.get()
+            await client.find("jobs-dlq", {})
+            asked = ["ApproximateNumberOfMessages"]
+            answer = await client.on_queue("jobs-dlq", "get_queue_attributes", AttributeNames=asked)
+            await broker.close()
+            return int(answer["Attributes"]["ApproximateNumberOfMessages"])
+
+        return asyncio.run(count())
