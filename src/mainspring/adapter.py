@@ -69,7 +69,7 @@ ADAPTERS: Final[Mapping[str, Mapping[str, Adapter]]] = {
     },
     "cache": _on_redis("mainspring.caches.redis", "RedisStatusCache"),
     "limiter": _on_redis("mainspring.limiters.redis", "RedisLimiter"),
-    "sink": {},
+    "sink": _tls("kafka", Adapter("mainspring.sinks.kafka", "KafkaSink", "kafka", ("aiokafka",))),
 }
 """By port, the adapters of this package by the scheme of their URLs. Each class takes `(url, AdapterContext)`."""
 WITHOUT: Final = {

@@ -190,6 +190,10 @@ class CacheUnavailable(BackendUnavailable):
     """The status cache cannot be reached, or refuses: the store is asked instead."""
 
 
+class SinkUnavailable(BackendUnavailable):
+    """The sink cannot be reached, or refuses: events wait in the store, and are sent again."""
+
+
 class LimiterUnavailable(BackendUnavailable):
     """The rate limiter cannot be reached, or refuses: the store's limiter is asked instead."""
 

@@ -193,10 +193,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store: Annotated[str, _text("where the truth is kept: sqlite:///path, or postgresql://user@host/database")] = (
         "sqlite:///mainspring.db"
     )
-    broker: Annotated[str | None, _text("what carries runs to workers: redis://host; without one, the store")] = None
+    broker: Annotated[
+        str | None, _text("what carries runs to workers: redis, amqp, kafka or sqs; without one, the store")
+    ] = None
     cache: Annotated[str | None, _text("where statuses are kept for the API: redis://host; else, nowhere")] = None
     lease: Annotated[str | None, _text("who elects, and keeps locks: redis://host; without one, the store")] = None
-    sink: Annotated[str | None, _text("where events are sent on to; without one, nowhere")] = None
+    sink: Annotated[str | None, _text("where events are sent on to: kafka://host, or several, separated by spaces")] = (
+        None
+    )
     server: Annotated[
         str | None, _text("the server that commands ask, in place of the store; or several, separated by commas")
     ] = None

@@ -1,4 +1,4 @@
-"""The sink port: where events are told."""
+"""The sink port: where events are sent on to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from mainspring.core.model import EventBatch
 
 
 class Sink(Protocol):
-    """One verb. Batches come in order of position; after an error the same batch comes again, so delivery must be
-    idempotent."""
+    """Batches come in order of position. After an error the same batch comes again, so delivery must be idempotent: an
+    event's position is its identity."""
 
     async def deliver(self, batches: Sequence[EventBatch]) -> None:
         """Pass the events on; return when they are safe."""
+
+    async def close(self) -> None:
+        """Close all connections."""

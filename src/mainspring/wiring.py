@@ -226,11 +226,10 @@ def open_lease(settings: Settings, store: Store, clock: Clock) -> Lease:
     return lease
 
 
-def open_sinks(settings: Settings, clock: Clock, metrics: Metrics) -> list[Sink]:
-    """The sinks that the settings name."""
-    if settings.sink is None:
-        return []
-    return [open_adapter("sink", settings.sink, AdapterContext(settings, clock, metrics.count))]
+def open_sinks(settings: Settings, clock: Clock, metrics: Metrics) -> dict[str, Sink]:
+    """The sinks that the settings name, separated by spaces; by the names under which the store keeps positions."""
+    context = AdapterContext(settings, clock, metrics.count)
+    return {show_url(url): open_adapter("sink", url, context) for url in (settings.sink or "").split()}
 
 
 def names_alerts(app: Mainspring) -> bool:
@@ -385,7 +384,7 @@ def _build_chores(
     return Chores(
         *(store, name, settings, app.clock, random),
         leads=None if scheduler is None else scheduler.leads,
-        sinks=() if scheduler is None else open_sinks(settings, app.clock, store.metrics),
+        forwarded={} if scheduler is None else open_sinks(settings, app.clock, store.metrics),
         alerts=False if scheduler is None else names_alerts(app),
         cache=None if scheduler is None else open_cache(settings, app.clock, store.metrics),
     )

@@ -155,7 +155,8 @@ class KafkaServer(BrokerServer):
     async def _poison(self, body: bytes) -> None:
         broker = self._open()
         publisher = await broker._publishers.get()
-        await publisher.publish([("jobs.default.default.default.normal", b"", body, [])], 12)
+        topic = "jobs.default.default.default.normal"
+        await publisher.publish([(topic, b"", body, [])], {topic: 12})
         await broker.close()
 
     async def _empty(self) -> None:

@@ -1,7 +1,7 @@
 """Real processes that a real RabbitMQ, Kafka or SQS delivers to, through trouble.
 
-Workers die; the server is paused, killed, emptied, slowed and fed with nonsense. No run is lost, none is done twice, and
-the history checker has nothing to say.
+Workers die; the server is paused, killed, emptied, slowed and fed with nonsense. No run is lost, none is done twice,
+and the history checker has nothing to say.
 """
 
 from __future__ import annotations

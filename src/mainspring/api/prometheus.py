@@ -39,6 +39,10 @@ COUNTED = {
     "runs_shed": ("", "Runs that were skipped under pressure"),
     "hurried": ("", "Runs and jobs that did not wait for what they follow, under pressure"),
     "workers_dead": ("", "Workers that this process found silent for too long"),
+    "deliveries": (
+        "result",
+        "Messages of the broker: claimed, refused (late, doubled or forged), redelivered, unreadable",
+    ),
     "leases": ("result", "Leases and locks: taken, refused, renewed, lost, released"),
     "locks": ("result", "Locks that users wanted: acquired, refused, lost"),
     "broker": ("change", "How often this process gave up its broker (lost), and used it again (back)"),

@@ -79,7 +79,7 @@ class KafkaBroker:
             (self._layout.destination(each).name, (each.order_key or each.run_id).encode(), encode(each), _NO_HEADERS)
             for each in notices
         ]
-        await publisher.publish(records, self._partitions)
+        await publisher.publish(records, dict.fromkeys((record[0] for record in records), self._partitions))
 
     async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Subscription:
         topics = self._layout.of_worker(worker)
@@ -95,7 +95,9 @@ class KafkaBroker:
         """Put what cannot be read where a person finds it."""
         publisher = await self._publishers.get()
         origin = [("topic", record.topic.encode()), ("offset", str(record.offset).encode())]
-        await publisher.publish([(self._dead_letters, record.key or b"", record.value or b"", origin)], 1)
+        await publisher.publish(
+            [(self._dead_letters, record.key or b"", record.value or b"", origin)], {self._dead_letters: 1}
+        )
 
     async def depth(self) -> Mapping[Place, int]:
         """The lag of the group: records that are not committed."""

@@ -90,6 +90,10 @@ class KafkaLink:
                 raise self.unavailable(f"the topic {name} cannot be created: {for_code(code).__name__}")
 
 
+Record = tuple[str, bytes, bytes, list[tuple[str, bytes]]]
+"""Topic, key, value and headers."""
+
+
 class KafkaPublisher:
     """The producer of one event loop, made when it is needed and anew after it failed. Idempotent, `acks=all`."""
 
@@ -100,12 +104,9 @@ class KafkaPublisher:
         self._created: set[str] = set()
         self._opening = asyncio.Lock()
 
-    async def publish(
-        self, records: Sequence[tuple[str, bytes, bytes, list[tuple[str, bytes]]]], partitions: int
-    ) -> None:
-        """Topic, key, value and headers of each. Returns when all in-sync replicas have them. Topics that do not exist
-        are created."""
-        topics = dict.fromkeys((record[0] for record in records), partitions)
+    async def publish(self, records: Sequence[Record], topics: Mapping[str, int]) -> None:
+        """Returns when all in-sync replicas have the records. `topics` are the numbers of partitions of their topics,
+        which are created if they do not exist."""
         await self.create(topics)
         producer = self._producer
         if producer is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from mainspring.cache import StatusCache
@@ -10,6 +10,7 @@ from mainspring.clock import Clock
 from mainspring.services.chores.alerter import Alerter
 from mainspring.services.chores.chore_lease import ChoreLease
 from mainspring.services.chores.cleaner import Cleaner
+from mainspring.services.chores.forwarder import Forwarder
 from mainspring.services.chores.reaper import Reaper
 from mainspring.services.chores.relay import Relay
 from mainspring.services.chores.status_feeder import StatusFeeder
@@ -40,10 +41,12 @@ class Chores:
         *,
         leads: Callable[[], bool] | None = None,
         sinks: Sequence[Sink] = (),
+        forwarded: Mapping[str, Sink] | None = None,
         alerts: bool | None = False,
         cache: StatusCache | None = None,
     ) -> None:
-        """`leads` says whether the scheduler of this process leads; None where it has no scheduler. `alerts` says
+        """`sinks` are told what happens from now on; `forwarded`, by name, every event since the sink was first named.
+        `leads` says whether the scheduler of this process leads; None where it has no scheduler. `alerts` says
         whether the app names recipients of alerts; None turns alerts off."""
         self._leads = leads
         self._cache = cache
@@ -57,6 +60,10 @@ class Chores:
         if alerts is not None:
             self.alerter = Alerter(store, self.on_duty, settings.alert, clock, random, wanted=alerts)
             loops.append(self.alerter)
+        self.forwarders = [
+            Forwarder(store, name, sink, self.on_duty, clock, random) for name, sink in (forwarded or {}).items()
+        ]
+        loops += self.forwarders
         if cache is not None:
             loops.append(StatusFeeder(store, cache, self.on_duty, clock, random))
         if self.lease is not None:
@@ -74,6 +81,8 @@ class Chores:
     def hint(self) -> None:
         """The store has changed, so there may be events."""
         self.relay.hint()
+        for forwarder in self.forwarders:
+            forwarder.wake()
 
     async def finish(self) -> None:
         """Relay the events of this process, which may be the last one, and let another process take over."""
@@ -81,6 +90,8 @@ class Chores:
             await self.lease.halt()
         if self._leads is not None or self.on_duty():
             await self.relay.finish()
+            for forwarder in self.forwarders:
+                await forwarder.finish()
         if self.lease is not None:
             await self.lease.release()
 
@@ -88,3 +99,5 @@ class Chores:
         """Close the connections that only chores use."""
         if self._cache is not None:
             await self._cache.close()
+        for forwarder in self.forwarders:
+            await forwarder.close()

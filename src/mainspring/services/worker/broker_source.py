@@ -141,12 +141,20 @@ class BrokerSource:
                     break
                 raise
             claims += got
-            if len(got) < len(deliveries):
-                self._store.metrics.count("duplicates", "delivery", len(deliveries) - len(got))
+            self._count(deliveries, len(got))
             self._ack_soon(deliveries)
             if len(claims) >= limit or len(deliveries) < wanted:
                 break
         return claims
+
+    def _count(self, deliveries: Sequence[Delivery], claimed: int) -> None:
+        metrics, refused = self._store.metrics, len(deliveries) - claimed
+        redelivered = sum(delivery.redelivered for delivery in deliveries)
+        for result, number in (("claimed", claimed), ("refused", refused), ("redelivered", redelivered)):
+            if number:
+                metrics.count("deliveries", result, number)
+        if refused:
+            metrics.count("duplicates", "delivery", refused)
 
     @asynccontextmanager
     async def _extended(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> AsyncIterator[None]:

@@ -1,0 +1,83 @@
+"""Sending events on: every one, in order, at least once, whichever process does it and whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from stage import JumpingClock, let_pass, turning
+
+from mainspring.core.model import Event, EventBatch
+from mainspring.errors import SinkUnavailable
+from mainspring.services.chores.forwarder import Forwarder
+from mainspring.services.chores.relay import Relay
+
+
+class Recorder:
+    """A sink that remembers, and refuses when asked to."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, str]] = []
+        self.refusals = 0
+
+    async def deliver(self, batches: Sequence[EventBatch]) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise SinkUnavailable("the sink is down")
+        self.heard += [(batch.position + n, each.kind) for batch in batches for n, each in enumerate(batch.events)]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def make(store: Any, clock: JumpingClock, sink: Recorder, on_duty: bool = True) -> Forwarder:
+    return Forwarder(store, "test", sink, lambda: on_duty, clock, Random(0))
+
+
+async def tell(store: Any, clock: JumpingClock, *kinds: str) -> None:
+    for kind in kinds:
+        await store.tell([Event(kind, clock.now())])
+    await store.number_events(1_000)
+
+
+async def test_a_sink_that_fails_gets_the_same_events_again(store: Any, clock: JumpingClock) -> None:
+    sink = Recorder()
+    async with turning(make(store, clock, sink)):
+        await let_pass(clock, "1s")
+        sink.refusals = 3
+        await tell(store, clock, "a", "b", "c")
+        await let_pass(clock, "10s")
+    assert [kind for _, kind in sink.heard] == ["a", "b", "c"]
+
+
+async def test_the_next_process_goes_on_from_the_position_in_the_store(store: Any, clock: JumpingClock) -> None:
+    first, second = Recorder(), Recorder()
+    async with turning(make(store, clock, first)):
+        await let_pass(clock, "1s")
+        await tell(store, clock, "a")
+        await let_pass(clock, "1s")
+    await tell(store, clock, "b", "c")
+    async with turning(make(store, clock, second)):
+        await let_pass(clock, "1s")
+    assert [kind for _, kind in first.heard + second.heard] == ["a", "b", "c"]
+
+
+async def test_a_process_that_is_not_on_duty_sends_nothing(store: Any, clock: JumpingClock) -> None:
+    sink = Recorder()
+    async with turning(make(store, clock, sink, on_duty=False)):
+        await tell(store, clock, "a")
+        await let_pass(clock, "5s")
+    assert sink.heard == []
+
+
+async def test_the_last_events_of_a_process_are_sent_before_it_ends(store: Any, clock: JumpingClock) -> None:
+    sink = Recorder()
+    forwarder = make(store, clock, sink)
+    relay = Relay(store, lambda: True, [], clock, Random(0))
+    async with turning(forwarder):
+        await let_pass(clock, "1s")
+        await store.tell([Event("last", clock.now())])
+        await relay.finish()
+        await forwarder.finish()
+    assert [kind for _, kind in sink.heard] == ["last"]
