@@ -87,7 +87,7 @@ async def test_without_a_url_the_store_serves(tmp_path: Path) -> None:
     hold = await lease.acquire("scheduler", "a", 1_000_000)
     assert hold is not None
     assert await store.holders("scheduler") == ["a"]
-    assert open_sinks(Settings(), SystemClock(), store.metrics) == []
+    assert open_sinks(Settings(), SystemClock(), store.metrics) == {}
     await store.close()
 
 

@@ -15,5 +15,8 @@ class Sink(Protocol):
     async def deliver(self, batches: Sequence[EventBatch]) -> None:
         """Pass the events on; return when they are safe."""
 
+    async def ping(self) -> None:
+        """Return if the sink answers."""
+
     async def close(self) -> None:
         """Close all connections."""

@@ -67,6 +67,7 @@ cli = LazyGroup(
         "audit": Entry("mainspring.cli.admin.trail:audit", "List who changed what over the API."),
         "token": LazyGroup("token", "Make tokens for the API, and make them worthless.", _TOKENS),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
+        "doctor": Entry("mainspring.cli.admin.doctor:doctor", "Check that store, broker, lease, cache and sink work."),
         "simulate": Entry("mainspring.cli.admin.simulate:simulate", "Run the scheduler where everything fails."),
         "completion": Entry("mainspring.cli.admin.completion:completion", "Print a script for shell completion."),
     },

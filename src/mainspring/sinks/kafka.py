@@ -125,5 +125,9 @@ class KafkaSink:
         ]
         return self._topics[topic], (key or event.namespace).encode(), _encode(record), headers
 
+    async def ping(self) -> None:
+        publisher = await self._publishers.get()
+        await publisher.create(self._partitions)
+
     async def close(self) -> None:
         await self._publishers.close()

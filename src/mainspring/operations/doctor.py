@@ -1,0 +1,106 @@
+"""Whether the parts that the settings name work: what was found, how long the answer took, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal
+from uuid import uuid4
+
+import msgspec
+
+from mainspring.broker import Broker
+from mainspring.cache import StatusCache
+from mainspring.core.instants import SECOND, Instant
+from mainspring.errors import MainspringError
+from mainspring.lease import Lease
+from mainspring.sink import Sink
+
+PATIENCE_S: Final = 15.0
+SKEW_S: Final = 1.0
+"""Clocks that differ by more than this make due times and claims confusing to read, although not wrong."""
+SLOW_MS: Final = 200.0
+"""A broker or cache that answers more slowly is treated as absent."""
+
+State = Literal["good", "warning", "failed", "unused"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found about one part."""
+
+    part: str
+    state: State
+    where: str = ""
+    detail: str = ""
+    remedy: str = ""
+    took_ms: float | None = None
+
+
+async def examine(part: str, where: str, look: Callable[[], Awaitable[str]], remedy: str) -> Finding:
+    """Look at one part. `look` returns what there is to say, or raises what is wrong."""
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            detail = await look()
+    except TimeoutError:
+        return Finding(part=part, state="failed", where=where, detail=f"no answer in {PATIENCE_S:g} s", remedy=remedy)
+    except (MainspringError, OSError, ImportError) as error:
+        return Finding(part=part, state="failed", where=where, detail=str(error), remedy=remedy)
+    took_ms = (time.monotonic() - began) * 1_000
+    return Finding(part=part, state="good", where=where, detail=detail, took_ms=took_ms)
+
+
+async def look_at_broker(broker: Broker) -> str:
+    """Whether a broker answers; then, whether it answers quickly."""
+    try:
+        await broker.ping()
+        began = time.monotonic()
+        await broker.ping()
+        took_ms = (time.monotonic() - began) * 1_000
+    finally:
+        await broker.close()
+    if took_ms > SLOW_MS:
+        return f"answers in {took_ms:.0f} ms: slower than {SLOW_MS:g} ms, so that workers will ask the store"
+    return f"answers in {took_ms:.1f} ms"
+
+
+async def look_at_lease(lease: Lease) -> str:
+    """Whether a lease can be taken, renewed and released."""
+    try:
+        hold = await lease.acquire(f"doctor-{uuid4().hex}", "doctor", 30 * SECOND)
+        if hold is None:
+            raise MainspringError("a lease that no process holds was refused")
+        if await lease.renew(hold) is None:
+            raise MainspringError("a lease that was just taken could not be renewed")
+        await lease.release(hold)
+    finally:
+        await lease.close()
+    return "a lease was taken, renewed and released"
+
+
+async def look_at_cache(cache: StatusCache) -> str:
+    """Whether the status cache answers."""
+    try:
+        mark, _ = await cache.read(f"doctor-{uuid4().hex}")
+    finally:
+        await cache.close()
+    return "answers" if mark is not None else "answers; no leader has filled it lately"
+
+
+async def look_at_sink(sink: Sink) -> str:
+    """Whether a sink answers."""
+    try:
+        await sink.ping()
+    finally:
+        await sink.close()
+    return "answers"
+
+
+def compare_clocks(store_now: Instant, here_now: Instant) -> Finding:
+    """Whether this machine and the store agree on the time."""
+    skew_s = (here_now - store_now) / SECOND
+    detail = f"this machine is {abs(skew_s) * 1_000:.0f} ms {'ahead of' if skew_s >= 0 else 'behind'} the store"
+    if abs(skew_s) <= SKEW_S:
+        return Finding(part="clock", state="good", detail=detail)
+    return Finding(part="clock", state="warning", detail=detail, remedy="synchronise both machines by NTP")
