@@ -57,21 +57,23 @@ async def test_context_travels_from_submission_to_every_attempt(app: Mainspring)
     assert seen == [(1, "t1/work/1"), (2, "t1/work/1"), (1, "t1/work/2"), (1, "t1/work/2")]
 
 
-async def test_context_survives_options_that_a_worker_fills_in_and_a_retry(app: Mainspring) -> None:
+@pytest.mark.parametrize("limit", [None, 1])
+async def test_context_survives_options_that_a_worker_fills_in_and_a_retry(app: Mainspring, limit: int | None) -> None:
     other = Mainspring(app.settings.store, name="submitter", durable=False)
     other.on_submit(lambda submission: {"trace": "t2"})
     seen: list[str] = []
 
-    @app.task(limit=1, retry=Retry(0))
+    @app.task(limit=limit, retry=Retry(0))
     async def work() -> None:
         seen.append(current_run().context["trace"])
         raise RuntimeError
 
-    async with other, app, app.running(schedule=False):
-        handle = await other.submit("work")
-        assert (await handle.wait(BOUND_S)).state == "failed"
-        again = await other.runs.retry(handle.id)
-        await other.runs.wait(again.run_id, BOUND_S)
+    async with other, app:
+        handle = await other.submit("work")  # No worker has announced the task yet, so the worker fills in its options.
+        async with app.running(schedule=False):
+            assert (await handle.wait(BOUND_S)).state == "failed"
+            again = await other.runs.retry(handle.id)
+            await other.runs.wait(again.run_id, BOUND_S)
     assert seen == ["t2", "t2"]
 
 
