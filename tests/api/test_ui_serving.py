@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,14 +120,30 @@ def test_nothing_else_can_be_read(door: Door, path: str, digest: str | None) -> 
         assert b"root:" not in body
 
 
-def test_the_shell_is_the_same_for_every_page_and_allows_nothing_inline(door: Door) -> None:
-    if not door.server.assets.is_complete:
+@pytest.fixture
+def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    """A server whose UI has its libraries, whether or not they have been fetched here."""
+    ui = make_ui(tmp_path)
+    monkeypatch.setattr("mainspring.api.server.Assets", lambda: Assets(ui))
+    with open_door(tmp_path) as door:
+        yield door
+
+
+def test_without_its_libraries_the_server_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ui = make_ui(tmp_path)
+    (ui / "libraries" / "preact.js").unlink()
+    monkeypatch.setattr("mainspring.api.server.Assets", lambda: Assets(ui))
+    with open_door(tmp_path) as door:
         answer = door.client().get("/ui/")
-        assert (answer.status_code, "scripts/ui-libraries" in answer.text) == (503, True)
-        return
+    assert (answer.status_code, "scripts/ui-libraries" in answer.text) == (503, True)
+
+
+def test_the_shell_is_the_same_for_every_page_and_allows_nothing_inline(complete: Door) -> None:
+    door = complete
     answers = [door.client().get(path) for path in ("/ui", "/ui/", "/ui/jobs/a", "/ui/runs?ns=x&state=failed")]
     assert {answer.text for answer in answers} == {answers[0].text}
     for answer in answers:
+        assert answer.status_code == 200
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
