@@ -30,7 +30,7 @@ HOT = {
         "next_in_line",
     ],
     "api": ["notes", "notes_by", "notes_on"],
-    "care": ["expired", "too_late", "limited_jobs", "beyond_limit"],
+    "maintenance": ["expired", "too_late", "limited_jobs", "beyond_limit"],
     "events": ["unpublished", "since"],
     "jobs": ["due", "due_in_namespace", "changed", "calendars"],
     "firings": ["move_on", "unfinished", "is_recorded", "list", "newest"],
