@@ -34,7 +34,7 @@ from mainspring.services.worker.runner import Runner
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.stores.sql import load_queries
-from mainspring.wiring import build_runtime
+from mainspring.wiring import POOL_PROGRAM, build_runtime
 
 CLOCK = SystemClock()
 _COUNT = load_queries("sqlite", "runs")["count_states"]
@@ -69,7 +69,7 @@ def alone(params: Params) -> Answer:
     """How long one takes after the other, and how many a second there are with several at once."""
 
     async def measure() -> Answer:
-        registry = ExecutorRegistry(deeds.tasks, Settings(concurrency=params["concurrency"]))
+        registry = ExecutorRegistry(deeds.tasks, Settings(concurrency=params["concurrency"]), POOL_PROGRAM)
         work, count = _work(params), params["count"]
 
         async def one() -> None:
@@ -164,7 +164,7 @@ def deadline(params: Params) -> Answer:
 
     async def measure() -> Answer:
         told = asyncio.Event()
-        registry = ExecutorRegistry({}, Settings())
+        registry = ExecutorRegistry({}, Settings(), POOL_PROGRAM)
         runner = Runner(registry, 10, CLOCK, CLOCK.now, CLOCK.now, told.set)
         grace_s = 0.0 if params["polite"] else 2.0
         samples = []

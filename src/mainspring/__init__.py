@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from mainspring.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from mainspring import calendars, errors
     from mainspring.client.client import Client
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from mainspring.sdk.hooks import Submission
     from mainspring.sdk.preview import fire_times
     from mainspring.sdk.task import Task
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Abort",

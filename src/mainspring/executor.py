@@ -1,17 +1,19 @@
 """The executor port: run one attempt to its outcome.
 
-An executor gets an attempt and answers how it ended; it never raises for what the task did. When its coroutine is
+An executor gets an attempt and returns how it ended; it never raises for what the task did. When its coroutine is
 cancelled it ends the work (asking for `grace_s`, then killing) and only then lets the cancellation through; one that
-cannot says so by `unstoppable`. The texts of an outcome are `plain`.
+cannot says so by `unstoppable`. The texts of an outcome are `plain`. `ExecutableTask` is what an executor needs to know
+of a registered function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from threading import Lock
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -321,6 +323,69 @@ def _no_time() -> Instant:
 
 def _never() -> bool:
     return False
+
+
+class TaskDefaults(Protocol):
+    """How a task is executed unless its run says otherwise."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many of its runs may execute at once."""
+
+    @property
+    def batch(self) -> int | None:
+        """How many runs one call may join; None for a task that takes one at a time."""
+
+    @property
+    def batch_wait(self) -> Duration:
+        """How long the first run of a batch waits for others."""
+
+    @property
+    def options(self) -> RunOptions:
+        """Deadlines, isolation and the rest."""
+
+
+class TaskHooks(Protocol):
+    """What the author of a task has around its attempts, as far as the process that executes them takes part."""
+
+    drive: Callable[[Coroutine[Any, Any, Any]], Any]
+    """Runs a coroutine from a thread that executes a task; set while the process works."""
+
+    @property
+    def needs_loop(self) -> bool:
+        """Whether the process has to keep an event loop for them."""
+
+    def alive(self) -> AbstractAsyncContextManager[None]:
+        """The time for which a process works."""
+
+
+class ExecutableTask(Protocol):
+    """A registered function, as executors need it."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function itself."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is a coroutine function."""
+
+    @property
+    def defaults(self) -> TaskDefaults:
+        """How it is executed."""
+
+    @property
+    def hooks(self) -> TaskHooks:
+        """Those of its app: tasks of one app share them."""
+
+    def execute(self, arguments: Mapping[str, object]) -> Any:
+        """Call the function within its hooks. Await what an async one gives."""
+
+    def decode_args(self, text: str) -> dict[str, object]:
+        """Stored arguments, for a call by name. Raises if they do not fit."""
+
+    def encode_result(self, value: object) -> str:
+        """What the function returned, as it is stored. Raises if it cannot be."""
 
 
 class Executor(Protocol):

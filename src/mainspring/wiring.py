@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -19,8 +19,10 @@ from mainspring.broker import Broker
 from mainspring.cache import StatusCache
 from mainspring.clock import Clock, SystemClock
 from mainspring.core.instants import SECOND, Instant
+from mainspring.core.model import Event, Job, TaskNotice
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput
+from mainspring.executor import ExecutableTask, TaskHooks
 from mainspring.lease import Lease
 from mainspring.limiter import RateLimiter
 from mainspring.process.metrics import Metrics
@@ -33,7 +35,6 @@ from mainspring.store import Store
 
 if TYPE_CHECKING:
     from mainspring.executors.registry import ExecutorRegistry
-    from mainspring.sdk.app import Mainspring
     from mainspring.services.activity import Listener
     from mainspring.services.chores.chores import Chores
     from mainspring.services.node import Node
@@ -45,6 +46,57 @@ if TYPE_CHECKING:
 
 _POSTGRES = ("postgresql", "postgres")
 _SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
+POOL_PROGRAM = "mainspring.sdk.pool_main"
+"""What pool processes run, by name: it is above this module."""
+
+
+class DeclaredTask(ExecutableTask, Protocol):
+    """A task of an app: a worker executes it and announces it."""
+
+    def notice(self) -> TaskNotice:
+        """What the worker announces."""
+
+
+class AppHooks(TaskHooks, Protocol):
+    """The hooks of an app, as far as a process that works calls them."""
+
+    @property
+    def on_end(self) -> Sequence[object]:
+        """Those that hear the ends of attempts."""
+
+    def hear_ends(self, loop: asyncio.AbstractEventLoop) -> Callable[[Event], None]:
+        """What calls them, from any thread; they run on this loop."""
+
+
+class App(Protocol):
+    """The program that a process schedules and works for: what is needed of `sdk.app.Mainspring`."""
+
+    name: str
+    clock: Clock
+
+    @property
+    def settings(self) -> Settings:
+        """What holds for it."""
+
+    @property
+    def tasks(self) -> Mapping[str, DeclaredTask]:
+        """What it registered, by name."""
+
+    @property
+    def hooks(self) -> AppHooks:
+        """What it wants to be called at."""
+
+    async def open(self) -> Store:
+        """Its store, opened on first use."""
+
+    def queues(self) -> tuple[str, ...]:
+        """Those that its tasks and jobs name."""
+
+    def declared_jobs(self, now: Instant) -> list[Job]:
+        """The jobs that its code declares."""
+
+    def forget(self, *names: str) -> None:
+        """Go on without these settings."""
 
 
 def open_store(url: str, settings: Settings, clock: Clock) -> Store:
@@ -232,20 +284,21 @@ def open_sinks(settings: Settings, clock: Clock, metrics: Metrics) -> dict[str, 
     return {show_url(url): open_adapter("sink", url, context) for url in (settings.sink or "").split()}
 
 
-def names_alerts(app: Mainspring) -> bool:
+def names_alerts(app: App) -> bool:
     """Whether the app's own tasks or jobs say who is to be told if they fail."""
     named = [each.options.alert for each in app.declared_jobs(0)]
     return any(named) or any(task.defaults.options.alert for task in app.tasks.values())
 
 
-def find_executors(app: Mainspring, concurrency: int, settings: Settings | None = None) -> ExecutorRegistry:
+def find_executors(app: App, concurrency: int, settings: Settings | None = None) -> ExecutorRegistry:
     """Who executes a task of a given name; settings are the app's own unless given."""
     from mainspring.executors.registry import ExecutorRegistry
 
-    return ExecutorRegistry(app.tasks, msgspec.structs.replace(settings or app.settings, concurrency=concurrency))
+    chosen = msgspec.structs.replace(settings or app.settings, concurrency=concurrency)
+    return ExecutorRegistry(app.tasks, chosen, POOL_PROGRAM)
 
 
-def describe_host(app: Mainspring, settings: Settings) -> list[str]:
+def describe_host(app: App, settings: Settings) -> list[str]:
     """What this host can do to confine runs, and what it cannot, in words; nothing where nobody asks for that."""
     if not _asks_for_confinement(app, settings):
         return []
@@ -254,7 +307,7 @@ def describe_host(app: Mainspring, settings: Settings) -> list[str]:
     return look_around(settings.run_as, settings.cgroup, settings.run_users).describe()
 
 
-def _asks_for_confinement(app: Mainspring, settings: Settings) -> bool:
+def _asks_for_confinement(app: App, settings: Settings) -> bool:
     """Whether the settings, or a task or job of the app, name an isolation that confines."""
     named = [task.defaults.options.isolation for task in app.tasks.values()]
     named += [job.options.isolation for job in app.declared_jobs(0)]
@@ -262,7 +315,7 @@ def _asks_for_confinement(app: Mainspring, settings: Settings) -> bool:
     return asked or any(isolation is not None and isolation.confined for isolation in named)
 
 
-def protect_process(app: Mainspring, *, signs: bool) -> None:
+def protect_process(app: App, *, signs: bool) -> None:
     """Keep what this process was configured with from the programs that it, or another worker of the same user, runs:
     take it out of the environment, and the memory of the process out of their sight. One that signs or checks no tokens
     does not even keep the key."""
@@ -306,7 +359,7 @@ def name_process(random: Random) -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{random.getrandbits(32):08x}"
 
 
-def describe_worker(app: Mainspring, settings: Settings, name: str) -> WorkerRow:
+def describe_worker(app: App, settings: Settings, name: str) -> WorkerRow:
     """How this process announces itself."""
     return WorkerRow(
         id=name,
@@ -323,7 +376,7 @@ def describe_worker(app: Mainspring, settings: Settings, name: str) -> WorkerRow
 
 
 def build_runtime(
-    app: Mainspring,
+    app: App,
     settings: Settings,
     *,
     schedule: bool,
@@ -376,7 +429,7 @@ def build_runtime(
 
 
 def _build_chores(
-    app: Mainspring, store: Store, name: str, settings: Settings, random: Random, scheduler: Scheduler | None
+    app: App, store: Store, name: str, settings: Settings, random: Random, scheduler: Scheduler | None
 ) -> Chores:
     """The chores of a process; those of one that schedules also publish events and statuses."""
     from mainspring.services.chores.chores import Chores
@@ -390,7 +443,7 @@ def _build_chores(
     )
 
 
-def _with_hooks(listener: Listener | None, app: Mainspring, task_loop: asyncio.AbstractEventLoop) -> Listener | None:
+def _with_hooks(listener: Listener | None, app: App, task_loop: asyncio.AbstractEventLoop) -> Listener | None:
     """The listener, which also calls the app's `on_end` hooks, if it has any."""
     if not app.hooks.on_end:
         return listener
@@ -410,7 +463,7 @@ def build_scheduler(
 
 
 def build_worker(
-    app: Mainspring,
+    app: App,
     store: Store,
     row: WorkerRow,
     task_loop: asyncio.AbstractEventLoop,

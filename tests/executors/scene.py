@@ -18,6 +18,7 @@ from mainspring.executors.registry import ExecutorRegistry
 from mainspring.operations.options import Defaults, TaskWords, read_defaults, read_words
 from mainspring.services.worker.runner import Runner
 from mainspring.settings import Settings
+from mainspring.wiring import POOL_PROGRAM
 
 _numbers = itertools.count(1)
 LEVELS = ["none", "limits", "sandbox"]
@@ -89,7 +90,7 @@ class Scene:
 async def scene_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Scene]:
     """Executors with these settings, gone at the end with all that they started. Tests are often root, and most of them
     are not about what that means for commands."""
-    registry = ExecutorRegistry(tasks or {}, Settings(**{"isolation": "none", **settings}))
+    registry = ExecutorRegistry(tasks or {}, Settings(**{"isolation": "none", **settings}), POOL_PROGRAM)
     try:
         yield Scene(registry)
     finally:
@@ -121,7 +122,7 @@ class Crowd:
 @asynccontextmanager
 async def crowd_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Crowd]:
     """A runner with these settings, gone at the end with all that it started."""
-    registry = ExecutorRegistry(tasks or {}, Settings(**{"isolation": "none", **settings}))
+    registry = ExecutorRegistry(tasks or {}, Settings(**{"isolation": "none", **settings}), POOL_PROGRAM)
     try:
         yield Crowd(registry, settings.get("concurrency", 10))
     finally:

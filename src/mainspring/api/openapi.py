@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring import __version__
 from mainspring.api.endpoint import JSON, PUBLIC, Endpoint
 from mainspring.api.problems import MEDIA_TYPE, PREFIX, TITLES
 from mainspring.operations import records
+from mainspring.version import VERSION
 
 _REF = "#/components/schemas/{name}"
 Document = dict[str, Any]
@@ -33,7 +33,7 @@ def describe_api(endpoints: Sequence[Endpoint]) -> Document:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, of)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Mainspring", "version": __version__, "description": _ABOUT},
+        "info": {"title": "Mainspring", "version": VERSION, "description": _ABOUT},
         "paths": paths,
         "components": {
             "schemas": components,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import click
 
-from mainspring import __version__
 from mainspring.cli.lazy import Entry, LazyGroup
 from mainspring.cli.output.errors import explain
 from mainspring.cli.session import Session
+from mainspring.version import VERSION
 
 _JOBS = {
     "list": Entry("mainspring.cli.jobs.show:list_jobs", "List jobs, their next fire time and how they last ended."),
@@ -72,7 +72,7 @@ cli = LazyGroup(
         "completion": Entry("mainspring.cli.admin.completion:completion", "Print a script for shell completion."),
     },
 )
-cli = click.version_option(__version__, message="%(prog)s %(version)s")(cli)
+cli = click.version_option(VERSION, message="%(prog)s %(version)s")(cli)
 
 
 def run(args: Sequence[str]) -> int:

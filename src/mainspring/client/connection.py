@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary
 import httpx
 import msgspec
 
-from mainspring import __version__
 from mainspring.client.errors import (
     expired_at,
     kind_of,
@@ -38,6 +37,7 @@ from mainspring.core.instants import SECOND, Duration, Instant, format_instant, 
 from mainspring.core.runs.retry import GiveUp, Retry, decide
 from mainspring.errors import InvalidInput
 from mainspring.operations.records import Problem
+from mainspring.version import VERSION
 
 T = TypeVar("T")
 Query = Mapping[str, object]
@@ -85,7 +85,7 @@ class Connection:
         self._token = token
         self._timeout_s = timeout_s
         self._skew: Duration = 0
-        self._headers = {"User-Agent": f"mainspring/{__version__}", "Accept": "application/json"}
+        self._headers = {"User-Agent": f"mainspring/{VERSION}", "Accept": "application/json"}
         if token and not (token.isascii() and token.isprintable() and " " not in token):
             raise InvalidInput("token", "…", "has characters that no token has", "copy it anew, whole and alone")
         if token:
@@ -222,7 +222,7 @@ class Connection:
             problem = msgspec.structs.replace(problem, detail=detail)
         if _may_be_unserved(problem):
             version = await self._version(url)
-            if version != __version__:
+            if version != VERSION:
                 return mismatched(url, version, problem.detail)
         return to_error(problem, request.body or request.query)
 

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from mainspring import __version__
 from mainspring.api.problems import MEDIA_TYPE, PREFIX
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND, Instant
@@ -28,6 +27,7 @@ from mainspring.errors import (
     ServerUnavailable,
 )
 from mainspring.operations.records import Problem
+from mainspring.version import VERSION
 
 _FAMILIES: dict[str, type[MainspringError]] = {
     "unauthenticated": NotAllowed,
@@ -138,7 +138,7 @@ def mismatched(url: str, version: str | None, why: str) -> ServerMismatch:
     """The error for a server of another version than this program."""
     theirs = f"mainspring {version}" if version else "of an unknown version"
     return ServerMismatch(
-        f"the server at {url} is {theirs}, this program is mainspring {__version__}, and they do not understand each "
+        f"the server at {url} is {theirs}, this program is mainspring {VERSION}, and they do not understand each "
         f"other here ({why}): use the same version on both sides"
     )
 

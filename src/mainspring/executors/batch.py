@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Failure
-from mainspring.executor import AttemptContext, Outcome
+from mainspring.executor import AttemptContext, ExecutableTask, Outcome
 from mainspring.executors.failures import failed
 from mainspring.executors.function import Threads
-from mainspring.sdk.task import Task
 
 
 class _Member(NamedTuple):
     attempt: AttemptContext
+    parameter: str
     items: list[object]
     outcome: asyncio.Future[Outcome]
 
@@ -24,7 +24,7 @@ class _Member(NamedTuple):
 class BatchExecutor:
     """For one task, whose function takes a list: joins the lists of several runs, and splits the results."""
 
-    def __init__(self, task: Task[..., Any], concurrency: int, threads: Threads) -> None:
+    def __init__(self, task: ExecutableTask, concurrency: int, threads: Threads) -> None:
         self._task = task
         self._threads = threads
         # Waiting for more runs than can be under way at once would be in vain.
@@ -40,13 +40,13 @@ class BatchExecutor:
             message = f"a batch is one call in the worker itself, and cannot have the isolation {isolation.level}"
             return Outcome("failed", failure=Failure("IsolationUnavailable", message), final=True)
         try:
-            (items,) = self._task.decode_args(attempt.claim.args).values()
+            ((parameter, items),) = self._task.decode_args(attempt.claim.args).items()
             if not isinstance(items, list):
                 raise TypeError(f"a batch is made of lists, not of {type(items).__name__}")
         except BaseException as error:
             return failed(error, final=True, unfit=True)
         attempt.here = True
-        member = _Member(attempt, items, asyncio.get_running_loop().create_future())
+        member = _Member(attempt, parameter, items, asyncio.get_running_loop().create_future())
         self._waiting.append(member)
         if len(self._waiting) >= self._most:
             self._begin()
@@ -87,7 +87,7 @@ class BatchExecutor:
             start = end
 
     async def _execute(self, items: list[object], members: Sequence[_Member]) -> list[object] | None:
-        (name,) = self._task.signature.names
+        name = members[0].parameter
         if self._task.is_async:
             results = await self._task.function(**{name: items})
         else:

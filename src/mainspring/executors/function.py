@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.core.model import RunOptions
-from mainspring.executor import CURRENT, PRINT_LIMIT, AttemptContext, Executor, Outcome, RunContext
+from mainspring.executor import CURRENT, PRINT_LIMIT, AttemptContext, ExecutableTask, Executor, Outcome, RunContext
 from mainspring.executors.failures import failed
-from mainspring.sdk.task import Task
 
 T = TypeVar("T")
 
@@ -25,7 +24,7 @@ class FunctionExecutor:
 
     def __init__(
         self,
-        tasks: Mapping[str, Task[..., Any]],
+        tasks: Mapping[str, ExecutableTask],
         threads: Threads,
         process: Executor,
         print_limit: int = PRINT_LIMIT,
@@ -43,7 +42,7 @@ class FunctionExecutor:
         _context(attempt).print_limit = self._print_limit
         return _await(attempt, task) if task.is_async else self._run_in_thread(attempt, task)
 
-    async def _run_in_thread(self, attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
+    async def _run_in_thread(self, attempt: AttemptContext, task: ExecutableTask) -> Outcome:
         """A thread cannot be stopped: if cancelled, the attempt ends at once, but the thread goes on."""
 
         def work() -> Outcome:
@@ -55,7 +54,7 @@ class FunctionExecutor:
         return await self._threads.run(work)
 
 
-def _isolate(attempt: AttemptContext, task: Task[..., Any]) -> None:
+def _isolate(attempt: AttemptContext, task: ExecutableTask) -> None:
     """Apply the isolation that the function is declared with, unless the run names one: the submitter may have known
     only the name of the task."""
     declared = task.defaults.options.isolation
@@ -63,7 +62,7 @@ def _isolate(attempt: AttemptContext, task: Task[..., Any]) -> None:
         attempt.options = msgspec.structs.replace(attempt.options, isolation=declared)
 
 
-def needs_process(task: Task[..., Any], options: RunOptions) -> bool:
+def needs_process(task: ExecutableTask, options: RunOptions) -> bool:
     """Whether a function has to run in a process: if asked for, or if it is sync and has a deadline, because a thread
     cannot be stopped."""
     isolation = options.isolation
@@ -108,7 +107,7 @@ class Threads:
             self._idle.release()
 
 
-async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
+async def _await(attempt: AttemptContext, task: ExecutableTask) -> Outcome:
     """Like `call`, for an async function. Its cancellation by the runner is passed on."""
     attempt.here = True
     try:
@@ -135,9 +134,14 @@ async def _await(attempt: AttemptContext, task: Task[..., Any]) -> Outcome:
         context.end_prints()
 
 
-def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
-    """Call a function with its stored arguments. Arguments that do not fit, and a result that cannot be stored, are not
-    retried."""
+def call(
+    task: ExecutableTask,
+    args: str,
+    context: RunContext,
+    drive: Callable[[Coroutine[Any, Any, Any]], Any] | None = None,
+) -> Outcome:
+    """Call a function with its stored arguments; `drive` runs the coroutine of an async one to its end. Arguments that
+    do not fit, and a result that cannot be stored, are not retried."""
     try:
         arguments = task.decode_args(args)
     except BaseException as error:
@@ -145,6 +149,8 @@ def call(task: Task[..., Any], args: str, context: RunContext) -> Outcome:
     token, hopeless = CURRENT.set(context), False
     try:
         result = task.execute(arguments)
+        if drive is not None:
+            result = drive(result)
         hopeless = True
         return Outcome("succeeded", task.encode_result(result))
     except BaseException as error:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from mainspring.executor import Executor
+from mainspring.executor import ExecutableTask, Executor
 from mainspring.executors.batch import BatchExecutor
 from mainspring.executors.command import COMMAND, CommandExecutor
 from mainspring.executors.function import FunctionExecutor, Threads, needs_process
@@ -14,19 +13,19 @@ from mainspring.executors.pool.pool import ProcessExecutor
 from mainspring.executors.programs.host import HostProbe
 from mainspring.executors.programs.program import Launcher
 from mainspring.executors.secrets import SecretReader, WithSecrets
-from mainspring.sdk.task import Task
 from mainspring.settings import Settings
 
 
 class ExecutorRegistry:
-    """Returns the executor of a task when called with its name."""
+    """Returns the executor of a task when called with its name. `pool_program` is the module that pool processes run:
+    it finds tasks in the modules of their authors."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
+    def __init__(self, tasks: Mapping[str, ExecutableTask], settings: Settings, pool_program: str) -> None:
         self._tasks = tasks
         self._launcher = Launcher()
         probe = HostProbe(settings.run_as, settings.cgroup, settings.run_users)
         secrets = SecretReader(settings.secrets)
-        self._process = ProcessExecutor(tasks, self._launcher, probe, settings)
+        self._process = ProcessExecutor(tasks, self._launcher, probe, settings, pool_program)
         threads = Threads(settings.concurrency)
         self._functions = WithSecrets(FunctionExecutor(tasks, threads, self._process, settings.output_limit), secrets)
         self._special: dict[str, Executor] = {

@@ -20,6 +20,7 @@ from mainspring.operations.options import Defaults, RunWords, read_words
 from mainspring.operations.payload import Signature, encode_result
 from mainspring.operations.submission import Recipe, make_recipe, submit_runs
 from mainspring.sdk.handle import RunHandle
+from mainspring.sdk.hooks import Hooks
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
@@ -111,6 +112,11 @@ class Task(BoundTask[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R | Coroutine[Any, Any, R]:
         """Call the function itself."""
         return self.function(*args, **kwargs)
+
+    @property
+    def hooks(self) -> Hooks:
+        """Those of its app."""
+        return self.app.hooks
 
     def execute(self, arguments: Mapping[str, object]) -> Any:
         """Call the function as an attempt does: within the app's `around` hooks. Await what an async one gives."""

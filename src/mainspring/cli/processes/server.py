@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from mainspring import __version__
 from mainspring.cli.jobs.sync import Undeclared, describe_saved, sync_jobs, undeclared_option
 from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.opening import open_app
@@ -24,6 +23,7 @@ from mainspring.operations.operations import Operations
 from mainspring.sdk.app import Mainspring
 from mainspring.services.runtime import Runtime
 from mainspring.settings import LogFormat, LogLevel, Settings
+from mainspring.version import VERSION
 from mainspring.wiring import describe_exposure, describe_store, protect_process
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def server(
 
     async def prepare() -> None:
         saved = None if ref is None else await sync_jobs(Operations(app), app, undeclared)
-        screen.hint(f"mainspring {__version__}")
+        screen.hint(f"mainspring {VERSION}")
         screen.hint(f"store  {describe_store(app.settings)}")
         if saved is not None:
             screen.hint(f"jobs   {describe_saved(saved)}")

@@ -7,7 +7,6 @@ from typing import TypedDict, Unpack, get_args
 
 import click
 
-from mainspring import __version__
 from mainspring.cli.filters import count_of
 from mainspring.cli.jobs.sync import Undeclared, compare_jobs, describe_saved, sync_jobs, undeclared_option
 from mainspring.cli.lazy import Verb, stack
@@ -33,6 +32,7 @@ from mainspring.process.urls import show_url
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.name_clashes import check_twins
 from mainspring.settings import Coordination
+from mainspring.version import VERSION
 from mainspring.wiring import describe_commands, describe_exposure, describe_host, describe_store, protect_process
 
 
@@ -196,7 +196,7 @@ def _service(
 def _introduce(screen: Screen, app: Mainspring, ref: str | None) -> None:
     settings = app.settings
     what = f"app {app.name} ({ref}), {count_of(app.tasks, 'task')}" if ref else "no app: commands only"
-    screen.hint(f"mainspring {__version__}")
+    screen.hint(f"mainspring {VERSION}")
     screen.hint(f"store  {describe_store(settings)}")
     if settings.lease is not None:
         screen.hint(f"lease  {show_url(settings.lease)}")

@@ -1,2 +1,2 @@
 """Executes functions in processes that can be killed: `pool` is the worker's side, `pool_process` one process of it,
-`pool_child` the main program of that process, `messages` what the two exchange."""
+`pool_child` what runs in that process, `messages` what the two exchange."""

@@ -11,13 +11,12 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
 from mainspring.core.model import Failure
 from mainspring.core.tasks.isolation import Isolation, format_size
-from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executor import AttemptContext, ExecutableTask, Outcome, plain
 from mainspring.executors.captured_output import run_level
 from mainspring.executors.launching.order import Launch
 from mainspring.executors.pool.messages import ModuleLocation, PoolSetup, RunRequest
@@ -34,7 +33,6 @@ from mainspring.executors.programs.host import HostProbe
 from mainspring.executors.programs.output import Output
 from mainspring.executors.programs.program import ROOT, Ending, Launcher, NotStarted
 from mainspring.process.secrets import hand_on
-from mainspring.sdk.task import Task
 from mainspring.settings import Settings
 
 PATIENCE_S = 0.05
@@ -50,14 +48,14 @@ _ROOM = 2**20
 
 _EARLY = ("PYTHON", "LD_", "DYLD_", "LC_", "MALLOC_", "GLIBC_")
 """Prefixes of variables that are read when a process starts."""
-_ARGV = [sys.executable, "-m", "mainspring.executors.pool.pool_child"]
 
 
 class ProcessPool:
     """Processes that have imported the app. Used on one event loop; a process executes one run at a time."""
 
-    def __init__(self, launcher: Launcher, setup: PoolSetup, most: int, longest: int) -> None:
+    def __init__(self, launcher: Launcher, argv: list[str], setup: PoolSetup, most: int, longest: int) -> None:
         self._launcher = launcher
+        self._argv = argv
         self._longest = longest
         self._setup = setup
         self._most = most
@@ -126,7 +124,7 @@ class ProcessPool:
         self._starting.add(task)
 
     async def _open(self) -> None:
-        launch: Launch = {"argv": _ARGV, "env": _first_environment(), "cwd": None}
+        launch: Launch = {"argv": self._argv, "env": _first_environment(), "cwd": None}
         this = asyncio.current_task()
         try:
             process = await start_process(self._launcher, launch, self._setup, self._longest)
@@ -196,8 +194,14 @@ class ProcessExecutor:
     """Executes functions in processes of the pool; a confined run in a new process."""
 
     def __init__(
-        self, tasks: Mapping[str, Task[..., Any]], launcher: Launcher, probe: HostProbe, settings: Settings
+        self,
+        tasks: Mapping[str, ExecutableTask],
+        launcher: Launcher,
+        probe: HostProbe,
+        settings: Settings,
+        program: str,
     ) -> None:
+        self._argv = [sys.executable, "-m", program]
         self._tasks = tasks
         self._launcher = launcher
         self._probe = probe
@@ -213,7 +217,7 @@ class ProcessExecutor:
             homes = list(dict.fromkeys(self._home(name) for name in self._tasks))
             setup = self._setup(homes, self._settings.process_runs)
             setup.env, setup.withheld = dict(os.environ), hand_on()
-            self._pool = ProcessPool(self._launcher, setup, self._settings.concurrency, self._longest)
+            self._pool = ProcessPool(self._launcher, self._argv, setup, self._settings.concurrency, self._longest)
         return self._pool
 
     def close(self) -> None:
@@ -255,7 +259,7 @@ class ProcessExecutor:
         if isolation.level == "sandbox":
             isolation = _with_python(isolation, shown)
         env = environment(isolation, host, {"PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1"})
-        launch = confine(isolation, host, {"argv": _ARGV, "env": env, "cwd": None, "shown": shown})
+        launch = confine(isolation, host, {"argv": self._argv, "env": env, "cwd": None, "shown": shown})
         process = await start_process(self._launcher, launch, setup, self._longest, output)
         try:
             outcome = _checked(await process.run(order, attempt, output), self._settings.payload_limit)
@@ -266,7 +270,7 @@ class ProcessExecutor:
     def _setup(self, homes: list[ModuleLocation], runs: int) -> PoolSetup:
         path = [os.path.abspath(each) for each in sys.path]
         level = run_level(self._settings)
-        farewell_s = FAREWELL_S if any(task.app.hooks.needs_loop for task in self._tasks.values()) else 0.0
+        farewell_s = FAREWELL_S if any(task.hooks.needs_loop for task in self._tasks.values()) else 0.0
         return PoolSetup(path, homes, runs, self._settings.process_memory, log_level=level, farewell_s=farewell_s)
 
     def _home(self, task: str) -> ModuleLocation:

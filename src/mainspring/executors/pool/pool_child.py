@@ -1,4 +1,4 @@
-"""The main program of a pool process: executes one function after another for its worker."""
+"""What a pool process does: it executes one function after another for its worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from types import FrameType, ModuleType
@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.executor import Outcome, RunContext, plain
+from mainspring.executor import ExecutableTask, Outcome, RunContext, TaskHooks, plain
 from mainspring.executors.captured_output import hear_logging
 from mainspring.executors.failures import failed
 from mainspring.executors.function import call
@@ -33,10 +33,10 @@ from mainspring.executors.launching.kernel import adopt_orphans, hide_memory
 from mainspring.executors.pool.messages import CHANNEL, ModuleLocation, PoolMessage, PoolSetup, RunRequest
 from mainspring.process.lifetime import Lifetime
 from mainspring.process.secrets import take_over
-from mainspring.sdk.app import Mainspring
-from mainspring.sdk.task import PlainTask, Task
 
 T = TypeVar("T")
+FindTask = Callable[[ModuleType, str], ExecutableTask]
+"""Finds the task of a name in a module; raises if there is none."""
 _encode = msgspec.json.Encoder().encode
 _read_order = msgspec.json.Decoder(RunRequest).decode
 _handler_of = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
@@ -51,13 +51,14 @@ class Stopped(BaseException):
 class PoolChild:
     """Serves the requests of the worker."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, find_task: FindTask) -> None:
         self._channel = channel
+        self._find_task = find_task
         self._heard = b""
         self._talking = threading.Lock()
         self._context: RunContext | None = None
         self._modules: dict[ModuleLocation, ModuleType | BaseException] = {}
-        self._tasks: dict[str, Task[..., Any]] = {}
+        self._tasks: dict[str, ExecutableTask] = {}
         self._stopped = False
         self._runner: asyncio.Runner | None = None
         self._lives: dict[int, Lifetime[None]] = {}
@@ -97,15 +98,15 @@ class PoolChild:
 
         self._leave()
 
-    def _enter(self, app: Mainspring) -> None:
+    def _enter(self, hooks: TaskHooks) -> None:
         """Enter the lifespan of an app, and keep an event loop for its hooks and async tasks."""
-        if id(app) in self._lives or not app.hooks.needs_loop:
+        if id(hooks) in self._lives or not hooks.needs_loop:
             return
         self._runner = self._runner or asyncio.Runner()
-        life = Lifetime(app.hooks.alive)
+        life = Lifetime(hooks.alive)
         self._drive(life.begin())
-        app.hooks.drive = self._drive
-        self._lives[id(app)] = life
+        hooks.drive = self._drive
+        self._lives[id(hooks)] = life
         self._threads = max(self._threads, threading.active_count())  # Those of the lifespan stay.
 
     def _leave(self) -> None:
@@ -156,10 +157,10 @@ class PoolChild:
         try:
             try:
                 task = self._find(order)
-                self._enter(task.app)
+                self._enter(task.hooks)
             except BaseException as error:
                 return failed(error)
-            return call(_Blocking(task, self._drive) if task.is_async else task, order.claim.args, context)
+            return call(task, order.claim.args, context, self._drive if task.is_async else None)
         except Stopped as stop:
             return failed(stop)  # It was raised after the function had returned.
         finally:
@@ -168,14 +169,14 @@ class PoolChild:
                 with suppress(OSError, ValueError):
                     stream.flush()
 
-    def _find(self, order: RunRequest) -> Task[..., Any]:
+    def _find(self, order: RunRequest) -> ExecutableTask:
         name = order.claim.task
         task = self._tasks.get(name)
         if task is None:
             module = self._load(order.home)
             if isinstance(module, BaseException):
                 raise module
-            task = self._tasks[name] = find_task(module, name)
+            task = self._tasks[name] = self._find_task(module, name)
         return task
 
     def _load(self, home: ModuleLocation) -> ModuleType | BaseException:
@@ -191,19 +192,6 @@ def _clock(now: Instant) -> Callable[[], Instant]:
     """The worker's clock, from its time a moment ago."""
     offset = now - time.monotonic_ns() // 1000
     return lambda: offset + time.monotonic_ns() // 1000
-
-
-class _Blocking(PlainTask[..., Any]):
-    """An async task as a blocking one: it has the process to itself."""
-
-    def __init__(self, task: Task[..., Any], drive: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
-        super().__init__(task.app, task.name, task.function, task.defaults)
-        self._task = task
-        self._drive = drive
-
-    def execute(self, arguments: Mapping[str, object]) -> Any:
-        """See `Task.execute`."""
-        return self._drive(self._task.execute(arguments))
 
 
 class _Surroundings:
@@ -257,26 +245,12 @@ def load(home: ModuleLocation) -> ModuleType:
     return module
 
 
-def find_task(module: ModuleType, name: str) -> Task[..., Any]:
-    """The task of this name, in the module itself or in an app of the module."""
-    for value in vars(module).values():
-        if isinstance(value, Task) and value.name == name:
-            return value
-        if isinstance(value, Mainspring) and name in value.tasks:
-            return value.tasks[name]
-    raise RuntimeError(f"task {name} is not in module {module.__name__}: define it at the top level")
-
-
-def main() -> None:
-    """Serve on the socket to the worker."""
+def serve_worker(find_task: FindTask) -> None:
+    """Serve on the socket to the worker, until it closes; then end this process."""
     hide_memory()  # Before any secret arrives: other runs and commands may have the same user.
     channel = socket.socket(fileno=CHANNEL)
     channel.set_inheritable(False)
     with suppress(BrokenPipeError, ConnectionResetError):
-        PoolChild(channel).serve()
+        PoolChild(channel, find_task).serve()
     # Without waiting for threads that a function left behind.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
