@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mainspring import __version__
+from mainspring.version import VERSION
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "ui"
 TYPES: Final = {
@@ -59,7 +59,7 @@ class Assets:
     def shell(self, base_path: str = "") -> bytes:
         """The page that loads all others."""
         text = (self._folder / SHELL).read_text(encoding="utf-8")
-        values = {"base": base_path, "version": __version__, "assets": f"{base_path}/ui/assets/{self.digest}"}
+        values = {"base": base_path, "version": VERSION, "assets": f"{base_path}/ui/assets/{self.digest}"}
         for name, value in values.items():
             text = text.replace("{{" + name + "}}", escape(value, quote=True))
         return text.encode()

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import msgspec
 
-from mainspring import __version__
 from mainspring.api.auth.access import EVERYWHERE, Caller
 from mainspring.api.auth.gatekeeper import LOCAL
 from mainspring.api.auth.session import check_same_origin, ended_cookie, session_cookie
 from mainspring.api.auth.tokens import LONGEST_TOKEN
 from mainspring.api.endpoint import ANYBODY, PUBLIC, Endpoint, Request, Response
 from mainspring.core.instants import to_datetime
+from mainspring.version import VERSION
 
 
 class Me(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ async def get_me(request: Request) -> Response:
         namespaces=names,
         permissions={name: _permissions(caller, name) for name in shown},
         expires_at=None if caller.expires_at is None else to_datetime(caller.expires_at),
-        version=__version__,
+        version=VERSION,
     )
     return Response(200, me)
 
