@@ -79,8 +79,8 @@ export async function send(method, path, body, more) {
 
 /** Server-sent events of a stream, until it ends or is aborted.
  * @param {string} path @param {Record<string, any>} query @param {AbortSignal} signal
- * @param {(event: { id: string, kind: string, data: any }) => void} take */
-export async function stream(path, query, signal, take) {
+ * @param {(event: { id: string, kind: string, data: any }) => void} take @param {() => void} [heard] called for whatever arrives */
+export async function stream(path, query, signal, take, heard) {
   const response = await fetch(address(path, query), { headers: headers({ Accept: "text/event-stream" }), signal });
   if (!response.ok || !response.body) return read(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -88,6 +88,7 @@ export async function stream(path, query, signal, take) {
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    heard?.();
     const parts = (rest + value).split("\n\n");
     rest = parts.pop() ?? "";
     for (const part of parts) {

@@ -5,7 +5,7 @@ import { paused } from "./live.js";
 
 /** @type {Record<string, string>} */
 export const PLACES = {
-  o: "/", j: "/jobs", r: "/runs", f: "/failures", l: "/load", t: "/timeline", q: "/queues", w: "/workers", c: "/cluster", e: "/events",
+  o: "/", j: "/jobs", r: "/runs", f: "/failures", w: "/workers", e: "/events", c: "/calendars", a: "/audit", s: "/settings",
 };
 
 const CLOCKS = ["browser", "utc", "job"];

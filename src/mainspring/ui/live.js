@@ -1,65 +1,105 @@
-/** What changed, as the server says it: by one stream per visible tab, by polling where streams do not pass, or not at all. */
-import { Problem, stream } from "./api.js";
+/** What changed: by one stream of events per visible tab, by asking every five seconds where streams do not pass, or not at all. */
+import { get, Problem, stream } from "./api.js";
 import { signal } from "./html.js";
 import { place } from "./router.js";
 
-/** @typedef {{ jobs: Set<string>, runs: Set<string>, more: boolean }} News */
+/** Jobs by name and by id, runs by id; `more` if anything may have changed.
+ * @typedef {{ jobs: Set<string>, runs: Set<string>, more: boolean }} News */
 
 /** The newest news. Pages subscribe, and fetch what they show of it. */
 export const changed = signal(/** @type {News | null} */ (null));
-/** `on`, `polling`, `paused` or `away`, and since when. */
-export const mark = signal({ state: "polling", since: new Date() });
+/** `on`, `polling` or `away`, and since when. */
+export const mark = signal({ state: "on", since: new Date() });
 export const paused = signal(false);
 
+const GATHER_MS = 500;
 const POLL_MS = 5_000;
 const LONGEST_PAUSE_MS = 30_000;
 const HIDDEN_MS = 5_000;
+/** A stream begins with a line at once, and has one at least every 15 s. */
+const OPEN_MS = 4_000;
+const SILENT_MS = 40_000;
 
 /** @param {string} state */
 function set(state) {
   if (mark.value.state !== state) mark.value = { state, since: new Date() };
 }
 
-/** @param {any} data @returns {News} */
-function news(data) {
-  return { jobs: new Set(data?.jobs ?? []), runs: new Set(data?.runs ?? []), more: data?.more ?? true };
+/** Everything may have changed. */
+function refresh() {
+  if (!paused.value) changed.value = { jobs: new Set(), runs: new Set(), more: true };
 }
 
-let failures = 0;
-let abort = /** @type {AbortController | null} */ (null);
-let timer = 0;
+/** @type {News} */
+let gathered = { jobs: new Set(), runs: new Set(), more: false };
+let gathering = 0;
 
-async function listen() {
+/** Events are gathered, so that a page fetches at most twice a second whatever their rate.
+ * @param {any} event */
+function gather(event) {
+  for (const each of [event.job, event.job_id]) if (each) gathered.jobs.add(each);
+  if (event.run_id) gathered.runs.add(event.run_id);
+  gathering ||= setTimeout(() => {
+    const news = gathered;
+    gathered = { jobs: new Set(), runs: new Set(), more: false };
+    gathering = 0;
+    if (!paused.value) changed.value = news;
+  }, GATHER_MS);
+}
+
+let turn = 0;
+let timer = 0;
+let abort = new AbortController();
+let last = /** @type {number | undefined} */ (undefined);
+
+/** Listen until the stream ends. Whether it had begun.
+ * @param {number} mine */
+async function listen(mine) {
   abort = new AbortController();
-  const mine = abort;
+  const own = abort;
+  let began = false;
+  let limit = setTimeout(() => own.abort(), OPEN_MS);
+  const heard = () => {
+    clearTimeout(limit);
+    limit = setTimeout(() => own.abort(), SILENT_MS);
+    if (!began && mine === turn) set("on");
+    began = true;
+  };
   try {
-    await stream("/v1/live", {}, mine.signal, (event) => {
-      failures = 0;
-      set("on");
-      if (!paused.value) changed.value = news(event.data);
-    });
+    await stream("/v1/events", { after: last }, own.signal, (event) => ((last = Number(event.id)), gather(event.data)), heard);
   } catch (error) {
-    if (mine.signal.aborted) return;
-    failures += 1;
-    if (error instanceof Problem && error.status === 401) return;
+    if (error instanceof Problem && error.status === 401) throw error;
+  } finally {
+    clearTimeout(limit);
   }
-  if (mine.signal.aborted) return;
-  const quiet = failures > 2;
-  set(quiet ? "away" : "polling");
-  if (!paused.value) changed.value = news(null);
-  const pause = Math.min(POLL_MS * 2 ** Math.max(failures - 2, 0), LONGEST_PAUSE_MS);
-  timer = setTimeout(listen, pause * (0.8 + 0.4 * Math.random()));
+  return began;
+}
+
+/** @param {number} mine */
+async function watch(mine) {
+  for (let failures = 0; mine === turn; ) {
+    const began = await listen(mine).catch(() => null);
+    if (mine !== turn || began === null) return;
+    const answers = await get("/v1/me").then(() => true, () => false);
+    if (mine !== turn) return;
+    failures = answers ? 0 : failures + 1;
+    if (!answers) set("away");
+    else if (!began) set("polling");
+    if (answers) refresh();
+    const pause = began && answers ? 100 : Math.min(POLL_MS * 2 ** Math.max(failures - 2, 0), LONGEST_PAUSE_MS);
+    await new Promise((wake) => (timer = setTimeout(wake, pause * (0.8 + 0.4 * Math.random()))));
+  }
 }
 
 export function start() {
   stop();
-  failures = 0;
-  listen();
+  watch(turn);
 }
 
 export function stop() {
+  turn += 1;
   clearTimeout(timer);
-  abort?.abort();
+  abort.abort();
 }
 
 let hiding = 0;
@@ -68,14 +108,14 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) hiding = setTimeout(stop, HIDDEN_MS);
   else {
     start();
-    changed.value = news(null);
+    refresh();
   }
 });
 
 let namespace = place.value.query.get("ns");
 place.subscribe((now) => {
-  if (now.query.get("ns") !== namespace) {
-    namespace = now.query.get("ns");
-    start();
-  }
+  if (now.query.get("ns") === namespace) return;
+  namespace = now.query.get("ns");
+  last = undefined;
+  start();
 });

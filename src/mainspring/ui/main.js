@@ -6,7 +6,7 @@ import { Dialog, toast } from "./parts/dialog.js";
 import { Palette } from "./parts/palette.js";
 import { Trouble } from "./parts/page.js";
 import { place, to } from "./router.js";
-import { me, namespace, signedOut, whoAmI } from "./state/me.js";
+import { may, me, namespace, signedOut, whoAmI } from "./state/me.js";
 import "./state/settings.js";
 import { Login } from "./pages/login.js";
 
@@ -44,7 +44,7 @@ function Live() {
 
 /** @param {{ current: string }} given */
 function Header({ current }) {
-  const links = LINKS.filter(([path]) => path !== "/audit" || (me.value?.permissions?.[namespace.value] ?? []).includes("audit:read"));
+  const links = LINKS.filter(([path]) => path !== "/audit" || may("audit:read"));
   return html`<header class="header">
     <a class="brand" href=${to("/")}>Mainspring</a>
     <nav aria-label="pages">${links.map(([path, name]) => html`<a href=${to(path)} aria-current=${name === current ? "page" : null}>${name}</a>`)}</nav>

@@ -1,18 +1,19 @@
-/** A new job. What it means is shown before it is saved. */
-import { Problem, send } from "../api.js";
-import { html, useEffect, useState } from "../html.js";
+/** A new job: a form, the command that does the same, and each fault at its field. */
+import { send } from "../api.js";
+import { html, useState } from "../html.js";
 import { Command, quoted, say } from "../parts/dialog.js";
 import { Head, Trouble } from "../parts/page.js";
-import { When } from "../parts/when.js";
 import { go, to } from "../router.js";
 
 const WHEN = ["cron", "every", "run_at"];
+/** Which fields of a request each input stands for. */
+const FIELDS = /** @type {Record<string, string[]>} */ ({ value: ["schedule", "cron", "every", "run_at", "at"], retries: ["retry", "retry.retries"], command: ["task", "args"] });
 const FIRST = { name: "", kind: "cron", value: "0 2 * * *", timezone: Intl.DateTimeFormat().resolvedOptions().timeZone, command: "", misfire: "once", overlap: "forbid", retries: "3", timeout: "" };
 
 /** @param {typeof FIRST} form */
 function bodyOf(form) {
   const when = form.kind === "cron" ? { schedule: form.value, timezone: form.timezone } : { [form.kind]: form.value };
-  return { name: form.name, ...when, command: form.command, misfire: form.misfire, overlap: form.overlap, retries: Number(form.retries), ...(form.timeout ? { timeout: form.timeout } : {}) };
+  return { name: form.name, ...when, command: form.command, misfire: form.misfire, overlap: form.overlap, retry: Number(form.retries), ...(form.timeout ? { timeout: form.timeout } : {}) };
 }
 
 /** @param {typeof FIRST} form */
@@ -22,26 +23,9 @@ function commandOf(form) {
   return `mainspring job add ${quoted(form.name || "NAME")} ${flag} ${quoted(form.value)}${zone} --misfire ${form.misfire} --overlap ${form.overlap} --retries ${form.retries}${form.timeout ? ` --timeout ${form.timeout}` : ""} --command ${quoted(form.command || "…")}`;
 }
 
-/** The server's reading of the draft, asked 150 ms after the last key; an older answer never replaces a newer one.
- * @param {typeof FIRST} form */
-function usePreview(form) {
-  const [found, set] = useState(/** @type {{ preview: any, error: any }} */ ({ preview: null, error: null }));
-  useEffect(() => {
-    let current = true;
-    const timer = setTimeout(() => {
-      send("POST", "/v1/jobs:preview", bodyOf(form)).then((preview) => current && set({ preview, error: null }), (error) => current && set({ preview: null, error }));
-    }, 150);
-    return () => {
-      current = false;
-      clearTimeout(timer);
-    };
-  }, [JSON.stringify(form)]);
-  return found;
-}
-
 /** @param {{ name: string, label: string, form: any, set: (form: any) => void, faults: any[], hint?: string, options?: string[] }} given */
 function Field({ name, label, form, set, faults, hint, options }) {
-  const fault = faults.find((each) => each.field === name || (name === "value" && ["schedule", "cron", "every", "run_at", "at"].includes(each.field)));
+  const fault = faults.find((each) => each.field === name || FIELDS[name]?.includes(each.field));
   const change = (/** @type {any} */ event) => set({ ...form, [name]: event.target.value });
   const control = options
     ? html`<select id=${name} value=${form[name]} onChange=${change}>${options.map((each) => html`<option>${each}</option>`)}</select>`
@@ -49,25 +33,23 @@ function Field({ name, label, form, set, faults, hint, options }) {
   return html`<div class="field"><label for=${name}>${label}</label>${control}${fault && html`<span class="fault" id=${`${name}-fault`}>${fault.fault}${fault.remedy ? `: ${fault.remedy}` : ""}</span>`}</div>`;
 }
 
-/** @param {{ form: typeof FIRST, preview: any, error: any }} given */
-function Meaning({ form, preview, error }) {
-  return html`<section class="panel"><header><h2>What this means</h2></header><div class="body stack">
-    ${preview && html`<p>${preview.text ?? ""}</p><ul class="lines">${preview.items?.slice(0, 8).map((/** @type {any} */ each) => html`<li><${When} at=${each.fire_at} zone=${each.zone} /><span class="muted">${each.note}</span></li>`)}</ul>`}
-    ${error && !(error instanceof Problem && error.faults.length) && html`<${Trouble} error=${error} />`}
+/** @param {{ form: typeof FIRST }} given */
+function Meaning({ form }) {
+  return html`<section class="panel"><header><h2>As a command</h2></header><div class="body stack">
+    <p class="muted">The server checks each field when the job is saved. Its fire times are then on the page of the job.</p>
     <${Command} line=${commandOf(form)} /></div></section>`;
 }
 
 export default function Editor() {
   const [form, set] = useState(FIRST);
   const [refusal, setRefusal] = useState(/** @type {any} */ (null));
-  const { preview, error } = usePreview(form);
-  const faults = (refusal ?? error)?.faults ?? [];
+  const faults = refusal?.faults ?? [];
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
       const job = await send("POST", "/v1/jobs", bodyOf(form));
       say(`${job.name} saved`);
-      go(to(`/jobs/${encodeURIComponent(job.name)}`));
+      go(to(`/jobs/${encodeURIComponent(job.name)}`, { tab: "next" }));
     } catch (problem) {
       setRefusal(problem);
     }
@@ -81,5 +63,5 @@ export default function Editor() {
         <${Field} name="retries" label="Retries" ...${given} /><${Field} name="timeout" label="Timeout" hint="10m" ...${given} /></div></fieldset>
       ${refusal && html`<${Trouble} error=${refusal} />`}
       <div class="row"><button class="primary">Save the job</button></div></div>
-    <${Meaning} form=${form} preview=${preview} error=${error} /></form>`;
+    <${Meaning} form=${form} /></form>`;
 }

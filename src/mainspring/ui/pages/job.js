@@ -1,10 +1,10 @@
 /** One job: what each due instant came to, its runs, its next fire times, its definition. */
 import { send } from "../api.js";
-import { lookOf } from "../draw/states.js";
-import { html, useState } from "../html.js";
+import { html } from "../html.js";
 import { Badge } from "../parts/badge.js";
 import { ask, quoted } from "../parts/dialog.js";
 import { Json } from "../parts/json.js";
+import { Ledger } from "../parts/ledger.js";
 import { usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
@@ -48,44 +48,6 @@ function Actions({ job, reload }) {
     <button class="danger" disabled=${!!write} title=${write} onClick=${() => askForJob(job, "remove", reload)}>Remove</button>`;
 }
 
-/** @param {any} firing */
-function outcomeOf(firing) {
-  return firing.outcome === "pending" ? "planned" : firing.outcome;
-}
-
-/** @param {{ job: any }} given */
-function Ledger({ job }) {
-  const firings = usePages(`/v1/jobs/${encodeURIComponent(job.name)}/firings`, { limit: 200 }, (news) => news.jobs.has(job.job_id) || news.more);
-  const [chosen, setChosen] = useState(/** @type {any} */ (null));
-  const days = new Map();
-  for (const each of firings.rows) {
-    const day = each.fire_at.slice(0, 10);
-    days.set(day, [each, ...(days.get(day) ?? [])]);
-  }
-  return html`<${Loaded} of=${firings}>${() => firings.rows.length === 0
-    ? html`<${Empty} command=${`mainspring job trigger ${quoted(job.name)}`}>It has not fired yet.</${Empty}>`
-    : html`<div class="stack">
-      <div class="ledger panel"><div class="body"><table aria-label="ledger: due instants by day"><tbody>
-        ${[...days].map(([day, row]) => html`<tr><th scope="row">${day}</th><td><span class="row">${row.map((/** @type {any} */ each) => html`<${Cell} firing=${each} chosen=${chosen === each} choose=${() => setChosen(each)} />`)}</span></td></tr>`)}
-      </tbody></table>${firings.more && html`<button class="plain" onClick=${firings.more}>Show earlier</button>`}</div></div>
-      ${chosen && html`<${Chosen} firing=${chosen} job=${job} />`}</div>`}</${Loaded}>`;
-}
-
-/** @param {{ firing: any, chosen: boolean, choose: () => void }} given */
-function Cell({ firing, chosen, choose }) {
-  const look = lookOf(outcomeOf(firing));
-  return html`<button class=${`cell s-${look.tone}`} aria-pressed=${chosen} title=${`${firing.fire_at} · ${look.word}${firing.reason ? `: ${firing.reason}` : ""}`}
-    aria-label=${`${firing.fire_at} ${look.word}`} onClick=${choose}>${look.glyph}</button>`;
-}
-
-/** @param {{ firing: any, job: any }} given */
-function Chosen({ firing, job }) {
-  return html`<section class="panel"><div class="body stack">
-    <div class="row"><${When} at=${firing.fire_at} zone=${job.trigger.timezone} /><${Badge} state=${outcomeOf(firing)} />${firing.count > 1 && html`<span>${firing.count} instants</span>`}</div>
-    ${firing.reason && html`<p>${firing.reason}</p>`}
-    ${firing.run_id && html`<p><a href=${to(`/runs/${firing.run_id}`)}>Open its run</a></p>`}</div></section>`;
-}
-
 /** @param {{ job: any }} given */
 function JobRuns({ job }) {
   const runs = usePages(`/v1/jobs/${encodeURIComponent(job.name)}/runs`, { limit: 100 }, (news) => news.jobs.has(job.job_id) || news.more);
@@ -109,14 +71,14 @@ function Next({ job }) {
 
 /** @param {{ argument: string }} given */
 export default function Job({ argument }) {
-  const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.size > 0);
+  const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.has(argument));
   const tab = place.value.query.get("tab") ?? "";
   const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next });
   return html`<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
-      <${Badge} state=${it.state} /><span>${it.schedule_text ?? it.schedule}</span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.timezone} none="none" />
+      <${Badge} state=${it.state} /><span>${it.schedule}</span>${it.state === "active" && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} none="none" /></span>`}
     </${Head}>
-    ${it.why?.length > 0 && html`<p class="muted">${it.why.join(" ")}</p>`}
+    ${it.why?.length > 0 && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li>${each}</li>`)}</ul>`}
     <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
     ${parts[tab] ? html`<${parts[tab]} job=${it} />` : html`<${Json} value=${it} label="definition" />`}`}</${Loaded}>`;
 }

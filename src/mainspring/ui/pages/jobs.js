@@ -1,7 +1,7 @@
 /** Jobs: what there is, when each is due, and how it went lately. */
 import { send } from "../api.js";
 import { html, useState } from "../html.js";
-import { Badge, Strip } from "../parts/badge.js";
+import { Badge } from "../parts/badge.js";
 import { ask, quoted } from "../parts/dialog.js";
 import { readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
@@ -10,13 +10,13 @@ import { When } from "../parts/when.js";
 import { place, to } from "../router.js";
 import { may } from "../state/me.js";
 
-const FILTERS = ["state", "task", "tag", "app", "name", "queue"];
+const FILTERS = ["state", "task", "tag", "app", "name"];
 
 const COLUMNS = [
   { name: "Name", cell: (/** @type {any} */ job) => html`<a href=${jobHref(job)}>${job.name}</a>` },
   { name: "State", tight: true, cell: (/** @type {any} */ job) => html`<${Badge} state=${job.state} />` },
-  { name: "Schedule", cell: (/** @type {any} */ job) => html`<span>${job.schedule_text ?? job.schedule}</span>` },
-  { name: "Next", tight: true, cell: (/** @type {any} */ job) => html`<${When} at=${job.next_fire_at} plain />` },
+  { name: "Schedule", cell: (/** @type {any} */ job) => html`<span>${job.schedule}</span>` },
+  { name: "Next", tight: true, cell: (/** @type {any} */ job) => (job.state === "active" ? html`<${When} at=${job.next_fire_at} plain />` : "–") },
   { name: "Last", tight: true, cell: (/** @type {any} */ job) => lastOf(job) },
   { name: "Task", cell: (/** @type {any} */ job) => html`<span class="mono">${job.task}</span>` },
   { name: "Queue", tight: true, cell: (/** @type {any} */ job) => job.queue },
@@ -29,7 +29,6 @@ export function jobHref(job) {
 
 /** @param {any} job */
 function lastOf(job) {
-  if (job.recent?.length) return html`<${Strip} outcomes=${job.recent} />`;
   if (job.last) return html`<span class="row"><${Badge} state=${job.last.outcome} /><${When} at=${job.last.fire_at} plain /></span>`;
   return html`<span class="muted">never</span>`;
 }

@@ -2,11 +2,11 @@
 import { send } from "../api.js";
 import { html, useState } from "../html.js";
 import { Badge } from "../parts/badge.js";
-import { ask } from "../parts/dialog.js";
+import { ask, quoted } from "../parts/dialog.js";
 import { readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { When } from "../parts/when.js";
+import { now, When } from "../parts/when.js";
 import { place, to } from "../router.js";
 import { may } from "../state/me.js";
 
@@ -35,19 +35,30 @@ export function stateOf(run) {
   return run.state === "pending" && run.attempt > 0 ? "retrying" : run.state;
 }
 
+/** Cancel or retry, and say which were refused. Many failed runs are retried by one request, each at most once.
+ * @param {string[]} ids @param {"cancel" | "retry"} verb @param {string} reason @returns {Promise<string[]>} the refusals */
+async function act(ids, verb, reason) {
+  if (verb === "retry" && ids.length > 1) {
+    const answer = await send("POST", "/v1/dead-letters:rerun", { run_ids: ids });
+    return Object.values(answer.refused);
+  }
+  const refused = /** @type {string[]} */ ([]);
+  for (const id of ids) await send("POST", `/v1/runs/${id}/${verb}`, reason ? { reason } : {}).catch((problem) => refused.push(problem.message));
+  return refused;
+}
+
 /** @param {Set<string>} ids @param {"cancel" | "retry"} verb @param {() => void} then */
 export function askForRuns(ids, verb, then) {
   const list = [...ids];
+  const many = list.length > 1;
   const word = verb === "cancel" ? "Cancel" : "Retry";
-  const refused = /** @type {string[]} */ ([]);
+  const takesReason = verb === "cancel" || !many;
   ask({
-    title: `${word} ${list.length} run${list.length === 1 ? "" : "s"}`,
+    title: `${word} ${list.length} run${many ? "s" : ""}`, reason: takesReason, danger: verb === "cancel", button: `${word} ${list.length}`,
     text: verb === "cancel" ? "Waiting runs end at once; running ones are asked to stop." : "Each failed run is submitted again, once, with the same arguments.",
-    button: `${word} ${list.length}`,
-    danger: verb === "cancel",
-    command: (reason) => `mainspring run ${verb} ${list.map((id) => id.slice(-8)).join(" ")}${reason ? ` --reason '${reason}'` : ""}`,
+    command: (reason) => `mainspring run ${verb} ${list.map((id) => (many ? id.slice(-8) : id)).join(" ")}${takesReason && reason ? ` --reason ${quoted(reason)}` : ""}`,
     act: async (reason) => {
-      for (const id of list) await send("POST", `/v1/runs/${id}/${verb}`, reason ? { reason } : {}).catch((problem) => refused.push(problem.message));
+      const refused = await act(list, verb, reason);
       then();
       if (refused.length) throw new Error(`${refused.length} of ${list.length} refused: ${refused[0]}`);
     },
@@ -55,11 +66,20 @@ export function askForRuns(ids, verb, then) {
   });
 }
 
+/** `24h` as the instant that long ago; anything else stays for the server to judge.
+ * @param {string | undefined} text */
+function instantOf(text) {
+  const found = /^(\d+)(s|m|h|d)$/.exec(text ?? "");
+  if (!found) return text;
+  const ms = Number(found[1]) * { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 }[/** @type {"s"} */ (found[2])];
+  return new Date(Math.floor((now().getTime() - ms) / 6e4) * 6e4).toISOString();
+}
+
 export default function Runs() {
   const words = place.value.query.get("q") ?? "";
   const tab = place.value.query.get("state") ?? "";
   const { found, rest } = readWords(words, FILTERS);
-  const query = { limit: 100, ...(tab ? { state: tab } : {}), ...found, ...(rest ? { id: rest } : {}) };
+  const query = { limit: 100, ...(tab ? { state: tab } : {}), ...found, since: instantOf(found.since), until: instantOf(found.until), ...(rest ? { id: rest } : {}) };
   const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => {

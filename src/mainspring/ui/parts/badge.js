@@ -8,18 +8,6 @@ export function Badge({ state, word }) {
   return html`<span class=${`badge s-${look.tone}`}><span class="glyph" aria-hidden="true">${look.glyph}</span>${word ?? look.word}</span>`;
 }
 
-/** The last outcomes of a job, oldest first, one glyph each.
- * @param {{ outcomes: string[] }} given */
-export function Strip({ outcomes }) {
-  const words = outcomes.map((each) => lookOf(each).word).join(", ");
-  return html`<svg class="strip" width=${Math.max(outcomes.length, 1) * 10} height="16" role="img" aria-label=${`last outcomes: ${words || "none"}`}>
-    ${outcomes.map((each, n) => {
-      const look = lookOf(each);
-      return html`<text x=${n * 10 + 5} y="12" text-anchor="middle" class=${`s-${look.tone}`} fill="currentColor">${look.glyph}</text>`;
-    })}
-  </svg>`;
-}
-
 /** How much of a capacity is used.
  * @param {{ used: number, of: number }} given */
 export function Meter({ used, of }) {
