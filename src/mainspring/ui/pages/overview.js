@@ -42,6 +42,7 @@ function Cards({ all }) {
 function hrefOf(cause) {
   if (cause.state === "failed" && cause.run_id) return to("/failures", { q: cause.job ? `job:${cause.job}` : "" });
   if (cause.job) return to(`/jobs/${encodeURIComponent(cause.job)}`);
+  if (cause.jobs) return to("/jobs", { q: "state:paused" });
   if (cause.queue) return to("/runs", { state: "pending", q: `queue:${cause.queue}` });
   return to("/workers");
 }

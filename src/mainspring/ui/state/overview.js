@@ -31,9 +31,15 @@ function unservedOf(runs, workers) {
   }));
 }
 
-/** @param {any[]} jobs */
-function pausedOf(jobs) {
-  return jobs.map((job) => ({ state: "paused", name: job.name, job: job.name, since: job.paused_at, text: `paused${job.paused_why ? `: ${job.paused_why}` : ""}` }));
+/** Paused jobs; those of one reason are one line.
+ * @param {any[]} jobs @param {boolean} more */
+function pausedOf(jobs, more) {
+  const reasons = new Map();
+  for (const job of jobs) reasons.set(job.paused_why, [...(reasons.get(job.paused_why) ?? []), job]);
+  return [...reasons].map(([why, some]) => ({
+    state: "paused", name: some.length === 1 ? some[0].name : `${some.length}${more ? "+" : ""} jobs`, job: some.length === 1 ? some[0].name : null, jobs: some.length,
+    since: some[0].paused_at, text: `paused${why ? `: ${why}` : ""}`,
+  }));
 }
 
 /** @param {any} ready */
@@ -68,7 +74,7 @@ export function useOverview() {
       ...serverOf(ready.data), ...unservedOf(pending.data.items, workers.data.items), ...failuresOf(dead.data.items),
       ...workers.data.items.filter((/** @type {any} */ each) => each.state === "dead").map((/** @type {any} */ each) => (
         { state: "dead", name: each.worker, text: "worker has gone silent", since: each.heartbeat_at })),
-      ...pausedOf(paused.data.items),
+      ...pausedOf(paused.data.items, paused.data.next !== null),
     ],
   };
   return { ...state, data };
