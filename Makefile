@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
-.PHONY: setup up quick test lint coverage services services-stop bench simulate chaos clean
+.PHONY: setup kubernetes up quick test lint coverage services services-stop bench simulate chaos clean
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Mainspring needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -37,6 +37,11 @@ coverage: $(STAMP)
 
 services:
 	@scripts/services start
+
+# The API server of Kubernetes, built once into a cache outside of this folder, in about ten minutes. Tests use it where it
+# is, and a small stand-in otherwise.
+kubernetes:
+	@scripts/servers/kubernetes/build
 
 services-stop:
 	@scripts/services stop

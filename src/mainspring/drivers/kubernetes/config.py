@@ -42,9 +42,8 @@ def find_access(options: Mapping[str, str], environ: Mapping[str, str] = os.envi
     """The access that the options of a URL name (`kubeconfig`, `context`), else that of this pod, else that of
     $KUBECONFIG or ~/.kube/config. InvalidInput if there is none."""
     host = environ.get("KUBERNETES_SERVICE_HOST")
-    account = Path(environ.get("MAINSPRING_TEST_SERVICE_ACCOUNT", ACCOUNT))
-    if "kubeconfig" not in options and "context" not in options and host and (account / "token").exists():
-        return _from_pod(host, environ.get("KUBERNETES_SERVICE_PORT", "443"), account)
+    if "kubeconfig" not in options and "context" not in options and host and (ACCOUNT / "token").exists():
+        return _from_pod(host, environ.get("KUBERNETES_SERVICE_PORT", "443"), ACCOUNT)
     named = options.get("kubeconfig") or environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     for each in named.split(os.pathsep):
         if Path(each).exists():

@@ -74,7 +74,7 @@ class KubernetesServer(ServerProcess):
     def begin(self) -> KubernetesServer:
         if not self._etcd.answers():
             self._etcd.start()
-        super().begin()
+        self.spawn()
         return self
 
     def answers(self) -> bool:

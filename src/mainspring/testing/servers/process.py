@@ -43,9 +43,13 @@ class ServerProcess(ABC):
 
     def begin(self) -> Self:
         """Start it, and wait for nothing."""
+        self.spawn()
+        return self
+
+    def spawn(self) -> None:
+        """Start the process."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self.words(), stdout=log, stderr=log, env=self.environment())
-        return self
 
     def wait(self) -> Self:
         """Return once it answers."""

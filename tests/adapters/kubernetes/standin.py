@@ -1,0 +1,37 @@
+"""Starts the real API server where it was built, and the stand-in otherwise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from mainspring.testing.servers.kubernetes import KubernetesServer, find_program
+
+
+class StandInServer(KubernetesServer):
+    """See `standin_server`. It keeps nothing after it was killed."""
+
+    name = "standin"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, Path(sys.executable))
+
+    @property
+    def server(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def words(self) -> list[str]:
+        program = Path(__file__).with_name("standin_server.py")
+        return [sys.executable, str(program), str(self.port), str(self.folder / "tokens.csv")]
+
+    def begin(self) -> StandInServer:
+        self.spawn()
+        return self
+
+    def stop(self) -> None:
+        self.kill()
+
+
+def make_server(folder: Path) -> KubernetesServer:
+    program = find_program()
+    return StandInServer(folder) if program is None else KubernetesServer(folder, program)
