@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
@@ -407,6 +407,8 @@ def build_runtime(
         store, random = await app.open(), SystemRandom()
         name, broker = name_process(random), open_broker(settings, app.clock, store.metrics)
         scheduler = build_scheduler(store, name, settings, app.clock, random, broker) if schedule else None
+        if scheduler is not None:
+            app.leader_hooks.follow(scheduler.electors, task_loop)
         chores = _build_chores(app, store, name, settings, random, scheduler)
         source = None if broker is None else BrokerSource(store, broker, app.clock, name)
         row = describe_worker(app, settings, name)
@@ -424,8 +426,23 @@ def build_runtime(
         stall_after=settings.stall_after,
         on_failed=on_failed,
         on_stalled=end,
-        lifespan=app.hooks.alive if work else nullcontext,
+        lifespan=_lifespan(app.leader_hooks.alive, app.hooks.alive if work else nullcontext),
     )
+
+
+def _lifespan(
+    *parts: Callable[[], AbstractAsyncContextManager[object]],
+) -> Callable[[], AbstractAsyncContextManager[object]]:
+    """All of these, entered in this order."""
+
+    @asynccontextmanager
+    async def alive() -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for part in parts:
+                await stack.enter_async_context(part())
+            yield
+
+    return alive
 
 
 def _build_chores(

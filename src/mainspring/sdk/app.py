@@ -44,6 +44,7 @@ from mainspring.process.ids import IdSource
 from mainspring.process.secrets import environment
 from mainspring.sdk.handle import RunHandle, Waiting
 from mainspring.sdk.hooks import AroundHook, EndHook, Hooks, Lifespan, SubmitHook
+from mainspring.sdk.leadership import LeaderHook, LeaderHooks, Leadership
 from mainspring.sdk.lock import Lock, Locks
 from mainspring.sdk.running import Running, run_app
 from mainspring.sdk.runs import AppRuns
@@ -69,6 +70,7 @@ AnyLifespan = TypeVar("AnyLifespan", bound=Lifespan)
 AnySubmitHook = TypeVar("AnySubmitHook", bound=SubmitHook)
 AnyAroundHook = TypeVar("AnyAroundHook", bound=AroundHook)
 AnyEndHook = TypeVar("AnyEndHook", bound=EndHook)
+AnyLeaderHook = TypeVar("AnyLeaderHook", bound=LeaderHook)
 
 
 class _Declaration(NamedTuple):
@@ -107,6 +109,7 @@ class Mainspring:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.waiting = Waiting(self.open)
         self.hooks = Hooks()
+        self.leader_hooks = LeaderHooks()
         self._locks = Locks(self)
         self._code = {"store": store, "namespace": namespace, "broker": broker, **settings}
         self._flags: dict[str, object] = {}
@@ -243,6 +246,16 @@ class Mainspring:
         self.hooks.on_end.append(function)
         return function
 
+    def on_leader(self, function: AnyLeaderHook) -> AnyLeaderHook:
+        """Call a plain or async function with the term when this process begins to lead: see docs/coordination.md."""
+        self.leader_hooks.add(self.leader_hooks.on_leader, function)
+        return function
+
+    def on_follower(self, function: AnyLeaderHook) -> AnyLeaderHook:
+        """Call a plain or async function with the term that ended when this process no longer leads."""
+        self.leader_hooks.add(self.leader_hooks.on_follower, function)
+        return function
+
     def declared_jobs(self, now: Instant) -> list[Job]:
         """The jobs that the code declares, as if each were made now."""
         return [self._make_job(each, now, "code") for each in self._declarations.values()]
@@ -282,6 +295,11 @@ class Mainspring:
         The app's lease keeps it. It is renewed while the body runs, and expires `ttl` seconds after its holder died.
         """
         return self._locks.make(name, ttl, wait)
+
+    def leadership(self, name: str, *, ttl: Length = 10) -> Leadership:
+        """What only one process does at a time: `async with app.leadership("importer") as led:` waits until this process
+        leads. Its body is cancelled when it no longer does. `led.token` grows with each leader."""
+        return Leadership(self, name, ttl)
 
     def running(self, *, schedule: bool = True, work: bool = True, sync: bool = True, capture: bool = False) -> Running:
         """Run this app inside the program: `async with app.running():`. See `sdk.running.Running`.

@@ -109,6 +109,22 @@ class Lock:
             raise Conflict(f"lock {self.name!r} is not held: its token is known within its `with`")
         return self._hold.token
 
+    @property
+    def owner(self) -> str:
+        """The name of this holder. Conflict while it is not held."""
+        if self._hold is None:
+            raise Conflict(f"lock {self.name!r} is not held")
+        return self._hold.owner
+
+    @property
+    def lease_name(self) -> str:
+        """Its name on the lease."""
+        return f"user:{self._locks.app.settings.namespace}:{self.name}"
+
+    async def lease(self) -> Lease:
+        """The lease that keeps it."""
+        return (await self._locks.open())[0]
+
     def check(self) -> None:
         """LockLost if it can no longer be relied on: before doing what cannot be undone."""
         if self.lost.is_set() or self._hold is None or self._clock.monotonic() >= self._trusted_until:
@@ -194,8 +210,7 @@ class Lock:
 
     async def _ask(self, lease: Lease, owner: str) -> Hold | None:
         """One try. Whoever is cancelled meanwhile gives back what comes."""
-        name = f"user:{self._locks.app.settings.namespace}:{self.name}"
-        asking = asyncio.ensure_future(lease.acquire(name, owner, self._ttl))
+        asking = asyncio.ensure_future(lease.acquire(self.lease_name, owner, self._ttl))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
