@@ -37,6 +37,7 @@ from mainspring.core.model import (
     Job,
     LogLine,
     NewRun,
+    Node,
     Progress,
     Report,
     Run,
@@ -426,6 +427,15 @@ class LeaseStore(Protocol):
 
     async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
         """The latest terms of a name, or of all names, newest first."""
+
+    async def check_in(self, name: str, coordination: str, every: Duration) -> None:
+        """Note that a node is alive. Nodes that have not checked in for a day are forgotten."""
+
+    async def leave(self, name: str) -> None:
+        """Forget a node that stops."""
+
+    async def nodes(self) -> list[Node]:
+        """All nodes that checked in within the last day, by name."""
 
 
 class EventStore(Protocol):

@@ -37,6 +37,7 @@ READERS = (
     ("run", "cancel", "a"),
     ("run", "retry", "a"),
     ("workers",),
+    ("cluster",),
 )
 
 

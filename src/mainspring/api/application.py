@@ -15,6 +15,7 @@ from mainspring.api.problems import Problem
 from mainspring.api.request_log import RequestLog
 from mainspring.api.resources.audit import ENDPOINTS as AUDIT
 from mainspring.api.resources.calendars import ENDPOINTS as CALENDARS
+from mainspring.api.resources.cluster import ENDPOINTS as CLUSTER
 from mainspring.api.resources.documents import with_documents
 from mainspring.api.resources.events import ENDPOINTS as EVENTS
 from mainspring.api.resources.health import ENDPOINTS as HEALTH
@@ -35,6 +36,7 @@ ENDPOINTS = with_documents(
         *RUNS,
         *STATUSES,
         *WORKERS,
+        *CLUSTER,
         *WORK,
         *CALENDARS,
         *EVENTS,

@@ -62,6 +62,7 @@ cli = LazyGroup(
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
+        "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show who leads, and who has led."),
         "drain": Entry("mainspring.cli.admin.workers:drain", "Ask a worker to stop."),
         "events": Entry("mainspring.cli.admin.trail:events", "Print what happens as it happens."),
         "audit": Entry("mainspring.cli.admin.trail:audit", "List who changed what over the API."),

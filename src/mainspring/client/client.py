@@ -11,7 +11,7 @@ from mainspring.client.connection import RETRY, Connection, Request
 from mainspring.client.events import Audit, Events, Tokens
 from mainspring.client.jobs import Jobs
 from mainspring.client.runs import Runs
-from mainspring.client.workers import Workers
+from mainspring.client.workers import Cluster, Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
 from mainspring.operations import records
@@ -43,6 +43,7 @@ class Client:
         self.jobs = Jobs(self._connection)
         self.runs = Runs(self._connection)
         self.workers = Workers(self._connection)
+        self.cluster = Cluster(self._connection)
         self.calendars = Calendars(self._connection)
         self.events = Events(self._connection)
         self.audit = Audit(self._connection)

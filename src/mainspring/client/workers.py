@@ -35,3 +35,14 @@ class Workers:
         return await self._connection.ask(
             Request("POST", path_of("workers", worker_id, "drain"), body=body), records.Worker
         )
+
+
+class Cluster:
+    """`client.cluster`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def show(self, limit: int = 20) -> records.Cluster:
+        """Who leads, which nodes check in, and the latest terms."""
+        return await self._connection.ask(Request("GET", path_of("cluster"), {"limit": limit}), records.Cluster)

@@ -417,6 +417,21 @@ class Term(msgspec.Struct, frozen=True):
     owner: str
 
 
+class Node(msgspec.Struct, frozen=True):
+    """A node of a cluster without a leader."""
+
+    name: str
+    coordination: str
+    every: Duration
+    """How often it checks in."""
+    started_at: Instant
+    checked_in_at: Instant
+
+    def is_alive(self, now: Instant) -> bool:
+        """Whether it has missed at most two check-ins."""
+        return now < self.checked_in_at + 3 * self.every
+
+
 class TermRecord(msgspec.Struct, frozen=True):
     """A term in the history of its name."""
 

@@ -255,6 +255,24 @@ def worker_record(worker: model.Worker, state: records.WorkerState) -> records.W
     )
 
 
+def term_record(term: model.TermRecord) -> records.Term:
+    """A term of the history."""
+    ended_at = moment_or_none(term.ended_at)
+    return records.Term(term.name, term.number, term.owner, moment(term.began_at), ended_at, term.reason)
+
+
+def node_record(node: model.Node, now: Instant) -> records.Node:
+    """A node, and whether it is alive."""
+    return records.Node(
+        node=node.name,
+        alive=node.is_alive(now),
+        coordination=node.coordination,
+        check_in=format_duration(node.every),
+        started_at=moment(node.started_at),
+        checked_in_at=moment(node.checked_in_at),
+    )
+
+
 def claim_record(claim: model.Claim, read: Read = decode) -> records.Claim:
     """What a worker needs to execute one attempt."""
     return records.Claim(

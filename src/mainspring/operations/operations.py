@@ -7,6 +7,7 @@ from typing import Protocol
 from mainspring.core.instants import Instant
 from mainspring.operations.audit import Audit
 from mainspring.operations.calendars import Calendars
+from mainspring.operations.cluster import Cluster
 from mainspring.operations.context import Context, Host
 from mainspring.operations.events import Events
 from mainspring.operations.jobs import Jobs
@@ -30,6 +31,7 @@ class Operations:
         self.jobs = Jobs(context)
         self.runs = Runs(context)
         self.workers = Workers(context)
+        self.cluster = Cluster(context)
         self.calendars = Calendars(context)
         self.events = Events(context)
         self.audit = Audit(context)

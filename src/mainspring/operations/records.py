@@ -315,6 +315,41 @@ class Workers(msgspec.Struct, frozen=True):
     items: list[Worker]
 
 
+class Term(msgspec.Struct, frozen=True):
+    """A period of leadership."""
+
+    name: str
+    """`scheduler`, one of its shards, or the namespace and name of an `app.leadership`."""
+    number: int
+    owner: str
+    began_at: Moment
+    ended_at: Moment | None
+    """None while it lasts, as far as the store knows."""
+    reason: str
+    """Why it ended."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node that plans without a leader (`coordination="cluster"` or `"lock"`)."""
+
+    node: str
+    alive: bool
+    coordination: str
+    check_in: str
+    started_at: Moment
+    checked_in_at: Moment
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """Which nodes plan, and which have led."""
+
+    leaders: list[Term]
+    """The terms that have not ended."""
+    nodes: list[Node]
+    terms: list[Term]
+    """The history, newest first."""
+
+
 class Registered(msgspec.Struct, frozen=True):
     """A new worker, and how often it should be heard of."""
 

@@ -297,8 +297,8 @@ class Mainspring:
         return self._locks.make(name, ttl, wait)
 
     def leadership(self, name: str, *, ttl: Length = 10) -> Leadership:
-        """What only one process does at a time: `async with app.leadership("importer") as led:` waits until this process
-        leads. Its body is cancelled when it no longer does. `led.token` grows with each leader."""
+        """What only one process does at a time: `async with app.leadership("importer") as led:` waits until this
+        process leads. Its body is cancelled when it no longer does. `led.token` grows with each leader."""
         return Leadership(self, name, ttl)
 
     def running(self, *, schedule: bool = True, work: bool = True, sync: bool = True, capture: bool = False) -> Running:

@@ -1,7 +1,7 @@
 """Leadership for users: `@app.on_leader`, `@app.on_follower`, and `async with app.leadership("name") as led:`.
 
-The callbacks report the elections of this process's scheduler. A leadership of one's own is a lock on the app's lease with
-a term of the store: its number is the fencing token, and the history of terms keeps it beside the scheduler's.
+The callbacks report the elections of this process's scheduler. A leadership of one's own is a lock on the app's lease
+with a term of the store: its number is the fencing token, and the history of terms keeps it beside the scheduler's.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LOOK_AGAIN_S: Final = 1.0
 
 
 class LeaderHooks:
-    """The callbacks of one app. They run one after another, in the order of the changes: async ones on the event loop of
-    the tasks, plain functions on a thread."""
+    """The callbacks of one app. They run one after another, in the order of the changes: async ones on the event loop
+    of the tasks, plain functions on a thread."""
 
     def __init__(self) -> None:
         self.on_leader: list[LeaderHook] = []

@@ -40,6 +40,7 @@ class SettingWords(TypedDict, total=False):
     shards: int | None
     lease_ttl: Length | None
     lease_renew: Length | None
+    check_in: Length | None
     horizon: Length | None
     firing_rate: int | None
     firing_rates: str | Mapping[str, int] | None

@@ -112,6 +112,9 @@ class StoreLayer:
         self.begin_term = self._pass(store.begin_term)
         self.end_term = self._pass(store.end_term)
         self.terms = self._pass(store.terms)
+        self.check_in = self._pass(store.check_in)
+        self.leave = self._pass(store.leave)
+        self.nodes = self._pass(store.nodes)
 
     def _bind_events(self, store: Store) -> None:
         self.number_events = self._pass(store.number_events)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from standin import StandInServer, make_server
 
+from kubernetes_standin import StandInServer, make_server
 from mainspring.adapter import AdapterContext
 from mainspring.conformance.lease import Elapse, LeaseConformance
 from mainspring.core.instants import MILLISECOND, SECOND, Duration

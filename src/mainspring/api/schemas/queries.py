@@ -126,3 +126,9 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
     target: Name | UnsetType = UNSET
     limit: Limit | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
+
+
+class ClusterQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How many terms of the history."""
+
+    limit: Limit | UnsetType = UNSET

@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.core.instants import HOUR, SECOND
 from mainspring.core.load.leadership import OVERTAKEN
-from mainspring.core.model import Hold, TermRecord
+from mainspring.core.model import Hold, Node, TermRecord
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 
@@ -206,3 +206,24 @@ class LeaseSuite:
             ("leader.elected", "a", term.number, "scheduler"),
             ("leader.resigned", "a", term.number, "scheduler: shutting down"),
         ]
+
+    async def test_nodes_that_check_in_are_listed_until_they_leave(self, store: Store, clock: ManualClock) -> None:
+        began = clock.now()
+        await store.check_in("b", "cluster", 5 * SECOND)
+        await store.check_in("a", "cluster", 5 * SECOND)
+        clock.advance(5 * SECOND)
+        await store.check_in("b", "cluster", 5 * SECOND)
+        assert await store.nodes() == [
+            Node("a", "cluster", 5 * SECOND, began, began),
+            Node("b", "cluster", 5 * SECOND, began, clock.now()),
+        ]
+        clock.advance(10 * SECOND)
+        assert [(node.name, node.is_alive(clock.now())) for node in await store.nodes()] == [("a", False), ("b", True)]
+        await store.leave("b")
+        assert [node.name for node in await store.nodes()] == ["a"]
+
+    async def test_a_node_that_died_is_forgotten_after_a_day(self, store: Store, clock: ManualClock) -> None:
+        await store.check_in("a", "cluster", 5 * SECOND)
+        clock.advance(25 * HOUR)
+        await store.check_in("b", "cluster", 5 * SECOND)
+        assert [node.name for node in await store.nodes()] == ["b"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from mainspring.core.instants import SECOND, Duration
+from mainspring.core.instants import DAY, SECOND, Duration
 
 MARGIN = 0.1
 """The share of the time to live that is not trusted."""
@@ -39,6 +39,8 @@ def trusted_until(sent_at: float, ttl: Duration) -> float:
     return sent_at + ttl / SECOND * (1 - MARGIN)
 
 
+NODES_KEPT = DAY
+"""How long a node that no longer checks in stays in the list."""
 TERMS_KEPT = 1_000
 """The length of the history of terms, for each name."""
 OVERTAKEN = "its owner gave no sign before the next term began"

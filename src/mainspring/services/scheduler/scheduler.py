@@ -12,6 +12,7 @@ from mainspring.core.load.leadership import LEASE, lease_names
 from mainspring.core.model import Term
 from mainspring.lease import Lease
 from mainspring.services.loop import Loop
+from mainspring.services.scheduler.check_in import CheckIn
 from mainspring.services.scheduler.contender import Contender
 from mainspring.services.scheduler.dispatcher import Dispatcher
 from mainspring.services.scheduler.elector import Elector
@@ -67,6 +68,7 @@ class Scheduler:
         for elector, planner in zip(self.electors, self.planners, strict=True):
             elector.on_elected.append(planner.wake)
             planner.on_overtaken.append(elector.begin_anew)
+        self._check_in = CheckIn(store, owner, settings, clock, random) if everyone else None
         self._dispatcher = None if broker is None else Dispatcher(store, broker, self.leads, clock, random)
 
     def term(self) -> Term | None:
@@ -84,8 +86,8 @@ class Scheduler:
     @property
     def loops(self) -> Sequence[Loop]:
         """All loops, to be run."""
-        loops = (*self.electors, *self.planners)
-        return loops if self._dispatcher is None else (*loops, self._dispatcher)
+        optional = (self._check_in, self._dispatcher)
+        return (*self.electors, *self.planners, *(loop for loop in optional if loop is not None))
 
     def hint(self) -> None:
         """The store has changed. Several changes are one wake-up, a moment later."""
@@ -108,6 +110,8 @@ class Scheduler:
         for planner in self.planners:
             planner.stop()
         await asyncio.gather(*(elector.hand_over() for elector in self.electors))
+        if self._check_in is not None:
+            await self._check_in.leave()
 
     async def close(self) -> None:
         """Close the connections of the lease."""

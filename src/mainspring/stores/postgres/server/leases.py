@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
-from mainspring.core.load.leadership import LEASE, OVERTAKEN, TERMS_KEPT
-from mainspring.core.model import Event, Hold, Term, TermRecord
+from mainspring.core.load.leadership import LEASE, NODES_KEPT, OVERTAKEN, TERMS_KEPT
+from mainspring.core.model import Event, Hold, Node, Term, TermRecord
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.rows.term_rows import resigned
 from mainspring.stores.sql import load_queries
@@ -70,3 +70,16 @@ class Leases:
     async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["terms"], name, limit))
         return [TermRecord(*row) for row in rows]
+
+    async def check_in(self, name: str, coordination: str, every: Duration) -> None:
+        async def work(tx: Transaction) -> None:
+            await tx.fetchval(_Q["check_in"], name, coordination, every, tx.now)
+            await tx.fetchval(_Q["forget_nodes"], tx.now - NODES_KEPT)
+
+        await self._db.write(work)
+
+    async def leave(self, name: str) -> None:
+        await self._db.alone(_Q["leave"], name)
+
+    async def nodes(self) -> list[Node]:
+        return [Node(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["nodes"]))]

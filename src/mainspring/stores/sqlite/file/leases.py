@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
-from mainspring.core.load.leadership import OVERTAKEN, TERMS_KEPT
-from mainspring.core.model import Event, Hold, Term, TermRecord
+from mainspring.core.load.leadership import NODES_KEPT, OVERTAKEN, TERMS_KEPT
+from mainspring.core.model import Event, Hold, Node, Term, TermRecord
 from mainspring.stores.rows.term_rows import resigned
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
@@ -71,3 +71,16 @@ class Leases:
     async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
         rows = await self._db.read(lambda tx: tx.execute(_Q["terms"], (name, limit)).fetchall())
         return [TermRecord(*row) for row in rows]
+
+    async def check_in(self, name: str, coordination: str, every: Duration) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(_Q["check_in"], (name, coordination, every, tx.now))
+            tx.execute(_Q["forget_nodes"], (tx.now - NODES_KEPT,))
+
+        await self._db.write(work, promised=False, quick=True)
+
+    async def leave(self, name: str) -> None:
+        await self._db.write(lambda tx: tx.execute(_Q["leave"], (name,)) and None, promised=False, quick=True)
+
+    async def nodes(self) -> list[Node]:
+        return [Node(*row) for row in await self._db.read(lambda tx: tx.execute(_Q["nodes"]).fetchall())]

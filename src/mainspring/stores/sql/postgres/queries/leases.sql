@@ -42,3 +42,16 @@ WHERE name = $1 AND number = $2 AND owner = $3 AND ended_at IS NULL RETURNING nu
 -- terms: the latest terms, newest first
 SELECT name, number, owner, began_at, ended_at, reason FROM mainspring.term_history
 WHERE $1::text IS NULL OR name = $1 ORDER BY began_at DESC, name, number DESC LIMIT $2;
+
+-- check_in: a node is alive
+INSERT INTO mainspring.nodes (name, coordination, every, started_at, checked_in_at) VALUES ($1, $2, $3, $4, $4)
+ON CONFLICT (name) DO UPDATE SET coordination = excluded.coordination, every = excluded.every, checked_in_at = excluded.checked_in_at;
+
+-- forget_nodes: those that have not checked in for long
+DELETE FROM mainspring.nodes WHERE checked_in_at < $1;
+
+-- leave: a node stops
+DELETE FROM mainspring.nodes WHERE name = $1;
+
+-- nodes: all that checked in lately, by name
+SELECT name, coordination, every, started_at, checked_in_at FROM mainspring.nodes ORDER BY name;

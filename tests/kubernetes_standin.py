@@ -9,7 +9,7 @@ from mainspring.testing.servers.kubernetes import KubernetesServer, find_program
 
 
 class StandInServer(KubernetesServer):
-    """See `standin_server`. It keeps nothing after it was killed."""
+    """See `kubernetes_standin_server`. It keeps nothing after it was killed."""
 
     name = "standin"
 
@@ -21,7 +21,7 @@ class StandInServer(KubernetesServer):
         return f"http://127.0.0.1:{self.port}"
 
     def words(self) -> list[str]:
-        program = Path(__file__).with_name("standin_server.py")
+        program = Path(__file__).with_name("kubernetes_standin_server.py")
         return [sys.executable, str(program), str(self.port), str(self.folder / "tokens.csv")]
 
     def begin(self) -> StandInServer:

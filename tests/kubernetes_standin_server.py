@@ -2,7 +2,7 @@
 Kubernetes: it keeps the rules that the lease adapter rests on (resourceVersion, 409, preconditions, watches, roles,
 throttling), and passes the suite that the real one passes.
 
-python standin_server.py PORT TOKENS, where TOKENS is a file of lines `token,user`
+python kubernetes_standin_server.py PORT TOKENS, where TOKENS is a file of lines `token,user`
 """
 
 from __future__ import annotations

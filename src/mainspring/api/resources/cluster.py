@@ -1,0 +1,23 @@
+"""Which nodes plan, and which have led."""
+
+from __future__ import annotations
+
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.resources.acting import Acting
+from mainspring.api.schemas.paging import limit_of
+from mainspring.api.schemas.queries import ClusterQuery
+from mainspring.operations import records
+from mainspring.operations.cluster import Cluster
+
+
+async def show_cluster(call: Call) -> Answer:
+    """Who leads, which nodes check in, and the latest terms."""
+    return Answer(200, await Cluster(Acting(call).context).show(limit_of(call.query)))
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/v1/cluster", show_cluster, "workers:read", "Who leads, and who has led.",
+        {200: records.Cluster}, query=ClusterQuery,
+    ),
+)  # fmt: skip

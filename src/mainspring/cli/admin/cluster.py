@@ -1,0 +1,53 @@
+"""`mainspring cluster`."""
+
+from __future__ import annotations
+
+import click
+
+from mainspring.cli.lazy import Errand
+from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.output.screen import Screen, Value, state_cell
+from mainspring.cli.output.times import relative
+from mainspring.cli.session import Session
+from mainspring.core.instants import Instant
+from mainspring.operations import records
+
+
+@click.command(cls=Errand)
+@click.option("--limit", default=20, show_default=True, metavar="N", help="How many terms of the history.")
+@click.pass_obj
+def cluster(session: Session, limit: int) -> None:
+    """Show who leads, which nodes check in, and who has led: from when to when, and why it ended."""
+
+    async def look(scheduler: Scheduler) -> tuple[records.Cluster, Instant]:
+        return await scheduler.cluster.show(limit), scheduler.now()
+
+    found, now = with_scheduler(session, look)
+    screen = Screen(session)
+    screen.answer(found, lambda: _draw(screen, found, now))
+
+
+def _draw(screen: Screen, found: records.Cluster, now: Instant) -> None:
+    if found.nodes:
+        rows = [_node_row(node, now) for node in found.nodes]
+        screen.table(("NODE", "STATE", "COORDINATION", "CHECK-IN", "LAST", "UP"), rows)
+    if not found.terms:
+        screen.hint("No node has led yet. Start one with `mainspring up` or `mainspring server`.")
+        return
+    screen.table(("NAME", "TERM", "LEADER", "BEGAN", "ENDED", "WHY"), [_term_row(term, now) for term in found.terms])
+
+
+def _node_row(node: records.Node, now: Instant) -> list[Value]:
+    return [
+        node.node,
+        state_cell("active" if node.alive else "dead"),
+        node.coordination,
+        node.check_in,
+        relative(node.checked_in_at, now),
+        relative(node.started_at, now).removesuffix(" ago"),
+    ]
+
+
+def _term_row(term: records.Term, now: Instant) -> list[Value]:
+    ended = "leads" if term.ended_at is None else relative(term.ended_at, now)
+    return [term.name, str(term.number), term.owner, relative(term.began_at, now), ended, term.reason]

@@ -1,0 +1,33 @@
+"""What can be asked about the nodes that plan."""
+
+from __future__ import annotations
+
+from mainspring.core.load.leadership import LEASE
+from mainspring.core.model import TermRecord
+from mainspring.operations import records
+from mainspring.operations.context import Context
+from mainspring.operations.from_rows import node_record, term_record
+
+MOST_TERMS = 1_000
+
+
+class Cluster:
+    """What `/v1/cluster` and `mainspring cluster` show."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def show(self, limit: int = 20) -> records.Cluster:
+        """Who leads, which nodes check in, and at most `limit` of the latest terms: those of the scheduler, and of the
+        namespace's own leaderships."""
+        store = await self._context.open()
+        known = [term for term in await store.terms(None, MOST_TERMS) if self._is_visible(term)]
+        return records.Cluster(
+            leaders=[term_record(term) for term in known if term.ended_at is None],
+            nodes=[node_record(node, store.now()) for node in await store.nodes()],
+            terms=[term_record(term) for term in known[:limit]],
+        )
+
+    def _is_visible(self, term: TermRecord) -> bool:
+        own = f"{self._context.namespace}/"
+        return term.name == LEASE or term.name.startswith((f"{LEASE}:", own))
