@@ -44,6 +44,7 @@ COUNTED = {
         "Messages of the broker: claimed, refused (late, doubled or forged), redelivered, unreadable",
     ),
     "leases": ("result", "Leases and locks: taken, refused, renewed, lost, released"),
+    "leadership": ("change", "Terms of this process, of the scheduler and of users: elected, resigned"),
     "locks": ("result", "Locks that users wanted: acquired, refused, lost"),
     "broker": ("change", "How often this process gave up its broker (lost), and used it again (back)"),
     "cache": ("change", "How often this process gave up the cache of statuses (lost), and used it again (back)"),

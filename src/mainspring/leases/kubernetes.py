@@ -36,7 +36,7 @@ from mainspring.leases.watching import WORTH_IT_S, Watches
 OPTIONS: Final = ("timeout", "renew_deadline", "kubeconfig", "context")
 DEADLINE: Final = 2 / 3
 """The share of the lease's duration within which a holder must renew it, as 10 s of 15 s."""
-TRANSIENT: Final = ("user:", "firing:")
+TRANSIENT: Final = ("user:", "firing:", "doctor-")
 """Names of locks: there may be any number of them, so releasing one deletes its object. Leadership keeps its object,
 which counts the transitions."""
 LONGEST_NAME: Final = 253

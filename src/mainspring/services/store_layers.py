@@ -157,6 +157,8 @@ class MeasuredStore(StoreLayer):
         self.acquire = self._pass(self._acquire)
         self.renew_hold = self._pass(self._renew_hold)
         self.release = self._pass(self._release)
+        self.begin_term = self._pass(self._begin_term)
+        self.end_term = self._pass(self._end_term)
 
     def _pass(self, call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         name = getattr(call, "__name__", "other").lstrip("_")
@@ -304,6 +306,15 @@ class MeasuredStore(StoreLayer):
     async def _release(self, hold: Hold) -> None:
         await self._store.release(hold)
         self.metrics.count("leases", "released")
+
+    async def _begin_term(self, name: str, owner: str) -> Term:
+        term = await self._store.begin_term(name, owner)
+        self.metrics.count("leadership", "elected")
+        return term
+
+    async def _end_term(self, term: Term, reason: str) -> None:
+        await self._store.end_term(term, reason)
+        self.metrics.count("leadership", "resigned")
 
 
 def _outcomes(plan: Plan, what: Fired) -> Iterator[tuple[PlannedFiring, FiringOutcome]]:
