@@ -1,5 +1,9 @@
-"""`python -m bench.failover --store postgresql://user@host [--times 20]`: how long nobody leads after the leader was
-killed (-9) or stopped properly, and until all runs of a killed worker run elsewhere; at the default settings.
+"""`python -m bench.failover --store postgresql://user@host [--times 20] [--elector etcd …]`: the time without a leader
+after it was killed (-9) or stopped properly, and until all runs of a killed worker run elsewhere.
+
+`--elector` compares electors (all of them with `--elector all`), each at its own defaults: from the signal to the first
+firing by another node, and the requests that the elector answers in a minute at rest. Where no node leads, any node is
+killed, and the first firing after it counts.
 
 Real processes: three `mainspring up` with a job every 100 ms; and for the workers one `up` that serves nothing, some
 workers that are killed one after the other, and one that is left. Times are the server's: from the signal to the term
@@ -24,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from bench.electors import ELECTORS, Elector
 from bench.figures import Row, percentile, show
 from bench.running import Failed
 from mainspring import Mainspring
@@ -36,6 +41,7 @@ NODES = 3
 RUNS = 20
 DOOMED, APART_S = 5, 0.5
 PATIENCE_S = 60.0
+REST_S = 15.0
 OURS = "Mainspring"
 APP = """
 import asyncio
@@ -64,9 +70,10 @@ _HELD_ONES = _HELD.replace("count(*)", "id")
 class Stage:
     """A database of its own, and the processes on it."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, environment: dict[str, str] | None = None) -> None:
         self._url = url
         self._folder = folder
+        self._environment = environment or {}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         (folder / "app.py").write_text(APP)
         self._connection = psycopg.connect(url, autocommit=True)
@@ -79,7 +86,7 @@ class Stage:
         """One more process; its id."""
         argv = [sys.executable, "-m", "mainspring", *command]
         with (self._folder / "log").open("ab") as log:
-            environment = os.environ | {"MAINSPRING_STORE": self._url}
+            environment = {**os.environ, "MAINSPRING_STORE": self._url, **self._environment}
             process = subprocess.Popen(argv, cwd=self._folder, env=environment, stdout=log, stderr=log)
         self.processes[process.pid] = process
         return process.pid
@@ -155,6 +162,58 @@ def lead_times(stage: Stage, times: int, how: signal.Signals, random: Random) ->
     return led, fired
 
 
+def gap_times(stage: Stage, times: int, how: signal.Signals, random: Random) -> list[float]:
+    """Seconds from the end of some node to the next firing, where no node leads."""
+    fired = []
+    for _ in range(times):
+        while len(stage.processes) < NODES:
+            stage.start("up", "app.py", "--quiet", "--no-api")
+        stage.until(lambda: stage.ask(_WORKERS)[0] >= len(stage.processes), "all nodes")
+        stage.first_since(stage.ask(_NOW)[0])
+        time.sleep(1.0 + random.random())
+        doomed = random.choice(list(stage.processes))
+        ended_at = stage.ask(_NOW)[0]
+        stage.end(doomed, how)
+        fired.append((stage.first_since(ended_at) - ended_at) / 1e6)
+        stage.forget(doomed)
+        stage.until(lambda: stage.ask(_WORKERS)[0] <= NODES, "the dead to be buried")
+    return fired
+
+
+def compare_electors(server: str, names: Sequence[str], times: int) -> list[Row]:
+    """Each elector's failover to the first firing by another node, and its requests at rest."""
+    rows, random = [], Random(1)
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="elector-") as folder, ELECTORS[name](Path(folder)) as elector:
+            with staged(server, elector.environment) as stage:
+                act = _led_times if elector.led else gap_times
+                killed = act(stage, times, signal.SIGKILL, random)
+                stopped = act(stage, times, signal.SIGTERM, random)
+                rest = _requests_at_rest(stage, elector)
+            rows.append(_row(f"{name}: killed", killed, f"p99 under {elector.kill_s:g} s", elector.kill_s))
+            rows.append(_row(f"{name}: stopped", stopped, "p99 under 200 ms", 0.2))
+            if rest is not None:
+                rows.append(Row(f"{name}: requests a minute at rest", {OURS: f"{rest:,.0f}"}, rounds={OURS: []}))
+    return rows
+
+
+def _led_times(stage: Stage, times: int, how: signal.Signals, random: Random) -> list[float]:
+    return lead_times(stage, times, how, random)[1]
+
+
+def _requests_at_rest(stage: Stage, elector: Elector) -> float | None:
+    """Of three nodes whose leader has settled."""
+    if elector.requests is None:
+        return None
+    while len(stage.processes) < NODES:
+        stage.start("up", "app.py", "--quiet", "--no-api")
+    stage.until(lambda: stage.ask(_WORKERS)[0] >= len(stage.processes), "all nodes")
+    time.sleep(3.0)
+    before = elector.requests()
+    time.sleep(REST_S)
+    return (elector.requests() - before) * 60 / REST_S
+
+
 def move_times(stage: Stage, times: int) -> list[float]:
     """Seconds from the death of a worker until all of its runs are held by another."""
     samples: list[float] = []
@@ -197,14 +256,14 @@ def _die(stage: Stage, doomed: Sequence[int], left: int) -> list[float]:
 
 
 @contextmanager
-def staged(server: str) -> Iterator[Stage]:
+def staged(server: str, environment: dict[str, str] | None = None) -> Iterator[Stage]:
     """On a new database, which goes away."""
     with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)".encode())
         connection.execute(f"CREATE DATABASE {DATABASE}".encode())
         with tempfile.TemporaryDirectory(prefix="failover-") as folder:
             asyncio.run(_migrate(f"{server}/{DATABASE}"))
-            stage = Stage(f"{server}/{DATABASE}", Path(folder))
+            stage = Stage(f"{server}/{DATABASE}", Path(folder), environment)
             try:
                 yield stage
             finally:
@@ -252,8 +311,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", required=True, help="the URL of a server, without a database")
     parser.add_argument("--times", type=int, default=20, help="how often")
+    parser.add_argument("--elector", nargs="+", choices=[*ELECTORS, "all"], help="compare these electors instead")
     options = parser.parse_args()
-    rows = measure_on(options.store.rstrip("/"), options.times)
+    server = options.store.rstrip("/")
+    if options.elector:
+        names = list(ELECTORS) if "all" in options.elector else options.elector
+        rows = compare_electors(server, names, options.times)
+    else:
+        rows = measure_on(server, options.times)
     for row in rows:
         verdict = {True: "met", False: "missed", None: ""}[row.met]
         print(f"{row.measure}: {row.cells[OURS]} {row.target} {verdict}")

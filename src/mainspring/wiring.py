@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mainspring.services.chores.chores import Chores
     from mainspring.services.node import Node
     from mainspring.services.runtime import Runtime
+    from mainspring.services.scheduler.elector import Elector
     from mainspring.services.scheduler.scheduler import Scheduler
     from mainspring.services.worker.broker_source import BrokerSource
     from mainspring.services.worker.worker import UnfinishedWork, Worker
@@ -68,6 +69,16 @@ class AppHooks(TaskHooks, Protocol):
         """What calls them, from any thread; they run on this loop."""
 
 
+class AppLeaderHooks(Protocol):
+    """What an app wants to be called at when this process begins or ceases to lead."""
+
+    def follow(self, electors: Sequence[Elector], loop: asyncio.AbstractEventLoop) -> None:
+        """Hear of the changes of these electors, and act on `loop`."""
+
+    def alive(self) -> AbstractAsyncContextManager[None]:
+        """The time for which callbacks are called."""
+
+
 class App(Protocol):
     """The program that a process schedules and works for: what is needed of `sdk.app.Mainspring`."""
 
@@ -85,6 +96,10 @@ class App(Protocol):
     @property
     def hooks(self) -> AppHooks:
         """What it wants to be called at."""
+
+    @property
+    def leader_hooks(self) -> AppLeaderHooks:
+        """What it wants to be called at when leadership changes."""
 
     async def open(self) -> Store:
         """Its store, opened on first use."""
