@@ -16,7 +16,7 @@ from judging import judge
 
 from mainspring import Mainspring
 from mainspring.core.model import EventBatch
-from mainspring.testing.chaos.recording import RecordedApp
+from mainspring.testing.chaos.inside.recording import RecordedApp
 
 APP = Path(__file__).with_name("crash_app.py")
 FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from mainspring import Retry, after, cron, current_run, every
-from mainspring.testing.chaos.ledger import Ledger
-from mainspring.testing.chaos.recording import RecordedApp
+from mainspring.testing.chaos.inside.ledger import Ledger
+from mainspring.testing.chaos.inside.recording import RecordedApp
 
 app = RecordedApp(Path(os.environ["CRASH_FOLDER"]), f"up-{os.getpid()}", name="crash")
 ledger = Ledger(app.recorder)

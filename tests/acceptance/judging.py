@@ -7,10 +7,10 @@ from pathlib import Path
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.testing.chaos.driver import PASSING
-from mainspring.testing.chaos.recording import Journal, gather
+from mainspring.testing.chaos.inside.recording import Journal, gather
 from mainspring.testing.checking import Verdict, check
-from mainspring.testing.simulation.ending import record_end
-from mainspring.testing.simulation.scribe import Scribe
+from mainspring.testing.simulation.ports.scribe import Scribe
+from mainspring.testing.simulation.world.ending import record_end
 
 
 def judge(folder: Path, store: str, *, brokered: bool = False) -> Verdict:

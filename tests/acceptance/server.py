@@ -2,8 +2,8 @@
 
 import pytest
 
-from mainspring.testing.chaos.postgres import Postgres, find_programs
-from mainspring.testing.chaos.timing import FAKETIME
+from mainspring.testing.chaos.inside.timing import FAKETIME
+from mainspring.testing.servers.postgres import Postgres, find_programs
 
 
 def make_server(settings: dict[str, str] | None = None) -> Postgres:

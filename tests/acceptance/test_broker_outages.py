@@ -14,7 +14,7 @@ import pytest
 from broker_server import BrokerServer, KafkaServer, RabbitMqServer, SqsServer
 from brokered import Cluster, run_through, wait, wait_for_events, wait_for_load
 
-from mainspring.testing.chaos.proxy import Proxy
+from mainspring.testing.servers.proxy import Proxy
 
 pytestmark = pytest.mark.brokers
 

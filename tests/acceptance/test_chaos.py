@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.testing.chaos.backing import SERVER_FAULTS
+from mainspring.testing.chaos.cluster.backing import SERVER_FAULTS
+from mainspring.testing.chaos.cluster.faults import RATES, SERVER_RATES, plan_faults
 from mainspring.testing.chaos.driver import Plan, Result, Run
-from mainspring.testing.chaos.faults import RATES, SERVER_RATES, plan_faults
 from mainspring.testing.checking import INVARIANTS
 
 RATES_OF_TENANTS = 20

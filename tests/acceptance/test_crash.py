@@ -20,7 +20,7 @@ from mainspring.core.instants import SECOND
 from mainspring.core.model import Job
 from mainspring.core.planning.plans import next_fire_at
 from mainspring.errors import StoreUnavailable
-from mainspring.testing.chaos.recording import RecordedApp, gather
+from mainspring.testing.chaos.inside.recording import RecordedApp, gather
 
 KILLS = 20
 APP = Path(__file__).with_name("crash_app.py")

@@ -13,8 +13,8 @@ import pytest
 from server import make_server
 
 from mainspring import Mainspring
-from mainspring.testing.chaos.postgres import Postgres
-from mainspring.testing.chaos.proxy import Proxy
+from mainspring.testing.servers.postgres import Postgres
+from mainspring.testing.servers.proxy import Proxy
 
 PATIENCE_S = 60.0
 KINDS = pytest.mark.parametrize("kind", [["up", "--port", "0"], ["worker"]], ids=["up", "worker"])

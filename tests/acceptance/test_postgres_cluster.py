@@ -11,13 +11,13 @@ import pytest
 from server import make_server, need_faketime
 
 from mainspring.core.instants import MINUTE
-from mainspring.testing.chaos.directed import DIRECTED, LENGTHS
+from mainspring.testing.chaos.cluster.directed import DIRECTED, LENGTHS
 from mainspring.testing.chaos.driver import LONGEST_HEALING_S, Plan, Result, Run
-from mainspring.testing.chaos.planted import BUGS
-from mainspring.testing.chaos.postgres import Postgres
-from mainspring.testing.chaos.recording import gather
+from mainspring.testing.chaos.inside.planted import BUGS
+from mainspring.testing.chaos.inside.recording import gather
 from mainspring.testing.checking import INVARIANTS
 from mainspring.testing.history import Record
+from mainspring.testing.servers.postgres import Postgres
 
 RATES_OF_TENANTS = 20
 """Nothing here has one."""

@@ -19,9 +19,9 @@ from server import make_server
 
 from mainspring import Mainspring
 from mainspring.errors import StoreFull, StoreReadOnly, StoreUnavailable
-from mainspring.testing.chaos.postgres import Postgres
-from mainspring.testing.chaos.proxy import Cut, Proxy
-from mainspring.testing.chaos.recording import RecordedApp
+from mainspring.testing.chaos.inside.recording import RecordedApp
+from mainspring.testing.servers.postgres import Postgres
+from mainspring.testing.servers.proxy import Cut, Proxy
 
 APP = Path(__file__).with_name("crash_app.py")
 FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}

@@ -13,8 +13,8 @@ from brokered import Cluster, run_through, wait, wait_for_events, wait_for_load
 from redis import Redis
 from redis.exceptions import RedisError
 
-from mainspring.testing.chaos.proxy import Proxy
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.proxy import Proxy
+from mainspring.testing.servers.redis import RedisServer
 
 SENTINELS = 3
 

@@ -12,7 +12,7 @@ from judging import judge
 from redis import Redis
 from test_standby import Nodes
 
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 
 
 @pytest.fixture

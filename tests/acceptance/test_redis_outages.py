@@ -10,7 +10,7 @@ import pytest
 from brokered import Cluster, run_through, wait_for_events, wait_for_load
 from redis import Redis
 
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 
 
 @pytest.fixture

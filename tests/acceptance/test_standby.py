@@ -22,7 +22,7 @@ import os
 from pathlib import Path
 
 from mainspring import every
-from mainspring.testing.chaos.recording import RecordedApp
+from mainspring.testing.chaos.inside.recording import RecordedApp
 
 app = RecordedApp(Path.cwd(), f"up-{os.getpid()}", name="standby")
 

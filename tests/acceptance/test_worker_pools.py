@@ -15,7 +15,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.store import RunFilter
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 
 APP = Path(__file__).with_name("pool_app.py")
 PATIENCE_S = 60

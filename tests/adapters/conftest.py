@@ -11,8 +11,8 @@ from postgres_server import Servers, create_database, create_shared, drop_databa
 from redis_server import Start
 
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.testing.chaos.redis import RedisServer
 from mainspring.testing.clock import ManualClock
+from mainspring.testing.servers.redis import RedisServer
 
 pytest.register_assert_rewrite("mainspring.conformance")
 

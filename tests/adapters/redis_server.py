@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 
 Start = Callable[..., RedisServer]
 """Starts a server with these options, which ends with the test."""

@@ -15,8 +15,8 @@ from mainspring.conformance.broker import Elapse
 from mainspring.core.instants import MILLISECOND, Duration
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.testing.chaos.redis import RedisServer
 from mainspring.testing.clock import ManualClock
+from mainspring.testing.servers.redis import RedisServer
 
 LATER = """
 for _, key in ipairs(redis.call('KEYS', '*:taken')) do

@@ -16,8 +16,8 @@ from mainspring.leases.redis import RedisLease
 from mainspring.leases.redlock import RedlockLease
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.testing.chaos.redis import RedisServer
 from mainspring.testing.clock import ManualClock
+from mainspring.testing.servers.redis import RedisServer
 
 LATER = """
 for _, key in ipairs(redis.call('KEYS', '*')) do

@@ -16,7 +16,7 @@ from door import Door, open_door, problem, until
 from redis import Redis
 
 from mainspring.services.runtime import Runtime
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 from mainspring.wiring import build_runtime
 
 

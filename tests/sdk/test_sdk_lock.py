@@ -15,7 +15,7 @@ from redis import Redis
 
 from mainspring import Mainspring
 from mainspring.errors import Conflict, InvalidInput, LeaseUnavailable, LockLost, LockRefused, StoreError
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 
 BOUND_S = 60
 

@@ -28,7 +28,7 @@ from mainspring.errors import CacheUnavailable
 from mainspring.services.chores.status_feeder import StatusFeeder
 from mainspring.store import RunFilter
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 from sdk_work import row_of
 
 

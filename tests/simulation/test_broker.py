@@ -12,12 +12,12 @@ from mainspring.core.model import Worker
 from mainspring.errors import BrokerUnavailable
 from mainspring.testing.history import History
 from mainspring.testing.simulation import Scenario, run_scenario
-from mainspring.testing.simulation.broker import TAKEN_S, Courier, Post
-from mainspring.testing.simulation.clock import ProcessClock, StoreClock
 from mainspring.testing.simulation.faults import PROFILES, Weather
-from mainspring.testing.simulation.hosts import Host, HostingLoop
-from mainspring.testing.simulation.scribe import Scribe
-from mainspring.testing.simulation.wire import Wire
+from mainspring.testing.simulation.ports.broker import TAKEN_S, Courier, Post
+from mainspring.testing.simulation.ports.scribe import Scribe
+from mainspring.testing.simulation.ports.wire import Wire
+from mainspring.testing.simulation.world.clock import ProcessClock, StoreClock
+from mainspring.testing.simulation.world.hosts import Host, HostingLoop
 from mainspring.wiring import open_memory
 
 WORKER = Worker(id="w", queues=("default",), regions=("default",))

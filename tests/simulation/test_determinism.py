@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from mainspring.testing.history import History
 from mainspring.testing.simulation import Scenario
-from mainspring.testing.simulation.world import World
+from mainspring.testing.simulation.world.world import World
 profile, seed = sys.argv[1], int(sys.argv[2])
 World(Scenario(seed, profile, 1.5), History(sys.stdout.buffer.write, keep=False), Counter()).turn()
 """

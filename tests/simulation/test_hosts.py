@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mainspring.testing.simulation.hosts import Host, HostingLoop
-from mainspring.testing.simulation.loop import Stuck
+from mainspring.testing.simulation.world.hosts import Host, HostingLoop
+from mainspring.testing.simulation.world.loop import Stuck
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from mainspring.testing.checking import INVARIANTS
 from mainspring.testing.simulation import run_scenario
-from mainspring.testing.simulation.planted import PLANTED, InQuery
+from mainspring.testing.simulation.bugs.planted import PLANTED, InQuery
 
 
 @pytest.mark.parametrize("name", PLANTED)

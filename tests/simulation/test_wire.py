@@ -11,11 +11,11 @@ from mainspring.core.model import NewRun
 from mainspring.errors import StoreFull, StoreUnavailable
 from mainspring.store import RunFilter, Store
 from mainspring.testing.history import History
-from mainspring.testing.simulation.clock import LARGEST_ERROR, ProcessClock, StoreClock
 from mainspring.testing.simulation.faults import Profile, Weather
-from mainspring.testing.simulation.hosts import Host, HostingLoop
-from mainspring.testing.simulation.scribe import Scribe
-from mainspring.testing.simulation.wire import PATIENCE_S, Wire
+from mainspring.testing.simulation.ports.scribe import Scribe
+from mainspring.testing.simulation.ports.wire import PATIENCE_S, Wire
+from mainspring.testing.simulation.world.clock import LARGEST_ERROR, ProcessClock, StoreClock
+from mainspring.testing.simulation.world.hosts import Host, HostingLoop
 from mainspring.wiring import open_memory
 
 START = 1_800_000_000_000_000

@@ -12,7 +12,7 @@ from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Gate, JobPolicy, RunOptions
 from mainspring.core.planning.plans import jitter_of
 from mainspring.core.schedules.triggers import EveryTrigger
-from mainspring.testing.checking.jobs import JobStory
+from mainspring.testing.checking.stories.jobs import JobStory
 
 BOUND = 5 * SECOND
 

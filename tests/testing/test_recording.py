@@ -15,7 +15,7 @@ from mainspring.core.instants import SECOND
 from mainspring.core.model import Amendment, Claim, Report, Worker
 from mainspring.errors import Conflict
 from mainspring.store import Store
-from mainspring.testing.chaos.recording import RecordedApp, gather
+from mainspring.testing.chaos.inside.recording import RecordedApp, gather
 from mainspring.testing.history import Record
 
 WORKER = Worker(
@@ -25,7 +25,7 @@ WORKER = Worker(
 DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from mainspring.testing.chaos.recording import RecordedApp
+from mainspring.testing.chaos.inside.recording import RecordedApp
 
 when = sys.argv[1]
 app = RecordedApp(Path.cwd(), "client", store="sqlite:///x.db")

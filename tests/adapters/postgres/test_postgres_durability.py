@@ -13,7 +13,7 @@ from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, success
 from mainspring.core.model import NewRun
 from mainspring.stores.postgres.store import PostgresStore
-from mainspring.testing.chaos.postgres import Postgres, find_programs
+from mainspring.testing.servers.postgres import Postgres, find_programs
 
 CLOCK = SystemClock()
 

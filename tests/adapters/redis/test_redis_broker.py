@@ -18,7 +18,7 @@ from mainspring.core.model import Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.errors import BrokerUnavailable
 from mainspring.settings import Settings
-from mainspring.testing.chaos.redis import free_port
+from mainspring.testing.servers.process import free_port
 
 WORKER = Worker(id="host:1:abc", tasks=("encode",))
 NOW = 1_800_000_000 * SECOND

@@ -16,7 +16,7 @@ from mainspring.caches.redis import MARK, RedisStatusCache
 from mainspring.core.instants import HOUR, MINUTE
 from mainspring.core.runs.status import Posting, RunStatus, WorkerStatus
 from mainspring.errors import CacheUnavailable
-from mainspring.testing.chaos.redis import RedisServer
+from mainspring.testing.servers.redis import RedisServer
 
 SUBJECT = "job_status:r1"
 HERE = Mark("epoch-1", 10)

@@ -25,7 +25,8 @@ from mainspring.process.urls import show_url
 from mainspring.services.store_layers import MeasuredStore
 from mainspring.settings import Settings
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.testing.chaos.redis import RedisServer, free_port
+from mainspring.testing.servers.process import free_port
+from mainspring.testing.servers.redis import RedisServer
 from mainspring.wiring import open_lease
 
 TTL = 30 * SECOND

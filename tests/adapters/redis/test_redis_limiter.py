@@ -17,8 +17,8 @@ from mainspring.process.metrics import Metrics
 from mainspring.services.shared_limits import SharedLimits
 from mainspring.services.store_layers import MeasuredStore
 from mainspring.stores.sqlite.store import SqliteStore
-from mainspring.testing.chaos.redis import RedisServer
 from mainspring.testing.clock import ManualClock
+from mainspring.testing.servers.redis import RedisServer
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from mainspring.core.model import Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.drivers.redis import connection as redis_wire
 from mainspring.settings import Settings
-from mainspring.testing.chaos.redis import RedisServer, free_port
+from mainspring.testing.servers.process import free_port
+from mainspring.testing.servers.redis import RedisServer
 
 NOW = 1_800_000_000 * SECOND
 LINE = "job_queue:{default/default/default}"

@@ -20,7 +20,7 @@ from mainspring.core.model import Hold
 from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.lease import Lease
 from mainspring.leases.zookeeper import ZooKeeperLease
-from mainspring.testing.chaos.proxy import Proxy
+from mainspring.testing.servers.proxy import Proxy
 from mainspring.testing.servers.zookeeper import ZooKeeperServer, start_ensemble
 
 TTL = 600 * MILLISECOND

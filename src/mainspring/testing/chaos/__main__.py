@@ -13,10 +13,10 @@ from random import SystemRandom
 
 import click
 
-from mainspring.testing.chaos.directed import DIRECTED
+from mainspring.testing.chaos.cluster.directed import DIRECTED
 from mainspring.testing.chaos.driver import Plan, Result, Run, draw_settings
-from mainspring.testing.chaos.planted import BUGS
-from mainspring.testing.simulation.planted import PLANTED
+from mainspring.testing.chaos.inside.planted import BUGS
+from mainspring.testing.simulation.bugs.planted import PLANTED
 
 
 @click.command()

@@ -18,20 +18,20 @@ from mainspring.core.instants import SECOND, Duration
 from mainspring.core.states import FINAL, PENDING, RUNNING
 from mainspring.errors import MainspringError
 from mainspring.store import RunFilter
-from mainspring.testing.chaos.backing import Backing, OwnServer
-from mainspring.testing.chaos.cluster import Cluster, Tell
-from mainspring.testing.chaos.directed import Director
-from mainspring.testing.chaos.faults import RATES, SERVER_RATES, plan_faults
-from mainspring.testing.chaos.orders import Orders, reach
-from mainspring.testing.chaos.postgres import Postgres
-from mainspring.testing.chaos.processes import Place, Role
-from mainspring.testing.chaos.recording import Journal, RecordedApp, gather
-from mainspring.testing.chaos.timing import StoreTime, skewed
+from mainspring.testing.chaos.cluster.backing import Backing, OwnServer
+from mainspring.testing.chaos.cluster.cluster import Cluster, Tell
+from mainspring.testing.chaos.cluster.directed import Director
+from mainspring.testing.chaos.cluster.faults import RATES, SERVER_RATES, plan_faults
+from mainspring.testing.chaos.cluster.processes import Place, Role
+from mainspring.testing.chaos.inside.orders import Orders, reach
+from mainspring.testing.chaos.inside.recording import Journal, RecordedApp, gather
+from mainspring.testing.chaos.inside.timing import StoreTime, skewed
 from mainspring.testing.checking import Verdict, check
 from mainspring.testing.history import Record
-from mainspring.testing.simulation.ending import record_end
-from mainspring.testing.simulation.scribe import Scribe
-from mainspring.testing.simulation.workload import NAMESPACE
+from mainspring.testing.servers.postgres import Postgres
+from mainspring.testing.simulation.load.workload import NAMESPACE
+from mainspring.testing.simulation.ports.scribe import Scribe
+from mainspring.testing.simulation.world.ending import record_end
 
 SETTINGS: Final = {
     "MAINSPRING_CONCURRENCY": "6",

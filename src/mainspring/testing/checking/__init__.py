@@ -7,7 +7,7 @@ from itertools import islice
 
 from mainspring.core.instants import SECOND, Duration
 from mainspring.testing.checking.invariants import INVARIANTS, Invariant
-from mainspring.testing.checking.stories import Bounds, Stories
+from mainspring.testing.checking.stories.stories import Bounds, Stories
 from mainspring.testing.checking.verdict import Verdict, Violation
 from mainspring.testing.history import Record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mainspring.testing.checking import (
+from mainspring.testing.checking.rules import (
     acceptance,
     causes,
     claims,
@@ -19,7 +19,7 @@ from mainspring.testing.checking import (
     results,
     terms,
 )
-from mainspring.testing.checking.stories import Stories
+from mainspring.testing.checking.stories.stories import Stories
 from mainspring.testing.checking.verdict import Finding
 
 

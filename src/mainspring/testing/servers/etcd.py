@@ -10,8 +10,7 @@ from typing import Any, Final
 import httpx
 
 from mainspring.errors import MainspringError
-from mainspring.testing.chaos.redis import free_port
-from mainspring.testing.servers.process import ServerProcess
+from mainspring.testing.servers.process import ServerProcess, free_port
 
 PROGRAM: Final = "etcd"
 

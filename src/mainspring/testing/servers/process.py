@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -11,10 +12,17 @@ from pathlib import Path
 from typing import Final, Self
 
 from mainspring.errors import MainspringError
-from mainspring.testing.chaos.redis import free_port
 
 START_S: Final = 30.0
 _LOOK_S: Final = 0.02
+
+
+def free_port() -> int:
+    """A port on which no process listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 class ServerProcess(ABC):

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mainspring.errors import MainspringError
-from mainspring.testing.chaos.redis import free_port
-from mainspring.testing.servers.process import ServerProcess
+from mainspring.testing.servers.process import ServerProcess, free_port
 
 JAR: Final = Path("/usr/share/java/zookeeper.jar")
 

@@ -17,10 +17,10 @@ import msgspec
 from mainspring.core.instants import SECOND, Duration
 from mainspring.testing.checking import Verdict, check
 from mainspring.testing.history import History, Record
+from mainspring.testing.simulation.bugs.planted import planted
 from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS, PROFILES
-from mainspring.testing.simulation.planted import planted
 from mainspring.testing.simulation.scenario import Scenario
-from mainspring.testing.simulation.world import World
+from mainspring.testing.simulation.world.world import World
 
 LATENESS: Duration = 20 * SECOND
 """How late a run may begin where nothing goes wrong: workers may all be busy for a while."""

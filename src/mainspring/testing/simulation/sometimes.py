@@ -14,7 +14,7 @@ from mainspring.core.model import Event
 from mainspring.core.states import BLOCKED
 from mainspring.store import RunFilter, Store
 from mainspring.testing.simulation.faults import CALLS, EVENTS, HABITS, PROFILES
-from mainspring.testing.simulation.workload import NAMESPACE
+from mainspring.testing.simulation.load.workload import NAMESPACE
 
 _LOOK_S = 3.0
 _LOOKED_AT = 20

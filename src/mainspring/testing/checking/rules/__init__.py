@@ -1,0 +1,1 @@
+"""The invariants, by subject: each is a function from stories to findings."""

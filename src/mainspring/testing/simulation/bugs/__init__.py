@@ -1,0 +1,1 @@
+"""Bugs planted on purpose, to test the tests: `planted` lists them, `mistakes` is the wrong code."""

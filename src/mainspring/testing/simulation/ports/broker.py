@@ -1,0 +1,216 @@
+"""A broker of the simulated world: it carries word of due runs to workers, and forgets, stands still, loses, doubles
+and mixes up what it carries. Nothing may rest on it but how soon work begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from random import Random
+from typing import Final, NamedTuple
+
+from mainspring.broker import Capabilities, Delivery, Notice, Place, Subscription
+from mainspring.core.model import Worker
+from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
+from mainspring.errors import BrokerUnavailable
+from mainspring.testing.simulation.faults import Weather
+from mainspring.testing.simulation.ports.wire import Wire
+from mainspring.testing.simulation.world.clock import StoreClock
+from mainspring.testing.simulation.world.hosts import Host
+
+TAKEN_S: Final = 5.0
+"""So long after it was taken, what nobody has acknowledged is put back in line."""
+SLIP: Final = 0.08
+"""How often a loose broker loses, doubles or mixes up."""
+
+
+class _Word(NamedTuple):
+    """What is in line: a smaller rank goes first."""
+
+    rank: int
+    notice: Notice
+
+
+class _Ear(NamedTuple):
+    """Who wants to know of arrivals in which lines."""
+
+    lines: frozenset[Place]
+    host: Host
+    tell: Callable[[], None]
+
+
+class Post:
+    """The broker itself: its lines, and what is under way to workers."""
+
+    def __init__(self, clock: StoreClock, weather: Weather, ordering: Ordering, random: Random) -> None:
+        self._clock = clock
+        self._ordering: Ordering = ordering
+        self._random = random
+        self.weather = weather
+        self._lines: dict[Place, dict[tuple[str, int], _Word]] = defaultdict(dict)
+        self._taken: dict[tuple[str, int], tuple[float, _Word]] = {}
+        self._ears: list[_Ear] = []
+
+    def forget(self) -> None:
+        """It was restarted, and had kept nothing."""
+        self._lines.clear()
+        self._taken.clear()
+
+    def put(self, notices: Sequence[Notice], *, again: bool = False) -> None:
+        """`again`: also what is under way to a worker, as if it were another message."""
+        arrived: dict[Place, None] = {}
+        for notice in notices:
+            name, line = (notice.run_id, notice.token), notice.place
+            if name not in self._lines[line] and (again or name not in self._taken):
+                self._lines[line][name] = _Word(rank(notice.priority, notice.due_at, self._ordering), notice)
+                arrived[line] = None
+        self._tell(arrived)
+
+    def has_words(self, worker: Worker) -> bool:
+        """Whether anything waits in the worker's lines."""
+        return any(self._lines[line] for line in _lines_of(worker))
+
+    def depth(self) -> dict[Place, int]:
+        """How much waits where."""
+        return {place: len(words) for place, words in self._lines.items() if words}
+
+    def take(self, worker: Worker, limit: int, priorities: Sequence[int], *, mixed: bool) -> list[Notice]:
+        """The best of the worker's lines; or any, `mixed` up."""
+        now = self._clock.monotonic()
+        for name, (until, word) in list(self._taken.items()):
+            if until < now:
+                del self._taken[name]
+                self._lines[word.notice.place].setdefault(name, word)
+        words = [word for line in _lines_of(worker) for word in self._lines[line].values()]
+        words = sorted(word for word in words if word.notice.priority in priorities)
+        if mixed:
+            self._random.shuffle(words)
+        for word in words[:limit]:
+            name = (word.notice.run_id, word.notice.token)
+            del self._lines[word.notice.place][name]
+            self._taken[name] = now + TAKEN_S, word
+        return [word.notice for word in words[:limit]]
+
+    def settle(self, deliveries: Sequence[Delivery], *, back: bool) -> None:
+        """They were claimed or refused; or go `back` in line."""
+        for delivery in deliveries:
+            name = (delivery.run_id, delivery.token)
+            _, word = self._taken.pop(name, (0.0, None))
+            if back and word is not None:
+                self._lines[word.notice.place].setdefault(name, word)
+
+    def listen(self, worker: Worker, host: Host, tell: Callable[[], None]) -> Callable[[], None]:
+        """Tell of arrivals in the worker's lines, until the answer is called or the process has ended."""
+        ear = _Ear(frozenset(_lines_of(worker)), host, tell)
+        self._ears.append(ear)
+
+        def stop() -> None:
+            self._ears = [other for other in self._ears if other is not ear]
+
+        return stop
+
+    def _tell(self, arrived: dict[Place, None]) -> None:
+        self._ears = [ear for ear in self._ears if not ear.host.dead]
+        loop = asyncio.get_running_loop()
+        for ear in self._ears:
+            if ear.lines.isdisjoint(arrived):
+                continue
+            if self.weather.has("lost_hints") and self._random.random() < 0.3:
+                self.weather.note("lost_hints")
+            else:
+                loop.call_later(self._random.uniform(0.0005, 0.05), ear.tell, context=ear.host.context)
+
+
+class Courier:
+    """One process's connection to the broker. Fulfils `broker.Broker`."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, post: Post, wire: Wire, host: Host, clock: StoreClock, random: Random) -> None:
+        self.post = post
+        self.host = host
+        self._wire = wire
+        self._nap = clock.sleep
+        self._random = random
+
+    async def publish(self, notices: Sequence[Notice]) -> None:
+        """Some of it gets lost, if the broker is loose; some is doubled."""
+        await self.arrive()
+        self.post.put([notice for notice in notices if not self.slips("lost_message")])
+        self.post.put([notice for notice in notices if self.slips("doubled_message")], again=True)
+
+    async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Subscription:
+        """See `broker.Broker`."""
+        await self.arrive()
+        return Consumer(self, worker, on_arrival)
+
+    async def depth(self) -> Mapping[Place, int]:
+        """See `broker.Broker`."""
+        await self.arrive()
+        return self.post.depth()
+
+    async def ping(self) -> None:
+        """See `broker.Broker`."""
+        await self.arrive()
+
+    async def close(self) -> None:
+        """See `broker.Broker`: there are no connections to close."""
+
+    async def arrive(self) -> None:
+        """A message goes to the broker. BrokerUnavailable if it does not arrive."""
+        await self._nap(self._random.uniform(0.0001, 0.004))
+        if self._wire.cut or self.post.weather.mute:
+            await self._nap(self._random.uniform(0.0, 0.25))
+            raise BrokerUnavailable("the broker does not answer")
+
+    def slips(self, how: str) -> bool:
+        """Whether a loose broker does something wrong now."""
+        slips = self.post.weather.has("loose_broker") and self._random.random() < SLIP
+        if slips:
+            self.post.weather.note("loose_broker")
+            self.post.weather.note(how)
+        return slips
+
+
+class Consumer:
+    """One worker's subscription. Fulfils `broker.Subscription`."""
+
+    def __init__(self, courier: Courier, worker: Worker, on_arrival: Callable[[], None]) -> None:
+        self._courier = courier
+        self._post = courier.post
+        self._worker = worker
+        self._stop = self._post.listen(worker, courier.host, on_arrival)
+        self._open = True
+
+    async def receive(self, limit: int, priorities: Sequence[int] = PRIORITIES) -> list[Delivery]:
+        """A loose broker mixes up the order, or its answer gets lost."""
+        await self._courier.arrive()
+        mixed = self._post.has_words(self._worker) and self._courier.slips("mixed_messages")
+        taken = self._post.take(self._worker, limit, priorities, mixed=mixed)
+        if taken and self._courier.slips("lost_message"):
+            raise BrokerUnavailable("the answer was lost")
+        return [Delivery(notice.run_id, notice.token, None) for notice in taken]
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """See `broker.Subscription`."""
+        await self._courier.arrive()
+        self._post.settle(deliveries, back=False)
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """See `broker.Subscription`."""
+        await self._courier.arrive()
+        self._post.settle(deliveries, back=True)
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> None:
+        """See `broker.Subscription`: never called."""
+
+    async def close(self) -> None:
+        """See `broker.Subscription`."""
+        if self._open:
+            self._open = False
+            self._stop()
+
+
+def _lines_of(worker: Worker) -> list[Place]:
+    return [Place(worker.namespace, queue, region) for queue, region in product(worker.queues, worker.regions)]

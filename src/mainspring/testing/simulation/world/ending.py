@@ -1,0 +1,37 @@
+"""The state in which a world ends, read from the store into the history: jobs, the ledger, runs, attempts."""
+
+from __future__ import annotations
+
+from mainspring.clock import Clock
+from mainspring.core.model import Job
+from mainspring.store import RunFilter, Store
+from mainspring.testing.simulation.load.workload import NAMESPACE
+from mainspring.testing.simulation.ports.scribe import Scribe, as_json
+
+_ALL = 1_000_000
+
+
+async def record_end(store: Store, scribe: Scribe, clock: Clock) -> None:
+    """Write all of it down."""
+    for job in await store.list_jobs(NAMESPACE, limit=_ALL):
+        scribe.write("job", "end", clock, job_id=job.id, job=job.name, data=as_json(job))
+        await _record_firings(store, scribe, clock, job)
+    for run in reversed(await store.list_runs(RunFilter(NAMESPACE, limit=_ALL))):
+        scribe.write(
+            "run", "end", clock, run=run.id, state=run.state, job_id=run.job_id, fire_at=run.fire_at, region=run.region,
+            idx=run.idx, data=as_json(run),
+        )  # fmt: skip
+        for attempt in await store.list_attempts(run.id):
+            scribe.write(
+                "attempt", "end", clock, run=run.id, attempt=attempt.attempt, token=attempt.token,
+                worker=attempt.worker, state=attempt.outcome, data=as_json(attempt),
+            )  # fmt: skip
+
+
+async def _record_firings(store: Store, scribe: Scribe, clock: Clock, job: Job) -> None:
+    for firing in reversed(await store.list_firings(job.id, limit=_ALL)):
+        scribe.write(
+            "firing", "end", clock, job_id=job.id, fire_at=firing.fire_at, region=firing.region, idx=firing.idx,
+            kind=firing.kind, state=firing.outcome, run=firing.run_id, last_at=firing.last_at, count=firing.count,
+            reason=firing.reason,
+        )  # fmt: skip
