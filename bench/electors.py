@@ -12,9 +12,9 @@ from typing import NamedTuple
 import httpx
 
 from bench.running import Failed
-from mainspring.testing.chaos.redis import RedisServer
 from mainspring.testing.servers.etcd import EtcdServer
 from mainspring.testing.servers.kubernetes import KubernetesServer, find_program
+from mainspring.testing.servers.redis import RedisServer
 from mainspring.testing.servers.zookeeper import ZooKeeperServer
 
 

@@ -18,10 +18,10 @@ from judging import judge
 from test_standby import Nodes
 
 from kubernetes_standin import make_server
-from mainspring.testing.chaos.proxy import Proxy
 from mainspring.testing.servers.etcd import EtcdServer, start_cluster
 from mainspring.testing.servers.kubernetes import KubernetesServer
 from mainspring.testing.servers.process import ServerProcess
+from mainspring.testing.servers.proxy import Proxy
 from mainspring.testing.servers.zookeeper import ZooKeeperServer, start_ensemble
 
 KINDS = ("etcd", "zookeeper", "kubernetes")

@@ -25,8 +25,8 @@ from mainspring.drivers.kubernetes.config import find_access
 from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.lease import Lease
 from mainspring.leases.kubernetes import KubernetesLease
-from mainspring.testing.chaos.proxy import Proxy
 from mainspring.testing.servers.kubernetes import ACCOUNT, KubernetesServer
+from mainspring.testing.servers.proxy import Proxy
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
