@@ -251,7 +251,7 @@ class _RabbitMqSubscription:
         """Consume what the worker asks for. A prefetch that is much too small is raised."""
         prefetch = max(1, min(limit, self._most))
         for queue in self._queues:
-            if self._consumed.get(queue.name, 0) * 2 <= prefetch and queue.band.holds(priorities):
+            if self._wanted.get(queue.name, 0) * 2 <= prefetch and queue.band.holds(priorities):
                 self._wanted[queue.name] = prefetch
                 self._changed.set()
 
