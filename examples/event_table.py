@@ -1,6 +1,6 @@
 """A consumer of events that keeps a table of its own: `python examples/event_table.py 127.0.0.1:9092 runs.db`.
 
-The table and the position in Kafka are written in one transaction, so the table is right whenever the program is killed.
+The table and the position in Kafka are written in one transaction, so the table is right whenever this is killed.
 An event that comes again changes nothing: its id is not greater than the one that the row has.
 """
 

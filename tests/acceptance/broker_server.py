@@ -79,7 +79,9 @@ class BrokerServer(ABC):
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in self.pids():
+        pids = self.pids()
+        assert pids, f"no {self.name} runs in {self.folder}"
+        for pid in pids:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:

@@ -46,6 +46,7 @@ def test_workers_die_messages_are_forged_and_queues_are_deleted(tmp_path: Path, 
 
 def test_a_broker_that_is_paused_then_killed_and_started_again(tmp_path: Path, server: BrokerServer) -> None:
     def trouble(cluster: Cluster) -> None:
+        wait_for_load(cluster, 100)  # Workers may still be joining a group.
         server.pause()
         wait_for_events(cluster, "broker.lost")
         wait_for_load(cluster, 20)

@@ -24,7 +24,7 @@ from mainspring.brokers.inbox import Inbox
 from mainspring.brokers.layout import LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
-from mainspring.drivers.kafka.link import CLOSE_S, CONNECT_S, OPTIONS, KafkaLink, KafkaPublisher
+from mainspring.drivers.kafka.link import CLOSE_S, CONNECT_S, OPTIONS, KafkaLink, KafkaPublisher, bounded
 from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.pulse import Pulse
 from mainspring.errors import BrokerUnavailable
@@ -137,8 +137,8 @@ class KafkaBroker:
         publisher = await self._publishers.get()
         try:
             _, admin = await publisher.ready()
-            async with self._link.explained(), asyncio.timeout(self._link.timeout_s):
-                await admin.describe_cluster()
+            async with self._link.explained():
+                await bounded(admin.describe_cluster(), self._link.timeout_s)
         except BrokerUnavailable:
             await publisher.close()
             raise
@@ -239,8 +239,8 @@ class _KafkaSubscription(ConsumerRebalanceListener):
             **self._link.options(),
         )
         try:
-            async with self._link.explained(), asyncio.timeout(CONNECT_S):
-                await consumer.start()
+            async with self._link.explained():
+                await bounded(consumer.start(), CONNECT_S)
         except BaseException:
             await consumer.stop()
             raise
@@ -267,8 +267,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         self._forget(list(self._next))
         if consumer is not None:
             with suppress(Exception):
-                async with asyncio.timeout(CLOSE_S):
-                    await consumer.stop()
+                await bounded(consumer.stop(), CLOSE_S)
 
     async def _consume(self, consumer: AIOKafkaConsumer) -> None:
         pulse = Pulse(consumer.topics, self._link.timeout_s, GIVE_UP_S)
@@ -333,8 +332,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         offsets = {each: next(iter(self._open[each]), self._next[each]) for each in dirty if each in self._open}
         if offsets and self._consumer is not None:
             try:
-                async with asyncio.timeout(self._link.timeout_s):
-                    await self._consumer.commit(offsets)
+                await bounded(self._consumer.commit(offsets), self._link.timeout_s)
             except (KafkaError, TimeoutError):
                 self._dirty |= offsets.keys()  # With the next; or they are delivered again, and claim nothing.
 

@@ -35,6 +35,8 @@ async def open_broker(options: str) -> AsyncIterator[RabbitMqBroker]:
 class RabbitMqConformance(BrokerConformance):
     """What both kinds of queues share."""
 
+    quiet_s = 0.3
+
     @pytest.fixture
     async def store(self, clock: ManualClock, tmp_path: Path) -> AsyncIterator[SqliteStore]:
         store = SqliteStore(str(tmp_path / "test.db"), clock)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -19,6 +19,8 @@ from aiokafka.errors import KafkaError, for_code
 
 from mainspring.drivers.server_url import TLS_OPTIONS, make_tls, read_server_url
 from mainspring.errors import BackendUnavailable
+
+T = TypeVar("T")
 
 CONNECT_S: Final = 5.0
 CLOSE_S: Final = 2.0
@@ -112,11 +114,8 @@ class KafkaPublisher:
         if producer is None:
             raise self._link.unavailable("the connection was lost")
         try:
-            async with self._link.explained(), asyncio.timeout(self._link.timeout_s + 0.0001 * len(records)):
-                sent = [
-                    await producer.send(topic, value, key, headers=headers) for topic, key, value, headers in records
-                ]
-                await asyncio.gather(*sent)
+            async with self._link.explained():
+                await bounded(_send(producer, records), self._link.timeout_s + 0.0001 * len(records))
         except BackendUnavailable:
             self._created.clear()
             await self.close()  # A producer that failed may never send again; what it holds is published again.
@@ -127,8 +126,8 @@ class KafkaPublisher:
         _, admin = await self.ready()
         new = {name: partitions for name, partitions in topics.items() if name not in self._created}
         if new:
-            async with self._link.explained(), asyncio.timeout(CONNECT_S):
-                await self._link.create_topics(admin, new)
+            async with self._link.explained():
+                await bounded(self._link.create_topics(admin, new), CONNECT_S)
             self._created.update(new)
 
     async def ready(self) -> tuple[AIOKafkaProducer, AIOKafkaAdminClient]:
@@ -140,9 +139,9 @@ class KafkaPublisher:
             options = self._link.options()
             admin = AIOKafkaAdminClient(**options)
             try:
-                async with self._link.explained(), asyncio.timeout(CONNECT_S):
-                    await admin.start()
-                    await producer.start()
+                async with self._link.explained():
+                    await bounded(admin.start(), CONNECT_S)
+                    await bounded(producer.start(), CONNECT_S)
             except BaseException:
                 await _stop(producer.stop)
                 await _stop(admin.close)
@@ -160,8 +159,30 @@ class KafkaPublisher:
             await _stop(admin.close)
 
 
-async def _stop(stop: Any) -> None:
+async def _send(producer: AIOKafkaProducer, records: Sequence[Record]) -> None:
+    sent = [await producer.send(topic, value, key, headers=headers) for topic, key, value, headers in records]
+    await asyncio.gather(*sent)
+
+
+async def bounded(work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    """The result of a call of the library, or TimeoutError. The library keeps some cancellations to itself, so a call
+    that takes too long is left behind rather than awaited."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_retrieve)
+    await asyncio.wait({task}, timeout=timeout_s)
+    if not task.done():
+        task.cancel()
+        raise TimeoutError(f"no answer within {timeout_s:g} s")
+    return task.result()
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """An exception that no caller is left to see is no error of the program."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _stop(stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Stop a client, also one whose server does not answer."""
     with suppress(Exception):
-        async with asyncio.timeout(CLOSE_S):
-            await stop()
+        await bounded(stop(), CLOSE_S)
