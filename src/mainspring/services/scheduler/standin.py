@@ -20,10 +20,13 @@ from mainspring.lease import Lease, LeaseTimes
 from mainspring.services.loop import log, within
 from mainspring.store import LeaseStore
 
-PATIENCE: Final = 0.2
-"""How long an answer is waited for, of the time to live: so much of it must be left to ask the store."""
+PATIENCE: Final = 0.3
+"""How long a leader waits for an answer, of the time to live: enough of it must be left to ask the store."""
+CANDIDATE_PATIENCE: Final = 0.6
+"""The same for a candidate, which has nothing to lose but time."""
 ASK_AGAIN_S: Final = 2.0
-"""How often to ask a lease that did not answer."""
+"""How often a lease is asked that did not answer twice in a row. One slow answer must not keep a candidate from a lease
+that becomes free meanwhile."""
 LONGER: Final = 6
 LONGEST: Final = 10 * SECOND
 """The store's lease lives that many times longer, up to this; never shorter than the one that it stands for."""
@@ -39,6 +42,8 @@ class StandIn:
         self._store = store
         self._clock = clock
         self._ask_at = 0.0
+        self._silent = False
+        """Whether the lease did not answer the last time."""
         self._ttl: Duration = 0
         """What the elector asked for: the lease may give less."""
         self._own: Hold | None = None
@@ -64,7 +69,8 @@ class StandIn:
             return await self._lease.acquire(name, owner, ttl)
         self._ttl = ttl
         try:
-            hold = self._own = await self._ask(ttl, lambda: self._lease.acquire(name, owner, ttl))
+            patience_s = ttl / SECOND * CANDIDATE_PATIENCE
+            hold = self._own = await self._ask(patience_s, lambda: self._lease.acquire(name, owner, ttl))
         except LeaseUnavailable as error:
             return await self._stand_in(name, owner, ttl, error)
         if hold is not None:
@@ -77,7 +83,7 @@ class StandIn:
         if self._stands_in:
             return await self._renew_standing_in(hold)
         try:
-            renewed = await self._ask(hold.ttl, lambda: self._lease.renew(hold))
+            renewed = await self._ask(hold.ttl / SECOND * PATIENCE, lambda: self._lease.renew(hold))
         except LeaseUnavailable as error:
             standing = await self._stand_in(hold.name, hold.owner, self._ttl, error)
             if standing is None:
@@ -113,14 +119,18 @@ class StandIn:
     async def close(self) -> None:
         await self._lease.close()
 
-    async def _ask(self, ttl: Duration, call: Callable[[], Awaitable[Hold | None]]) -> Hold | None:
+    async def _ask(self, patience_s: float, call: Callable[[], Awaitable[Hold | None]]) -> Hold | None:
         if self._clock.monotonic() < self._ask_at:
             raise LeaseUnavailable("the lease has not answered lately, and is asked again in a moment")
         try:
-            return await within(self._clock, ttl / SECOND * PATIENCE, call())
+            answer = await within(self._clock, patience_s, call())
         except (LeaseUnavailable, StoreUnavailable) as error:
-            self._ask_at = self._clock.monotonic() + ASK_AGAIN_S
+            if self._silent:
+                self._ask_at = self._clock.monotonic() + ASK_AGAIN_S
+            self._silent = True
             raise LeaseUnavailable(str(error)) from error
+        self._silent = False
+        return answer
 
     async def _stand_in(self, name: str, owner: str, ttl: Duration, why: Exception) -> Hold | None:
         spare = None if self._spare is None else await self._store.renew_hold(self._spare)
@@ -133,7 +143,7 @@ class StandIn:
 
     async def _renew_standing_in(self, hold: Hold) -> Hold | None:
         try:
-            own = self._own = await self._ask(self._ttl, lambda: self._regain(hold))
+            own = self._own = await self._ask(self._ttl / SECOND * PATIENCE, lambda: self._regain(hold))
         except LeaseUnavailable:
             if self._spare is not None:
                 self._spare = await self._store.renew_hold(self._spare)
