@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer
@@ -182,7 +182,13 @@ def _retrieve(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
+_stopping: set[asyncio.Future[None]] = set()
+
+
 async def _stop(stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Stop a client, also one whose server does not answer."""
-    with suppress(Exception):
-        await bounded(stop(), CLOSE_S)
+    """Stop a client. One whose server does not answer goes on stopping in the background: it must close its sockets."""
+    task = asyncio.ensure_future(stop())
+    _stopping.add(task)
+    task.add_done_callback(_stopping.discard)
+    task.add_done_callback(_retrieve)
+    await asyncio.wait({task}, timeout=CLOSE_S)
