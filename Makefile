@@ -50,6 +50,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@for file in tests/*/conftest.py; do $(BIN)/mypy --exclude none $$file || exit 1; done
 	$(BIN)/lint-imports
 
 # Embedded, then on servers that it starts and stops itself; `python -m bench --help` for parts of it.

@@ -144,7 +144,7 @@ class Terminal:
 
     def json(self, *args: str) -> Any:
         """Type a command that succeeds, and read its answer as a program does."""
-        options, dashes, words = (*args,), (), ()
+        options, dashes, words = args, tuple[str, ...](), tuple[str, ...]()
         if "--" in args:  # What follows is not for us.
             place = args.index("--")
             options, dashes, words = args[:place], ("--",), args[place + 1 :]

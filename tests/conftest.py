@@ -7,7 +7,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 zoneinfo.reset_tzpath(())
 # No test asserts how long it takes: a loaded machine is no failure.
@@ -17,7 +17,7 @@ hypothesis.settings.load_profile("mainspring")
 os.environ.setdefault("MAINSPRING_ISOLATION", "none")
 
 
-class Groups(LoadScopeScheduling):
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
     """Which tests follow each other, where several processes share them: those of a file, and all that start a whole
     cluster, for two clusters at once would measure the machine."""
 

@@ -40,8 +40,8 @@ def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 def length_without_docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     start = function.body[0]
     docstring = ast.get_docstring(function, clean=False)
-    skipped = start.end_lineno - start.lineno + 1 if docstring is not None else 0
-    return function.end_lineno - function.lineno + 1 - skipped
+    skipped = (start.end_lineno or 0) - start.lineno + 1 if docstring is not None else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - skipped
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

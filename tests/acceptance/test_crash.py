@@ -65,9 +65,9 @@ async def submit_all_along(app: Mainspring, accepted: list[str], stop: asyncio.E
     number = 0
     while not stop.is_set():
         number += 1
-        options = {"after": accepted[-1:]} if number % 7 == 0 else {}
+        after = accepted[-1:] if number % 7 == 0 else None
         try:
-            handle = await app.submit("submitted", {"number": number}, **options)
+            handle = await app.submit("submitted", {"number": number}, after=after)
         except StoreUnavailable:
             continue
         accepted.append(handle.id)
@@ -79,7 +79,8 @@ async def crash_and_restart(folder: Path) -> list[str]:
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    up, accepted, stop = Up(folder), [], asyncio.Event()
+    up, stop = Up(folder), asyncio.Event()
+    accepted: list[str] = []
     app = RecordedApp(folder, "client", store=f"sqlite:///{folder / 'crash.db'}", name="client")
 
     @app.task(name="submitted")
@@ -107,9 +108,9 @@ async def wait_until_quiet(app: Mainspring, accepted: list[str]) -> None:
 
 
 def read_ledger(folder: Path) -> dict[str, list[tuple[str, int]]]:
-    executions = defaultdict(list)
+    executions: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for record in gather(folder):
-        if record.what in ("start", "end"):
+        if record.what in ("start", "end") and record.run is not None:
             executions[record.run].append((record.what, record.store))
     return executions
 
@@ -123,8 +124,11 @@ async def load_jobs(folder: Path) -> list[Job]:
 
 def due_instants(job: Job) -> list[int]:
     """Every instant from the creation of the job to its next fire time, by brute force."""
-    instants, instant = [], job.created_at
-    while (instant := next_fire_at(job, instant, {})) is not None and instant < (job.next_fire_at or 0):
+    instants: list[int] = []
+    instant: int | None = job.created_at
+    while instant is not None and (instant := next_fire_at(job, instant, {})) is not None:
+        if instant >= (job.next_fire_at or 0):
+            break
         instants.append(instant)
     return instants
 
@@ -143,13 +147,15 @@ def database(aftermath: tuple[Path, list[str]]) -> Iterator[sqlite3.Connection]:
 
 
 class TestAfterTwentyKills:
-    def test_the_history_breaks_no_invariant(self, aftermath) -> None:
+    def test_the_history_breaks_no_invariant(self, aftermath: tuple[Path, list[str]]) -> None:
         folder, _ = aftermath
         verdict = judge(folder, f"sqlite:///{folder / 'crash.db'}")
         assert verdict.ok, str(verdict)
         assert {1, 3, 4, 5, 6, 7, 8, 9, 10, 17} <= set(verdict.judged)
 
-    def test_every_due_instant_has_exactly_one_run_or_one_recorded_misfire(self, aftermath, database) -> None:
+    def test_every_due_instant_has_exactly_one_run_or_one_recorded_misfire(
+        self, aftermath: tuple[Path, list[str]], database: sqlite3.Connection
+    ) -> None:
         folder, _ = aftermath
         for job in asyncio.run(load_jobs(folder)):
             if job.name == "downstream":
@@ -164,7 +170,9 @@ class TestAfterTwentyKills:
             assert {i for i in instants if covered[i] != 1} == set(), job.name
             assert {first for first, _ in rows} <= set(instants), f"{job.name}: a firing that was never due"
 
-    def test_every_accepted_submission_has_ended_well(self, aftermath, database) -> None:
+    def test_every_accepted_submission_has_ended_well(
+        self, aftermath: tuple[Path, list[str]], database: sqlite3.Connection
+    ) -> None:
         """Of a few that were killed again and again the losses may be used up; nothing else is an excuse."""
         _, accepted = aftermath
         rows = database.execute("SELECT id, state, losses > 3, reason FROM history")
@@ -174,7 +182,7 @@ class TestAfterTwentyKills:
         assert {run_id: end for run_id, end in others.items() if end is None or not end[1]} == {}
         assert len(others) < len(accepted) / 100
 
-    def test_no_succeeded_run_ran_again(self, aftermath, database) -> None:
+    def test_no_succeeded_run_ran_again(self, aftermath: tuple[Path, list[str]], database: sqlite3.Connection) -> None:
         folder, _ = aftermath
         finished = dict(database.execute("SELECT id, finished_at FROM history WHERE state = 'succeeded'"))
         assert len(finished) > 200
@@ -186,7 +194,9 @@ class TestAfterTwentyKills:
         ]
         assert again == []
 
-    def test_attempts_never_exceed_the_limit(self, aftermath, database) -> None:
+    def test_attempts_never_exceed_the_limit(
+        self, aftermath: tuple[Path, list[str]], database: sqlite3.Connection
+    ) -> None:
         folder, _ = aftermath
         limits = {"flaky": 3, "submitted": 4}
         rows = database.execute("SELECT id, task, attempt, losses FROM history").fetchall()
@@ -195,7 +205,7 @@ class TestAfterTwentyKills:
         starts = {run_id: sum(what == "start" for what, _ in seen) for run_id, seen in read_ledger(folder).items()}
         assert [row for row in rows if starts.get(row[0], 0) > row[2]] == []
 
-    def test_kills_really_cost_something(self, database) -> None:
+    def test_kills_really_cost_something(self, database: sqlite3.Connection) -> None:
         """The other tests would also pass if nothing had ever been in danger."""
         (lost,) = database.execute("SELECT count(*) FROM attempts WHERE outcome = 'lost'").fetchone()
         (late,) = database.execute(
@@ -204,7 +214,7 @@ class TestAfterTwentyKills:
         assert lost > 0
         assert late > 0
 
-    def test_dependants_ran_after_what_they_waited_for(self, database) -> None:
+    def test_dependants_ran_after_what_they_waited_for(self, database: sqlite3.Connection) -> None:
         (count,) = database.execute(
             "SELECT count(*) FROM history WHERE job = 'downstream' AND state = 'succeeded'"
         ).fetchone()

@@ -150,8 +150,8 @@ class TestARollingDeploy:
             store = await app.open()
 
             async def is_handed_back() -> Run | None:
-                (run, *_) = await store.list_runs(RunFilter(states=("pending",), limit=1)) or [None]
-                return run if run is not None and "no live worker has code that fits it" in run.reason else None
+                runs = await store.list_runs(RunFilter(states=("pending",), limit=1))
+                return next((run for run in runs if "no live worker has code that fits it" in run.reason), None)
 
             waiting = await until(is_handed_back)
             assert waiting.attempt == 0

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -36,7 +37,10 @@ class Process:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "mainspring", *words],
-                **{"env": os.environ | settings, "cwd": folder, "stdout": log, "stderr": log},
+                env=os.environ | settings,
+                cwd=folder,
+                stdout=log,
+                stderr=log,
             )
 
     def said(self) -> str:
@@ -56,6 +60,10 @@ class Process:
         if self.alive:
             self._process.kill()
         self._process.wait()
+
+
+def _has_tried_twice(process: Process) -> bool:
+    return process.said().count("trying again in") >= 2
 
 
 @pytest.fixture
@@ -99,7 +107,7 @@ async def test_who_starts_before_the_database_says_so_and_works_once_it_is_there
     server.stop()
     processes = [start(url, "up", "--no-api"), start(url, "worker")]
     for process in processes:
-        await until(lambda process=process: process.said().count("trying again in") >= 2, process)
+        await until(partial(_has_tried_twice, process), process)
     server.start()
     await works(url, 2)
     for process in processes:

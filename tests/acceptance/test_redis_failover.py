@@ -37,7 +37,7 @@ class Sentinel(RedisServer):
         """Whether it knows the replica, and so many other Sentinels."""
         with Redis(port=self.port, decode_responses=True) as client:
             state = client.sentinel_master("main")
-            return state["num-slaves"] == 1 and state["num-other-sentinels"] == others
+            return bool(state["num-slaves"] == 1 and state["num-other-sentinels"] == others)
 
     def master(self) -> int:
         """The port of who is master now."""

@@ -61,7 +61,7 @@ class Door:
         grants: Mapping[str, Sequence[str]] | None = None,
     ) -> str:
         """A token with these roles."""
-        words = {"subject": subject, "lifetime": lifetime, "now": self.app.clock.now()}
+        words: dict[str, Any] = {"subject": subject, "lifetime": lifetime, "now": self.app.clock.now()}
         token, _ = issue(self.keys, self.app.settings, roles=grants or {namespace: roles}, **words)
         return token
 
@@ -126,7 +126,7 @@ def open_door(folder: Path, **settings: Any) -> Iterator[Door]:
         asyncio.run(app.close())
 
 
-def until(happened: Callable[[], T]) -> T:
+def until(happened: Callable[[], T | None]) -> T:
     """Wait for something to be true, but not for ever."""
     deadline = time.monotonic() + PATIENCE_S
     while True:

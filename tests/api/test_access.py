@@ -6,7 +6,7 @@ import json
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -439,13 +439,16 @@ def test_a_form_of_a_foreign_page_is_not_taken_for_a_request(unlocked: Door) -> 
 
 def pem(key: Any, *, private: bool) -> bytes:
     if private:
-        return key.private_bytes(
+        secret: bytes = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        return secret
+    encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    public: bytes = key.public_key().public_bytes(encoding, form)
+    return public
 
 
-KEYS = {
+KEYS: dict[str, Callable[[], Any]] = {
     "EdDSA": ed25519.Ed25519PrivateKey.generate,
     "RS256": lambda: rsa.generate_private_key(public_exponent=65_537, key_size=2_048),
 }

@@ -96,6 +96,7 @@ class TestWhoMayLoosen:
         problem(operator.put("/v1/jobs/safe", json={"name": "safe", "manual": True, "task": "t"}), 403, "forbidden")
         problem(operator.patch("/v1/jobs/safe", json={"alert": "$ mail them"}), 403, "forbidden")
         options = private_door.ask(lambda store: store.get_job("default", "safe")).options
+        assert options.isolation is not None
         assert (format_isolation(options.isolation), options.alert) == ("limits,memory=1GB", "$ mail me")
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
 import pytest
 from door import Door, open_door, problem, until
 from fleet import PATIENCE_S, Fleet, open_fleet
@@ -109,8 +108,10 @@ def test_a_store_that_did_it_and_did_not_say_so_does_it_once(door: Door, monkeyp
     monkeypatch.setattr(store, "submit", submit_and_be_cut_off)
     problem(client.post("/v1/runs", json={"task": "once"}, headers=key), 503, "unavailable")
     (run,) = client.get("/v1/runs?task=once").json()["items"]
-    answer: httpx.Response = until(
-        lambda: (found := client.post("/v1/runs", json={"task": "once"}, headers=key)).status_code == 201 and found
+    answer = until(
+        lambda: (
+            found if (found := client.post("/v1/runs", json={"task": "once"}, headers=key)).status_code == 201 else None
+        )
     )
     assert answer.json()["run_id"] == run["run_id"]
     assert len(client.get("/v1/runs?task=once").json()["items"]) == 1

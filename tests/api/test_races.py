@@ -52,7 +52,7 @@ def test_without_a_version_the_change_is_made_to_what_there_is(
     client = private_door.client("admin")
     client.post("/v1/jobs", json=JOB)
     change_after_a_look(private_door, monkeypatch)
-    words = {"json": {"priority": 2}} if method == "PATCH" else {}
+    words: dict[str, Any] = {"json": {"priority": 2}} if method == "PATCH" else {}
     assert client.request(method, "/v1/jobs/j", **words).is_success
     trail = client.get("/v1/audit").json()["items"]
     assert trail[0]["before"]["priority"] == 9, "what the trail has as before is what was there"

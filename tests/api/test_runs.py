@@ -343,7 +343,7 @@ def test_a_stream_gives_its_place_back_when_its_reader_leaves(tmp_path: Path) ->
     with open_door(tmp_path, watchers=1) as door:
         client, other = door.client("admin"), door.client("admin")
         with client.stream("GET", "/v1/events") as stream:
-            chunks = stream.iter_raw()  # Kept: a reader that is forgotten closes its connection.
+            chunks: Any = stream.iter_raw()  # Kept: a reader that is forgotten closes its connection.
             next(chunks)
             with other.stream("GET", "/v1/events") as second:
                 assert second.status_code == 503
@@ -406,7 +406,8 @@ def test_what_a_command_or_a_call_is_given_is_checked_when_it_is_submitted(
     door: Door, task: str, args: dict[str, Any], wrong: list[str]
 ) -> None:
     client = door.client("admin")
-    good: dict[str, Any] = {"command": {"argv": ["id"]}, "http": {"url": "https://example.org"}}[task]
+    specs: dict[str, dict[str, Any]] = {"command": {"argv": ["id"]}, "http": {"url": "https://example.org"}}
+    good = specs[task]
     one = client.post("/v1/runs", json={"task": task, "args": args})
     many = client.post("/v1/runs:batch", json={"runs": [{"task": task, "args": each} for each in (good, args)]})
     job = client.post("/v1/jobs", json={"name": f"j{len(args)}", "task": task, "args": args, "manual": True})

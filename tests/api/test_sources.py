@@ -72,7 +72,13 @@ def test_a_report_without_a_name_or_token_is_refused_where_several_workers_share
 
 def test_words_of_both_sides_are_not_mixed(private_door: Door) -> None:
     client = private_door.client("admin")
-    body = {"name": "x", "schedule": "* * * * *", "cronExpression": "* * * * *", "task": "a", "type": "b"}
+    body: dict[str, object] = {
+        "name": "x",
+        "schedule": "* * * * *",
+        "cronExpression": "* * * * *",
+        "task": "a",
+        "type": "b",
+    }
     document = problem(client.post("/v1/jobs", json=body), 422, "invalid-input")
     assert {"cronExpression", "type"} <= {each["field"] for each in document["errors"]}
     body = {"name": "x", "after": ["a"], "dependencies": ["a"], "type": "b"}
@@ -98,7 +104,7 @@ def test_events_are_asked_for_under_either_name(private_door: Door) -> None:
     client.post("/v1/jobs", json={"name": "a", "manual": True, "task": "work"})
     client.post("/v1/jobs/a/trigger")
     private_door.ask(lambda store: store.number_events(100))
-    query = {"kind": "job_created,job.scheduled", "after": -1}
+    query: dict[str, str | int] = {"kind": "job_created,job.scheduled", "after": -1}
     seen: list[str] = []
     with client.stream("GET", "/v1/events", params=query) as stream:
         for line in stream.iter_lines():

@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 
 from mainspring import Mainspring, Retry, cron, every, manual
-from mainspring.core.instants import HOUR, parse_instant
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing import ManualScheduler
 
@@ -72,13 +71,11 @@ async def seed(file: Path, more: int = 40) -> None:
     scheduler._store = SqliteStore(str(file), scheduler.clock, durable=False, inline=True)
     async with scheduler:
         await scheduler.advance(f"{DAYS - 5}d")
-        outage = parse_instant(
-            (now - timedelta(days=5)).replace(hour=22, minute=0, second=0, microsecond=0).isoformat()
-        )
+        outage = (now - timedelta(days=5)).replace(hour=22, minute=0, second=0, microsecond=0)
         await scheduler.set_time(max(outage, scheduler.now))
-        await scheduler.set_time(scheduler.now + 8 * HOUR)  # No node was running: what was due is a misfire.
+        await scheduler.set_time(scheduler.now + timedelta(hours=8))  # No node was running: what was due is a misfire.
         await scheduler.set_time(scheduler.now)
-        await scheduler.advance(parse_instant(now.isoformat()) - scheduler.now)
+        await scheduler.advance(now - scheduler.now)
         await scheduler._store.pause_jobs("default", ["cleanup"], paused=True, reason="maintenance of the disks")
         for number in range(12):
             await app.tasks["encode"].submit(video=f"v{number}")

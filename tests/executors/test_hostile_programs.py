@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import deeds
 import pytest
@@ -79,7 +80,7 @@ class TestFunctions:
         ],
     )
     async def test_one_that_wants_too_much_fails_alone_and_says_why(
-        self, scene: Scene, how: str, limits: dict[str, str | int], reason: str
+        self, scene: Scene, how: str, limits: dict[str, Any], reason: str
     ) -> None:
         isolation = Isolation("limits", user=PYTHONS_OWNER, **limits)
         other = asyncio.create_task(scene.run(deeds.where))

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from test_worker_deaths import PATIENCE_S, app, has_ended, until, up
@@ -62,7 +63,7 @@ async def test_an_end_is_recorded_with_its_reason_its_result_and_what_was_writte
     again = await app.submit("command", {"argv": ["sh", "-c", "exit 3"]}, retry=Retry(1, delay="10ms"))
     async with up(tmp_path):
         for run in (last, file, final, again):
-            await until(lambda run=run: has_ended(app, run.id))
+            await until(partial(has_ended, app, run.id))
     ends = [await stored_run(app, run.id) for run in (last, file, final, again)]
     assert [end.result for end in ends[:2]] == ['{"rows":3}', "7"]
     assert [(end.state, end.attempt) for end in ends[2:]] == [("failed", 1), ("failed", 2)]

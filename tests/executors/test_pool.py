@@ -28,7 +28,7 @@ async def alone() -> AsyncIterator[Scene]:
         yield scene
 
 
-def begin(scene: Scene, task: object, **args: object) -> tuple[Attempt, asyncio.Task[object]]:
+def begin(scene: Scene, task: Any, **args: object) -> tuple[Attempt, asyncio.Task[Any]]:
     attempt = Attempt(task.name, args, isolation="process")
     return attempt, scene.begin(attempt)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -93,7 +93,7 @@ async def up(folder: Path, **environment: str) -> AsyncIterator[asyncio.subproce
         await process.wait()
 
 
-async def until(condition: object, seconds: float = PATIENCE_S) -> None:
+async def until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
     async with asyncio.timeout(seconds):
         while True:
             answer = condition()

@@ -213,7 +213,7 @@ class TestHandles:
             looks += 1
             return await look(run_ids)
 
-        store.finished = counted
+        store.finished = counted  # type: ignore[method-assign]
         results = asyncio.gather(*(handle.result(timeout=30) for handle in handles))
         await work(app)
         assert await results == list(range(100))

@@ -103,8 +103,8 @@ def test_what_cannot_work_is_refused_at_declaration(app: Mainspring) -> None:
         with pytest.raises(InvalidInput, match=f"'{name}'"):
             app.task(function)
         assert function.__name__ not in app.tasks
-    for function in (generate, optional, later, anything):
-        app.task(function)
+    for usable in (generate, optional, later, anything):
+        app.task(usable)
 
 
 def test_pydantic_is_not_imported() -> None:

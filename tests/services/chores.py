@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class Mute(Exception):
         raise RuntimeError("no words")
 
 
-MISDEEDS = {
+MISDEEDS: dict[str, Callable[[], BaseException]] = {
     "value error": lambda: ValueError("not\nthis one"),
     "system exit": lambda: SystemExit(3),
     "keyboard interrupt": KeyboardInterrupt,

@@ -53,6 +53,16 @@ class JumpingClock(ManualClock):
         self._now += parse_duration(duration)
 
 
+class LocalSink:
+    """What a sink of a test has beside `deliver`: it has no connection."""
+
+    async def ping(self) -> None:
+        """See the sink port."""
+
+    async def close(self) -> None:
+        """See the sink port."""
+
+
 class FaultyStore:
     """The real store behind a line that loses requests or replies, delays them, or is cut."""
 
@@ -215,7 +225,8 @@ async def add_job(app: Mainspring, name: str, period: str = "10s", **words: Any)
 
 async def ledger(store: Any, job: Job) -> list[Firing]:
     """The ledger of a job, oldest first."""
-    return (await store.list_firings(job.id, limit=10_000))[::-1]
+    firings: list[Firing] = await store.list_firings(job.id, limit=10_000)
+    return firings[::-1]
 
 
 async def fired_at(store: Any, job: Job) -> list[int]:
@@ -248,4 +259,5 @@ class Watched:
 
 async def recover(store: Any) -> int:
     """What the reaper does; how many runs were lost."""
-    return (await store.recover(USUAL.worker_dead_after, 500)).lost
+    lost: int = (await store.recover(USUAL.worker_dead_after, 500)).lost
+    return lost

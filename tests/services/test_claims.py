@@ -125,7 +125,9 @@ class TestFencing:
             line.is_cut = True
             await let_pass(clock, "20s")
         assert work.story[0] == ("started", 2.0)
-        assert work.story[1] == ("stopped", pytest.approx(TTL_S * 0.9, abs=0.1))
+        what, after_s = work.story[1]
+        assert what == "stopped"
+        assert after_s == pytest.approx(TTL_S * 0.9, abs=0.1)
 
     async def test_a_store_that_answers_nothing_does_not_keep_the_worker_from_fencing(
         self, store: Any, app: Mainspring, clock: JumpingClock

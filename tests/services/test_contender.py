@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 from stage import FaultyStore, JumpingClock, add_job, at_home, fired_at, let_pass, turning
@@ -90,7 +91,7 @@ async def test_whoever_holds_the_lease_of_a_job_is_left_alone_until_it_is_over(
 
 async def test_where_leases_cannot_be_had_the_store_decides(stores: list[SqliteStore], clock: JumpingClock) -> None:
     (job,) = await add_jobs(stores[0], clock, 1)
-    async with turning(*(Node(store, clock, str(n), Absent()) for n, store in enumerate(stores))):
+    async with turning(*(Node(store, clock, str(n), cast(Lease, Absent())) for n, store in enumerate(stores))):
         await let_pass(clock, "20s")
     assert await fired_at(stores[0], job) == list(range(1, 21))
 
@@ -118,7 +119,7 @@ async def test_who_lost_neither_asks_again_and_again_nor_writes_in_vain(
         turns += 1
         return await real()
 
-    node.turn = counted
+    node.turn = counted  # type: ignore[method-assign]
     async with turning(node):
         await let_pass(clock, "90s")
     assert node.line.calls["fire"] == 0

@@ -336,7 +336,7 @@ class Pushing(DatabaseLease):
 
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
         self.losses[hold.token] = callback
-        return lambda: self.losses.pop(hold.token)
+        return lambda: self.losses.__delitem__(hold.token)
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
         self.frees.append(callback)

@@ -60,7 +60,8 @@ async def live() -> AsyncIterator[SqliteStore]:
 
 def error_of(run: Run) -> dict[str, str]:
     assert run.error is not None
-    return json.loads(run.error)
+    error: dict[str, str] = json.loads(run.error)
+    return error
 
 
 async def lines_of(store: SqliteStore, run: Run, stream: str) -> list[str]:
@@ -83,7 +84,7 @@ class TestFunctions:
     async def test_a_sync_function_runs_in_a_thread(self, live: SqliteStore) -> None:
         pid, thread = await (await chores.wheres["thread"].submit()).result(5)
         assert pid == os.getpid()
-        assert thread.startswith("mainspring-task")
+        assert str(thread).startswith("mainspring-task")
 
     async def test_a_sync_function_with_a_timeout_runs_in_a_process_of_its_own(self, live: SqliteStore) -> None:
         pid, _ = await (await chores.wheres["process"].submit()).result(10)
@@ -139,7 +140,8 @@ class TestRetries:
         assert all(each.started_at and each.started_at <= each.finished_at for each in attempts)
 
     async def test_a_run_that_succeeds_at_last_has_succeeded(self, live: SqliteStore) -> None:
-        app, seen = Mainspring(), []
+        app = Mainspring()
+        seen: list[None] = []
 
         @app.task(retry=Retry(5, delay="1ms"))
         async def flaky() -> int:
@@ -181,14 +183,18 @@ class Elsewhere:
 
     async def submit(self, store: SqliteStore) -> Any:
         with at_home(self._app, store, SystemClock()):
-            options = {"retry": Retry(2, delay="1ms"), "timeout": "30s" if "process" in self._task else None}
+            options: dict[str, Any] = {
+                "retry": Retry(2, delay="1ms"),
+                "timeout": "30s" if "process" in self._task else None,
+            }
             handle = await self._app.submit(self._task, {"formerly": 1}, **options)
         return type(handle)(chores.app, handle.id, json.loads)
 
 
 class TestTimeouts:
     async def test_an_async_function_is_cancelled(self, live: SqliteStore) -> None:
-        app, seen = Mainspring(), []
+        app = Mainspring()
+        seen: list[str] = []
 
         @app.task(timeout="50ms", retry=Retry(1, delay="1ms"))
         async def hang() -> None:
@@ -207,7 +213,7 @@ class TestTimeouts:
         assert seen == ["cancelled"] * 2
 
     async def test_what_runs_in_a_process_is_killed(self, live: SqliteStore, tmp_path: Path) -> None:
-        words = {"timeout": "200ms", "retry": chores.ONCE}
+        words: dict[str, Any] = {"timeout": "200ms", "retry": chores.ONCE}
         runs = [
             await chores.sleep_in_process.options(**words).submit(str(tmp_path / "pids")),
             await chores.app.submit("command", {"argv": ["sleep", "60"]}, **words),
@@ -281,7 +287,7 @@ class TestProcesses:
 
 
 async def command(argv: list[str], **words: Any) -> Run:
-    extra = {name: words.pop(name) for name in ("cwd", "env") if name in words}
+    extra: dict[str, Any] = {name: words.pop(name) for name in ("cwd", "env") if name in words}
     return await ended(await chores.app.submit("command", {"argv": argv, **extra}, **words))
 
 
@@ -316,6 +322,8 @@ class TestCommands:
             run = await command(["sh", "-c", "sleep 60 & echo $!"])
         (pid,) = await lines_of(live, run, "stdout")
         assert run.state == "succeeded"
+        assert run.started_at is not None
+        assert run.finished_at is not None
         assert run.finished_at - run.started_at < LAST_OUTPUT_S * SECOND, "and does not hold it up"
         await until(lambda: not is_alive(int(pid)))
 

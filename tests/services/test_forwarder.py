@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from stage import JumpingClock, let_pass, turning
+from stage import JumpingClock, LocalSink, let_pass, turning
 
 from mainspring.core.model import Event, EventBatch
 from mainspring.errors import SinkUnavailable
@@ -14,7 +14,7 @@ from mainspring.services.chores.forwarder import Forwarder
 from mainspring.services.chores.relay import Relay
 
 
-class Recorder:
+class Recorder(LocalSink):
     """A sink that remembers, and refuses when asked to."""
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from stage import (
     USUAL,
     FaultyStore,
     JumpingClock,
+    LocalSink,
     add_job,
     at_home,
     fired_at,
@@ -100,7 +101,7 @@ def worked_app(ran: list[int]) -> Mainspring:
 async def test_a_job_fires_runs_and_is_told_of(store: Any, clock: JumpingClock) -> None:
     kinds: list[str] = []
 
-    class Ear:
+    class Ear(LocalSink):
         async def deliver(self, batches: Sequence[EventBatch]) -> None:
             kinds.extend(event.kind for batch in batches for event in batch.events)
 
@@ -236,7 +237,7 @@ class TestStopping:
         assert all(task.done() for task in node.supervisor.tasks)
 
     async def test_a_sink_that_fails_does_not_keep_it_from_ending(self, store: Any, clock: JumpingClock) -> None:
-        class Broken:
+        class Broken(LocalSink):
             async def deliver(self, batches: Sequence[EventBatch]) -> None:
                 raise ConnectionError("the sink is down")
 

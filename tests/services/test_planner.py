@@ -302,7 +302,7 @@ async def test_the_first_turn_does_not_read_jobs_that_are_far_from_due(
         read.append(len(jobs))
         return change, jobs
 
-    line.changed_jobs = counted
+    line.changed_jobs = counted  # type: ignore[attr-defined]
     async with turning(make_planner(line, clock)):
         await let_pass(clock, "10s")
     assert sum(read) == 0

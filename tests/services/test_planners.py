@@ -113,7 +113,7 @@ class TestSeveralPlanners:
             turns += 1
             return await real_turn()
 
-        stand_by.turn = counted
+        stand_by.turn = counted  # type: ignore[method-assign]
         async with turning(stand_by):
             await let_pass(clock, "10s")
         assert line.calls.total() == 0
@@ -146,7 +146,8 @@ class TestSeveralPlanners:
     ) -> None:
         with at_home(Mainspring(), stores[0], clock) as app:
             await add_job(app, "job", "1s")
-        leadership, refused = Leadership(stores[0]), []
+        leadership = Leadership(stores[0])
+        refused: list[Any] = []
 
         async def fire(plans: Sequence[Plan], term: Term | None) -> list[Fired]:
             fired = await stores[0].fire(plans, term)
@@ -154,7 +155,7 @@ class TestSeveralPlanners:
             return fired
 
         line = FaultyStore(stores[0])
-        line.fire = fire
+        line.fire = fire  # type: ignore[attr-defined]
         planners = [make_planner(store, clock, leadership.of(str(n))) for n, store in enumerate([line, stores[1]])]
         async with turning(*planners):
             for owner in "010":

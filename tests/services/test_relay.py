@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from stage import FaultyStore, JumpingClock, let_others_run, let_pass, turning
+from stage import FaultyStore, JumpingClock, LocalSink, let_others_run, let_pass, turning
 
 from mainspring.core.model import Event, EventBatch
 from mainspring.services.chores.relay import BATCH, IDLE_S, QUIET_S, Relay
 
 
-class Notebook:
+class Notebook(LocalSink):
     """A sink that writes down what it is told, and refuses when told to."""
 
     def __init__(self) -> None:

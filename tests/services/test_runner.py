@@ -11,7 +11,7 @@ from stage import JumpingClock, let_others_run, let_pass, until
 
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Claim, Failure, RunOptions
-from mainspring.executor import AttemptContext, Outcome
+from mainspring.executor import AttemptContext, Outcome, StopKind
 from mainspring.services.worker import runner as runner_module
 from mainspring.services.worker.runner import Runner
 
@@ -292,7 +292,7 @@ class TestStopping:
 
     @pytest.mark.parametrize(("kind", "returned"), [("handed_back", ["a"]), ("cancelled", ["a"]), ("fenced", [])])
     async def test_one_that_waits_for_room_never_starts(
-        self, clock: JumpingClock, kind: str, returned: list[str]
+        self, clock: JumpingClock, kind: StopKind, returned: list[str]
     ) -> None:
         stage = Stage(clock, self.forever, concurrency=1)
         stage.runner.begin([attempt_of("z"), attempt_of("a")])
@@ -306,7 +306,7 @@ class TestStopping:
 
     @pytest.mark.parametrize(("kind", "returned"), [("handed_back", ["a"]), ("cancelled", ["a"]), ("fenced", [])])
     async def test_one_that_has_not_taken_its_first_step_never_does(
-        self, clock: JumpingClock, kind: str, returned: list[str]
+        self, clock: JumpingClock, kind: StopKind, returned: list[str]
     ) -> None:
         stage = Stage(clock, self.forever, concurrency=1)
         stage.runner.begin([attempt_of("a"), attempt_of("b")])

@@ -21,9 +21,20 @@ from mainspring.clock import SystemClock
 from mainspring.errors import InvalidInput, StoreUnavailable
 from mainspring.services.node import Node
 from mainspring.services.runtime import Runtime
+from mainspring.services.scheduler.scheduler import Scheduler
 from mainspring.services.worker.worker import Worker
 from mainspring.wiring import build_runtime, describe_worker, find_executors
 from sdk_work import row_of, stored_run
+
+
+def scheduler_of(node: Node) -> Scheduler:
+    assert node.scheduler is not None
+    return node.scheduler
+
+
+def worker_of(node: Node) -> Worker:
+    assert node.worker is not None
+    return node.worker
 
 
 def make_app(tmp_path: Path) -> Mainspring:
@@ -84,7 +95,8 @@ async def test_a_function_that_blocks_the_users_loop_does_not_cost_its_claim(tmp
 
 
 async def test_a_function_that_blocks_the_users_loop_beyond_its_claim_ends_the_process(tmp_path: Path) -> None:
-    app, lines, ended_by = make_app(tmp_path), [], threading.Event()
+    app, ended_by = make_app(tmp_path), threading.Event()
+    lines: list[Any] = []
 
     @app.task
     async def rude() -> None:
@@ -111,9 +123,9 @@ async def test_a_function_that_blocks_the_users_loop_beyond_its_claim_ends_the_p
 async def test_the_loops_turn_while_the_users_loop_is_blocked(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app, running(app) as node:
-        await until(node.scheduler.leads)
+        await until(scheduler_of(node).leads)
         block(1.5 * FAST.lease_ttl / 1e6)
-        assert node.scheduler.leads()
+        assert scheduler_of(node).leads()
 
 
 async def test_of_two_on_one_file_the_other_leads_soon_after_one_stopped(tmp_path: Path) -> None:
@@ -128,12 +140,12 @@ async def test_of_two_on_one_file_the_other_leads_soon_after_one_stopped(tmp_pat
         await one.sync_jobs()
         async with AsyncExitStack() as stack:
             async with running(one) as first:
-                await until(first.scheduler.leads)
+                await until(scheduler_of(first).leads)
                 second = await stack.enter_async_context(running(other))
                 await until(lambda: len(fired) > 3)
-                assert not second.scheduler.leads()
+                assert not scheduler_of(second).leads()
             stopped_at = time.monotonic()
-            await until(second.scheduler.leads)
+            await until(scheduler_of(second).leads)
             assert time.monotonic() - stopped_at < 0.5
             count = len(fired)
             await until(lambda: len(fired) > count + 3)
@@ -172,9 +184,9 @@ async def test_a_stop_that_was_interrupted_can_be_hurried(tmp_path: Path) -> Non
         runtime = build_runtime(app, FAST, schedule=True, work=True)
         node = await runtime.start()
         handle = await work.submit()
-        await until(lambda: node.worker.runner.busy)
+        await until(lambda: worker_of(node).runner.busy)
         stopping = asyncio.create_task(runtime.stop(30.0))
-        await until(lambda: node.worker.claimer.stopping)
+        await until(lambda: worker_of(node).claimer.stopping)
         stopping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await stopping
@@ -197,9 +209,9 @@ async def test_a_run_that_ends_while_the_node_stops_is_told_with_all_that_it_wro
         runtime = build_runtime(app, FAST, schedule=True, work=True)
         node = await runtime.start()
         handle = await work.submit()
-        await until(lambda: node.worker.runner.busy)
+        await until(lambda: worker_of(node).runner.busy)
         stop = asyncio.create_task(runtime.stop())
-        await until(lambda: node.worker.claimer.stopping)
+        await until(lambda: worker_of(node).claimer.stopping)
         stopping.set()
         await stop
         run = await stored_run(app, handle.id)

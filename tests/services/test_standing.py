@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +143,16 @@ async def test_who_submits_in_another_thread_is_served_too(tmp_path: Path) -> No
     async def note() -> None:
         threads.append(threading.current_thread())
 
+    def has_grown(count: int) -> bool:
+        return len(threads) >= count
+
     async with app:
         runtime = build_runtime(app, app.settings, schedule=True, work=True)
         await runtime.start()
         try:
             for number in range(1, 30):
                 await asyncio.to_thread(app.sync, note.submit)
-                await until(lambda number=number: len(threads) >= number)
+                await until(partial(has_grown, number))
         finally:
             await runtime.stop(5)
     assert set(threads) == {threading.current_thread()}, "async functions run on the loop of the app"

@@ -238,7 +238,8 @@ class TestWatchdog:
     async def test_an_event_loop_that_is_blocked_is_reported_with_its_place(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        dog, failures, let_go = Watchdog(0.12), [], threading.Event()
+        dog, let_go = Watchdog(0.12), threading.Event()
+        failures: list[str] = []
 
         def block_here() -> None:
             let_go.wait(20)
@@ -254,7 +255,8 @@ class TestWatchdog:
         assert "in block_here" in caplog.text
 
     async def test_a_thread_that_ends_is_reported(self) -> None:
-        dog, failures = Watchdog(0.12), []
+        dog = Watchdog(0.12)
+        failures: list[str] = []
         with served_loop() as (loop, thread):
             dog.watch("the API", loop, thread, failures.append)
             loop.call_soon_threadsafe(loop.stop)
@@ -263,7 +265,8 @@ class TestWatchdog:
         assert failures == ["the thread of the API has ended although nobody stopped it"]
 
     async def test_what_answers_and_what_was_stopped_is_not(self) -> None:
-        dog, failures = Watchdog(0.06), []
+        dog = Watchdog(0.06)
+        failures: list[str] = []
         with served_loop() as (loop, thread):
             dog.watch("the API", loop, thread, failures.append)
             with served_loop() as (other, its_thread):

@@ -46,6 +46,10 @@ async def cut_all(url: str) -> None:
     await connection.close()
 
 
+async def _put(database: Database, value: str) -> None:
+    await database.write(lambda tx: tx.run(PUT, "a", value))
+
+
 class TestWork:
     async def test_that_fails_is_undone_with_all_that_it_told(self, database: Database) -> None:
         async def work(tx: Transaction) -> None:
@@ -117,7 +121,7 @@ class TestWork:
     async def test_with_a_value_that_cannot_be_stored_says_so(self, database: Database) -> None:
         for value in ("nul \0", "lone \ud800"):
             with pytest.raises(Unstorable):
-                await database.write(lambda tx, value=value: tx.run(PUT, "a", value))
+                await _put(database, value)
         with pytest.raises(Unstorable):
             await database.alone("SELECT $1::integer", 2**40)
 

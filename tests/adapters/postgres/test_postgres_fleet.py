@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -69,6 +70,12 @@ async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
     raise AssertionError("it did not come about")
 
 
+async def is_ready(member: Member) -> None:
+    await until(lambda: member.store._db.listener.ear is not None)
+    await until(lambda: member.store._offers._out is not None)
+    await until(lambda: member.store._offers._saying is None)
+
+
 @pytest.fixture
 async def server(postgres_url: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(postgres_url)
@@ -85,9 +92,7 @@ async def members(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
     for member in members:
         await member.store.register(member.worker)
         member.stand()
-        await until(lambda member=member: member.store._db.listener.ear is not None)
-        await until(lambda member=member: member.store._offers._out is not None)
-        await until(lambda member=member: member.store._offers._saying is None)
+        await is_ready(member)
     yield members
     for store in stores:
         await store.close()
@@ -169,7 +174,7 @@ async def test_what_comes_due_later_is_known_from_a_claim_that_found_nothing(mem
     member, due_at = members[0], CLOCK.now() + HOUR
     await member.store.submit([NewRun(id=IDS.new(), task="t", due_at=due_at, created_at=CLOCK.now())])
     assert await member.store.claim(member.worker, 10, MINUTE, "strict") == []
-    member.store._offers.look = None  # Nothing more is asked.
+    member.store._offers.look = None  # type: ignore[assignment, method-assign]  # Nothing more is asked.
     assert (await member.store.look(member.worker, fresh=False)).due_at == due_at
 
 
@@ -218,6 +223,9 @@ class Fleet:
             self.stores.append(store)
             await self.nodes[-1].start()
 
+    def has_run(self, count: int) -> bool:
+        return self.ran == count
+
     def standing(self) -> int:
         return sum(node.worker.claimer._goes_first for node in self.nodes if node.worker is not None)
 
@@ -259,7 +267,7 @@ async def test_what_is_submitted_wakes_few_however_many_could_take_it(
     before, began = await statements(counted), CLOCK.monotonic()
     for number in range(1, times + 1):
         await a_fleet.t.submit_many([{}, {}])
-        await until(lambda number=number: a_fleet.ran == 2 * number)
+        await until(partial(a_fleet.has_run, 2 * number))
     asked, seconds = await statements(counted) - before, CLOCK.monotonic() - began
     # Submitting (in a transaction) and telling, a claim of each that stands by, one that finds no more, a report for
     # each of the two; and the looks of the others. If all were woken, it would be a claim of each.

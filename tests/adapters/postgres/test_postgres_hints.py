@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import asyncpg
 import pytest
@@ -11,6 +12,7 @@ from listening import Listener
 
 from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import a_run
+from mainspring.core.model import NewRun
 from mainspring.errors import InvalidInput
 from mainspring.stores.postgres.server import listener
 from mainspring.stores.postgres.server.database import Transaction
@@ -27,7 +29,7 @@ async def opened(postgres_url: str) -> AsyncIterator[Open]:
     """Open a store that is closed after the test."""
     stores: list[PostgresStore] = []
 
-    async def open_one(url: str = postgres_url, **options: object) -> PostgresStore:
+    async def open_one(url: str = postgres_url, **options: Any) -> PostgresStore:
         stores.append(await PostgresStore.open(url, CLOCK, **options))
         return stores[-1]
 
@@ -121,7 +123,8 @@ async def test_a_change_that_was_not_committed_is_not_told(opened: Open, postgre
 async def test_submissions_that_a_herald_tells_of_are_told_to_others_only_if_it_says_so(
     opened: Open, postgres_url: str, count: int
 ) -> None:
-    store, heralded = await opened(), []
+    store = await opened()
+    heralded: list[NewRun] = []
     store.on_accepted(Listener(heralded.extend))
     runs = [a_run(CLOCK) for _ in range(count)]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -20,6 +20,7 @@ from mainspring.stores.postgres.history.days import day_of
 from mainspring.stores.postgres.history.partitions import partition_name
 from mainspring.stores.postgres.history.runs import _list_runs
 from mainspring.stores.postgres.server.connection import Server, connect
+from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sql import load_queries
 from mainspring.testing.clock import ManualClock
@@ -127,7 +128,7 @@ async def watched(full: str) -> AsyncIterator[Watched]:
 async def test_a_list_touches_few_pages(watched: Watched, where: RunFilter) -> None:
     for _ in range(7):  # After the fifth, the server may settle for a plan that does not know the values.
         watched.pages = 0
-        found = await _list_runs(watched, where)
+        found = await _list_runs(cast(Transaction, watched), where)
     assert [run.id for run in found] == sorted((run.id for run in found), reverse=True)
     assert watched.pages < PAGES
 
@@ -143,7 +144,7 @@ async def test_a_list_is_what_a_look_at_every_row_finds(watched: Watched) -> Non
             *(where.namespace, list(where.states), where.job, where.task, where.tag, where.queue, where.worker),
             *(where.before, where.since),
         )
-        found = await _list_runs(watched, where)
+        found = await _list_runs(cast(Transaction, watched), where)
         assert [run.id for run in found] == [row[0] for row in rows], where
 
 

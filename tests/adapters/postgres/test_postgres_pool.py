@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import asyncpg
 import pytest
@@ -202,7 +203,7 @@ class TestDeadlines:
         failures = iter([StoreUnavailable("away")] * 2)
         async with Mainspring(postgres_url, schedule_retries="20ms,40ms") as app:
             store = await app.open()
-            runs = store._store if hasattr(store, "_store") else store  # type: ignore[attr-defined]
+            runs: Any = getattr(store, "_store", store)
             real = runs._group_commit.submit
 
             async def submit(batch: object) -> object:

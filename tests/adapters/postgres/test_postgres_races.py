@@ -86,7 +86,8 @@ class First:
         tx = Transaction(self._halting, self._clock.now(), self._clock.now())
         self._work = asyncio.ensure_future(work(tx))
         if before is None:
-            return await self._work
+            result: T = await self._work
+            return result
         async with asyncio.timeout(PATIENCE_S):
             await self._halting.arrived.wait()
         return None

@@ -78,7 +78,7 @@ class TestMany:
         while await postgres.number_events(1_000):
             pass
         events = [event for batch in await postgres.events_since(0, 1_000) for event in batch.events]
-        told_of = [event.run_id for event in events if event.kind == "run.submitted"]
+        told_of = [event.run_id or "" for event in events if event.kind == "run.submitted"]
         assert sorted(told_of) == sorted(run.id for run in runs), "each of them once"
 
     async def test_an_error_leaves_nothing_of_it(self, postgres: PostgresStore, clock: ManualClock) -> None:
@@ -282,7 +282,11 @@ class TestInACallersTransaction:
     ) -> None:
         heard = asyncio.Event()
         loop = asyncio.get_running_loop()
-        stop = postgres.on_change(lambda: loop.call_soon_threadsafe(heard.set))
+
+        def hear() -> None:
+            loop.call_soon_threadsafe(heard.set)
+
+        stop = postgres.on_change(hear)
         async with theirs.transaction():
             await postgres.submit_within(theirs, [a_run(clock)])
         await asyncio.wait_for(heard.wait(), 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ async def open_broker(options: str) -> AsyncIterator[RabbitMqBroker]:
     yield broker
     publisher = await broker._publishers.get()
     for name in broker._layout.names():
-        await publisher.call(lambda channel, name=name: channel.queue_delete(name))
+        await publisher.call(methodcaller("queue_delete", name))
     await broker.close()
 
 

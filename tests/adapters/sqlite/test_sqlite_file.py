@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,9 @@ IDS = IdSource(CLOCK)
 NOBODY = 65534
 
 
-def new_run(**changes: object) -> NewRun:
-    return NewRun(**{"id": IDS.new(), "task": "t", "due_at": 0, "created_at": CLOCK.now()} | changes)
+def new_run(**changes: Any) -> NewRun:
+    facts: dict[str, Any] = {"id": IDS.new(), "task": "t", "due_at": 0, "created_at": CLOCK.now()}
+    return NewRun(**facts | changes)
 
 
 @contextmanager
@@ -277,7 +279,11 @@ class TestHints:
         path = str(tmp_path / "x.db")
         ours, theirs = SqliteStore(path, CLOCK), SqliteStore(path, CLOCK)
         noticed, loop = asyncio.Event(), asyncio.get_running_loop()
-        ours.on_change(lambda: loop.call_soon_threadsafe(noticed.set))
+
+        def notice() -> None:
+            loop.call_soon_threadsafe(noticed.set)
+
+        ours.on_change(notice)
         await theirs.submit([new_run()])
         await asyncio.wait_for(noticed.wait(), 5)
         await ours.close()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.stores.sqlite.file import watch
 from mainspring.stores.sqlite.file.watch import COMPANY_S, LONE_WATCH_S, WATCH_S, Watch
 
 
@@ -38,7 +37,7 @@ def test_it_looks_more_often_for_a_while_after_another_has_written(
     own: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(watch.time, "monotonic", lambda: now)
+    monkeypatch.setattr("mainspring.stores.sqlite.file.watch.time.monotonic", lambda: now)
     eye = Watch(own)
     assert eye.pause_s == LONE_WATCH_S
     with closing(sqlite3.connect(tmp_path / "shared.db", isolation_level=None)) as other:
@@ -52,7 +51,7 @@ def test_it_looks_more_often_for_a_while_after_another_has_written(
 
 def test_a_busy_process_looks_less_often(own: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(watch.time, "monotonic", lambda: now)
+    monkeypatch.setattr("mainspring.stores.sqlite.file.watch.time.monotonic", lambda: now)
     eye = Watch(own)
     now += 1.5 * LONE_WATCH_S
     assert (eye.is_due(busy=False), eye.is_due(busy=True)) == (True, False)

@@ -7,6 +7,7 @@ from itertools import count
 
 import msgspec
 
+from mainspring.clock import Clock
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import DAY, SECOND, Duration, Instant
 from mainspring.core.model import Claim, Event, EventBatch, Firing, Gate, Job, NewRun, Report, Run, RunOptions, Worker
@@ -25,12 +26,12 @@ _numbers = count(1)
 _encode = msgspec.json.Encoder().encode
 
 
-def new_id(clock: ManualClock) -> str:
+def new_id(clock: Clock) -> str:
     """An id greater than every earlier one, as long as the clock does not go back."""
     return encode_time(clock.now()) + encode_bits(next(_numbers), 16)
 
 
-def a_run(clock: ManualClock, **changes: object) -> NewRun:
+def a_run(clock: Clock, **changes: object) -> NewRun:
     """A run that is due now."""
     now = clock.now()
     return msgspec.structs.replace(NewRun(new_id(clock), TASK, now, now), **changes)
