@@ -50,6 +50,13 @@ _DATABASE = {
     ),
     "migrate": Entry("mainspring.cli.admin.database:migrate", "Create the database, or bring it up to date."),
 }
+_BACKUPS = {
+    "create": Entry("mainspring.cli.admin.backup:create", "Back the database up while it is in use."),
+    "list": Entry("mainspring.cli.admin.backup:list_all", "List backups, newest first."),
+    "verify": Entry("mainspring.cli.admin.backup:verify", "Prove that a backup can be restored."),
+    "restore": Entry("mainspring.cli.admin.backup:restore", "Restore a backup to an empty place."),
+    "prune": Entry("mainspring.cli.admin.backup:prune", "Remove old backups by hours and days."),
+}
 
 cli = LazyGroup(
     "mainspring",
@@ -68,6 +75,7 @@ cli = LazyGroup(
         "audit": Entry("mainspring.cli.admin.trail:audit", "List who changed what over the API."),
         "token": LazyGroup("token", "Make tokens for the API, and make them worthless.", _TOKENS),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
+        "backup": LazyGroup("backup", "Back the database up, and restore it.", _BACKUPS),
         "doctor": Entry("mainspring.cli.admin.doctor:doctor", "Check that store, broker, lease, cache and sink work."),
         "simulate": Entry("mainspring.cli.admin.simulate:simulate", "Run the scheduler where everything fails."),
         "completion": Entry("mainspring.cli.admin.completion:completion", "Print a script for shell completion."),

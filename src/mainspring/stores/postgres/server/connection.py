@@ -28,6 +28,8 @@ LOCK = 0x4D535052
 """Whoever migrates holds the advisory lock of this number: "MSPR"."""
 BUILD_TIMEOUT_S = 3_600.0
 """An index of many million rows takes minutes, and nobody waits for it but the program that starts."""
+UNUSABLE = 2**31 - 1
+"""The version of a migration that no program knows: a restore keeps programs out by it until it has finished."""
 _APPLIED = "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)"
 SETTINGS = (
     f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'",
@@ -112,6 +114,11 @@ async def prepare(url: str, now: int, *, durable: bool = True) -> Server:
             server = Server(url, await is_pooled(connection), durable)
             await _check_server(connection, server.shown)
             status = await schema_status(connection, server.shown)
+            if status.oldest == UNUSABLE:
+                raise StoreMismatch(
+                    f"{server.shown} is being restored, or a restore was cut off: wait for its end, or drop the schema "
+                    "`mainspring` and restore again"
+                )
             if not status.usable:
                 raise StoreMismatch(
                     f"{server.shown} has schema version {status.version}, which needs a program that knows at least "
