@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from threading import Thread
 
 import asyncpg
@@ -24,6 +18,7 @@ from mainspring.stores.postgres.server.database import Database, Limits, Transac
 from mainspring.stores.postgres.server.pool import Bounds
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.testing.clock import ManualClock
+from mainspring.testing.servers.postgres import Postgres
 
 CLOCK = SystemClock()
 BOUNDS = Bounds(size=2, wait_s=2.0)
@@ -261,35 +256,15 @@ class TestTheClock:
         assert clock.is_stale()
 
 
-class Server:
-    """A PostgreSQL of its own, to be killed."""
-
-    script = Path(__file__).parents[3] / "scripts" / "services"
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environment = os.environ | {"MAINSPRING_SERVICES": str(folder)}
-
-    def start(self) -> str:
-        subprocess.run([self.script, "start"], env=self.environment, check=True, capture_output=True, timeout=60)
-        return (self.folder / "urls").read_text().split("=", 1)[1].splitlines()[0] + "/postgres"
-
-    def kill(self) -> None:
-        pid = int((self.folder / "data" / "postmaster.pid").read_text().splitlines()[0])
-        os.kill(pid, signal.SIGKILL)
-
-    def stop(self) -> None:
-        subprocess.run([self.script, "stop"], env=self.environment, check=False, capture_output=True, timeout=60)
-
-
 @pytest.fixture
-def own_server(servers: object) -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="mainspring-"))
-    folder.chmod(0o755)
-    server = Server(folder)
-    yield server
-    server.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+def own_server() -> Iterator[Postgres]:
+    """A server to be killed."""
+    server = Postgres()
+    try:
+        server.make()
+        yield server
+    finally:
+        server.close()
 
 
 async def keep_trying_until_it_fails(store: PostgresStore) -> None:
@@ -299,9 +274,8 @@ async def keep_trying_until_it_fails(store: PostgresStore) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_a_server_that_is_killed_and_comes_back_is_used_again(own_server: Server) -> None:
-    url = await asyncio.to_thread(own_server.start)
-    store = await PostgresStore.open(url, CLOCK, limits=Limits(pool=Bounds(size=3)))
+async def test_a_server_that_is_killed_and_comes_back_is_used_again(own_server: Postgres) -> None:
+    store = await PostgresStore.open(own_server.url, CLOCK, limits=Limits(pool=Bounds(size=3)))
     accepted = await store.acquire("before", "me", 60 * SECOND)
     assert accepted is not None
     own_server.kill()
