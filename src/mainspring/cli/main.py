@@ -79,6 +79,7 @@ cli = LazyGroup(
         "doctor": Entry("mainspring.cli.admin.doctor:doctor", "Check that store, broker, lease, cache and sink work."),
         "cost": Entry("mainspring.cli.admin.cost:cost", "Show what the fleet costs, and what would save most."),
         "advise": Entry("mainspring.cli.admin.advise:advise_command", "Say which coordination, queue and store fit."),
+        "forecast": Entry("mainspring.cli.admin.forecast:forecast_command", "Show the next day and what does not fit."),
         "simulate": Entry("mainspring.cli.admin.simulate:simulate", "Run the scheduler where everything fails."),
         "completion": Entry("mainspring.cli.admin.completion:completion", "Print a script for shell completion."),
     },
