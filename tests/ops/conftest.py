@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from places import places
+
+from store_places import places
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -56,6 +56,7 @@ _BACKUPS = {
     "verify": Entry("mainspring.cli.admin.backup:verify", "Prove that a backup can be restored."),
     "restore": Entry("mainspring.cli.admin.backup:restore", "Restore a backup to an empty place."),
     "prune": Entry("mainspring.cli.admin.backup:prune", "Remove old backups by hours and days."),
+    "doctor": Entry("mainspring.cli.admin.backup:doctor", "Say how much a loss of the store takes with it."),
 }
 
 cli = LazyGroup(

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-URLS = Path(__file__).parent.parent.parent / ".services" / "urls"
+URLS = Path(__file__).parent.parent / ".services" / "urls"
 VARIABLE = "MAINSPRING_TEST_POSTGRES"
 
 

@@ -1,0 +1,108 @@
+"""`mainspring backup` as typed, as a job of Mainspring itself, and what its doctor says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mainspring.cli.main import run
+from mainspring.ops.backup.recovery import judge_archiving
+from store_places import in_database
+
+GOOD = {
+    "where": "postgresql://host/db",
+    "wal_level": "replica",
+    "archive_mode": "on",
+    "archive_command": "copy %p",
+    "archive_library": "",
+    "timeout_s": 60,
+    "failing": False,
+    "failed_segment": "",
+}
+
+
+def ask(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> Any:
+    capsys.readouterr()
+    assert run(["backup", *args, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_commands_from_create_to_restore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, folder = f"sqlite:///{tmp_path / 'a.db'}", str(tmp_path / "backups")
+    assert run(["db", "migrate", "--store", store]) == 0
+    assert run(["job", "add", "tick", "--cron", "* * * * *", "--command", "true", "--store", store]) == 0
+    made = ask(capsys, "create", "--store", store, "--folder", folder)
+    assert made["rows"]["jobs"] == 1
+    assert [each["name"] for each in ask(capsys, "list", "--folder", folder)] == [made["name"]]
+    assert ask(capsys, "verify", "--folder", folder) == [{"name": made["name"], "good": True, "problem": ""}]
+    assert ask(capsys, "prune", "--folder", folder) == []
+    target = f"sqlite:///{tmp_path / 'b.db'}"
+    assert ask(capsys, "restore", "--store", target, "--folder", folder)["name"] == made["name"]
+    assert run(["backup", "restore", "--store", target, "--folder", folder]) == 1
+    assert "needs an empty place" in capsys.readouterr().err
+    assert run(["job", "show", "tick", "--store", target]) == 0
+    (damaged,) = (tmp_path / "backups" / made["name"]).glob("*.gz")
+    damaged.write_bytes(b"")
+    (found,) = ask(capsys, "verify", "--folder", folder, code=1)
+    assert "0 bytes" in found["problem"]
+
+
+def test_mainspring_backs_itself_up_as_a_job(tmp_path: Path) -> None:
+    store, folder = f"sqlite:///{tmp_path / 'a.db'}", tmp_path / "backups"
+    command = f"{sys.executable} -m mainspring backup create --store {store} --folder {folder} --prune --hourly 1"
+    assert run(["db", "migrate", "--store", store]) == 0
+    assert run(["job", "add", "backup", "--every", "1s", "--command", command, "--store", store]) == 0
+    with (tmp_path / "log").open("wb") as log:
+        up = subprocess.Popen(
+            [sys.executable, "-m", "mainspring", "up", "--store", store, "--port", "0"], stdout=log, stderr=log
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while not list(folder.glob("*Z/manifest.json")):
+            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+            assert up.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.05)
+    finally:
+        up.terminate()
+        up.wait(60)
+    assert run(["backup", "verify", "--folder", str(folder)]) == 0
+
+
+def test_the_doctor_of_a_file_asks_for_frequent_backups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, folder = f"sqlite:///{tmp_path / 'a.db'}", str(tmp_path / "backups")
+    assert run(["db", "migrate", "--store", store]) == 0
+    (found,) = ask(capsys, "doctor", "--store", store, "--folder", folder, code=1)
+    assert "there is none" in found["detail"]
+    ask(capsys, "create", "--store", store, "--folder", folder)
+    (found,) = ask(capsys, "doctor", "--store", store, "--folder", folder)
+    assert found["state"] == "good"
+
+
+def test_the_doctor_of_a_server_reads_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = ask(capsys, "doctor", "--store", in_database("postgres"), "--folder", str(tmp_path), code=1)
+    assert found[0]["part"] == "archiving"
+    assert found[0]["state"] == "failed"
+    assert "archive_mode off" in found[0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        ({}, "good"),
+        ({"wal_level": "minimal"}, "failed"),
+        ({"archive_command": ""}, "failed"),
+        ({"archive_command": "", "archive_library": "basic_archive"}, "good"),
+        ({"failing": True}, "failed"),
+        ({"timeout_s": 0}, "failed"),
+        ({"timeout_s": 301}, "failed"),
+        ({"timeout_s": 300}, "good"),
+    ],
+)
+def test_what_point_in_time_recovery_needs(change: dict[str, object], state: str) -> None:
+    assert judge_archiving(GOOD | change)[-1].state == state
