@@ -61,10 +61,12 @@ __all__ = [
     "DispatchStore",
     "EventStore",
     "Fired",
+    "JobOrder",
     "JobStore",
     "JoiningStore",
     "LeaseStore",
     "MaintenanceStore",
+    "OverviewStore",
     "PlanStore",
     "PressureStore",
     "Reaped",
@@ -91,6 +93,9 @@ Audit: TypeAlias = Callable[[T], Sequence[Change]]
 """Computes the rows of the audit trail from the answer of a write. The store calls it inside the transaction of the
 write, before the commit: there is no change without its row, and no row without its change. If it raises, nothing is
 written. The store may call it again when it repeats a transaction."""
+
+JobOrder = Literal["next", "last", "paused"]
+"""The orders of jobs besides that of names."""
 
 Verdict = Literal["accepted", "repeated", "stale"]
 """What became of a report: taken now, already taken before, or refused because its token has been overtaken."""
@@ -168,9 +173,9 @@ class JobStore(Protocol):
     async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
         """The ledger of a job, newest first."""
 
-    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
-        """The first row that `list_firings` gives of each of these jobs that has any, in no order: one question for a
-        whole page of jobs."""
+    async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
+        """The first `each` rows that `list_firings` gives of each of these jobs, job by job: one question for a whole
+        page of jobs."""
 
     async def list_edges(self, job_id: str) -> list[Edge]:
         """What an `after` job knows of its upstream jobs."""
@@ -250,6 +255,24 @@ class RunStore(Protocol):
 
     async def finished(self, run_ids: Collection[str]) -> list[Run]:
         """Those of the runs that have ended."""
+
+
+class OverviewStore(Protocol):
+    """For pages that show a whole namespace. Every answer is bounded."""
+
+    async def count_matching(self, where: RunFilter) -> int:
+        """How many runs `list_runs` would give: counted up to the limit of the filter."""
+
+    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
+        """The instants of a namespace's jobs that were recorded as missed since an instant, newest first, each with the
+        name of its job; among the latest `limit` rows of the ledger that have no run."""
+
+    async def ordered_jobs(
+        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
+    ) -> list[Job]:
+        """Jobs in another order than that of names, beyond a place (the instant that orders, and the id): `next` are
+        unpaused jobs with a next fire time, soonest first; `last` those that have fired, the latest first; `paused`
+        those that are paused, the latest first."""
 
 
 class JoiningStore(Protocol):
@@ -507,6 +530,7 @@ class Store(
     JobStore,
     PlanStore,
     RunStore,
+    OverviewStore,
     WorkStore,
     MaintenanceStore,
     PressureStore,

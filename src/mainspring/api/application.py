@@ -20,6 +20,7 @@ from mainspring.api.resources.documents import with_documents
 from mainspring.api.resources.events import ENDPOINTS as EVENTS
 from mainspring.api.resources.health import ENDPOINTS as HEALTH
 from mainspring.api.resources.jobs import ENDPOINTS as JOBS
+from mainspring.api.resources.overview import ENDPOINTS as OVERVIEW
 from mainspring.api.resources.runs import ENDPOINTS as RUNS
 from mainspring.api.resources.sessions import ENDPOINTS as SESSIONS
 from mainspring.api.resources.statuses import ENDPOINTS as STATUSES
@@ -37,6 +38,7 @@ ENDPOINTS = with_documents(
         *STATUSES,
         *WORKERS,
         *CLUSTER,
+        *OVERVIEW,
         *WORK,
         *CALENDARS,
         *EVENTS,

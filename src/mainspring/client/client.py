@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from functools import cached_property
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from mainspring.client.calendars import Calendars
-from mainspring.client.connection import RETRY, Connection, Request
+from mainspring.client.connection import RETRY, Connection, Request, path_of
 from mainspring.client.events import Audit, Events, Tokens
 from mainspring.client.jobs import Jobs
 from mainspring.client.runs import Runs
+from mainspring.client.streams import follow
 from mainspring.client.workers import Cluster, Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
@@ -64,6 +68,16 @@ class Client:
     async def ready(self) -> records.Ready:
         """What has to be well for the server to serve; ServerUnavailable if something is not."""
         return await self._connection.ask(Request("GET", "/health/ready"), records.Ready)
+
+    async def overview(self) -> records.Overview:
+        """How the namespace stands; at most a second old."""
+        return await self._connection.ask(Request("GET", path_of("overview")), records.Overview)
+
+    async def live(self) -> AsyncGenerator[records.News, None]:
+        """Which jobs and runs change, at most twice a second, without end. The first news, also after a broken
+        connection, has `more` set: something may have changed before."""
+        async for told in follow(self._connection, Request("GET", path_of("live"))):
+            yield msgspec.json.decode(told.data, type=records.News)
 
     async def open(self) -> None:
         """Nothing to open: connections are made when they are needed."""

@@ -16,6 +16,7 @@ from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
 from mainspring.operations.bodies import body_of, trigger_body
+from mainspring.operations.jobs import Sort
 from mainspring.operations.options import JobWords, read_policy, read_words, word_values
 
 if TYPE_CHECKING:
@@ -70,12 +71,19 @@ class Jobs:
         app: str | None = None,
         task: str | None = None,
         tag: str | None = None,
+        queue: str | None = None,
+        q: str | None = None,
         state: Literal["active", "paused"] | None = None,
+        sort: Sort = "name",
         last: bool = False,
+        recent: int = 0,
         limit: int | None = None,
     ) -> AsyncGenerator[records.ListedJob, None]:
-        """Jobs in order of name; with `last`, each with the newest row of its ledger."""
-        query = {"app": app, "task": task, "tag": tag, "state": state, "last": last or None}
+        """Jobs in order of name, or by `sort`: those that will fire, soonest first (`next`), or those that have fired,
+        latest first (`last`). `q` is part of the name. With `last`, each with the newest row of its ledger; with
+        `recent`, with what its latest firings came to."""
+        query: dict[str, Any] = {"app": app, "task": task, "tag": tag, "queue": queue, "q": q, "state": state}
+        query |= {"last": last or None, "recent": recent or None, "sort": None if sort == "name" else sort}
         return each(self._connection, path_of("jobs"), query, records.ListedJob, limit)
 
     async def edit(

@@ -92,6 +92,23 @@ class Runs:
         query = {"state": list(states), **named, **_span(since, until)}
         return each(self._connection, path_of("runs"), query, records.Run, limit)
 
+    async def count(
+        self,
+        *,
+        states: Sequence[State] = (),
+        job: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> records.Count:
+        """How many runs `list` would give, counted up to 10,000."""
+        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        query = {"state": list(states), **named, **_span(since, until)}
+        return await self._connection.ask(Request("GET", path_of("runs:count"), query), records.Count)
+
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[records.Run, None]:

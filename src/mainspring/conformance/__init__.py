@@ -40,6 +40,7 @@ from mainspring.conformance.store.fitting import FittingSuite
 from mainspring.conformance.store.jobs import JobSuite
 from mainspring.conformance.store.leases import LeaseSuite
 from mainspring.conformance.store.maintenance import MaintenanceSuite
+from mainspring.conformance.store.overview import OverviewSuite
 from mainspring.conformance.store.plans import PlanSuite
 from mainspring.conformance.store.pressure import PressureSuite
 from mainspring.conformance.store.runs import RunSuite
@@ -53,6 +54,7 @@ class StoreConformance(
     PlanSuite,
     BackfillSuite,
     RunSuite,
+    OverviewSuite,
     WorkSuite,
     DispatchSuite,
     FittingSuite,

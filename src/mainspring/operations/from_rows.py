@@ -25,6 +25,7 @@ from mainspring.core.schedules.triggers import (
     Trigger,
     describe,
 )
+from mainspring.core.schedules.words import in_words
 from mainspring.core.states import BLOCKED, SUCCEEDED
 from mainspring.core.tasks.isolation import format_isolation
 from mainspring.operations import records
@@ -111,6 +112,12 @@ def run_fields(run: model.Run, read: Read = decode) -> dict[str, Any]:
     }
 
 
+def run_row(run: model.Run, read: Read = decode) -> records.ListedRun:
+    """A run of a list, without payloads."""
+    unset = dict.fromkeys(("args", "result", "error"), msgspec.UNSET)
+    return records.ListedRun(**run_fields(run, read) | unset)
+
+
 def _updated_at(run: model.Run) -> Instant:
     """The newest of: accepted, started, asked to stop, an attempt ended, the run ended."""
     moments = (run.created_at, run.started_at, run.cancel_requested_at, run.attempt_ended_at, run.finished_at)
@@ -165,6 +172,12 @@ def job_fields(job: model.Job, read: Read = decode) -> dict[str, Any]:
         "created_at": moment(job.created_at),
         "updated_at": moment(job.updated_at),
     }
+
+
+def job_row(job: model.Job, read: Read = decode, **more: Any) -> records.ListedJob:
+    """A job of a list, with its schedule in words, without arguments."""
+    row = job_fields(job, read) | {"args": msgspec.UNSET, "schedule_text": in_words(job.trigger)}
+    return records.ListedJob(**row, **more)
 
 
 def progress_of(last: model.Run | None) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol, Unpack
+from typing import Any, Literal, Protocol, Unpack
 
 import msgspec
 
@@ -25,7 +26,7 @@ from mainspring.operations.context import Context, NamedTask
 from mainspring.operations.definitions import change, change_retries, check_is_trigger, define
 from mainspring.operations.explain import explain_job
 from mainspring.operations.forecast import forecast
-from mainspring.operations.from_rows import firing_record, job_fields, job_record, moment, progress_of
+from mainspring.operations.from_rows import firing_record, job_fields, job_record, job_row, moment, progress_of
 from mainspring.operations.options import JobWords, check_name, read_defaults, read_policy, read_words
 from mainspring.operations.paging import PAGE, walk
 from mainspring.operations.runs import Runs
@@ -37,6 +38,8 @@ SEARCH_S = 2.0
 """Fire times that calendars make hard to find are searched for at most this long."""
 TRIES = 5
 """How often a change is tried again that meets another change of the same job."""
+
+Sort = Literal["name", "next", "last"]
 
 Versions = int | Collection[int] | None
 """The version, or one of the versions, that the caller has seen; None: any."""
@@ -86,14 +89,21 @@ class Jobs:
         app: str | None = None,
         task: str | None = None,
         tag: str | None = None,
+        queue: str | None = None,
+        q: str | None = None,
         state: Literal["active", "paused"] | None = None,
+        sort: Sort = "name",
         last: bool = False,
+        recent: int = 0,
         limit: int | None = None,
     ) -> AsyncGenerator[records.ListedJob, None]:
-        """Jobs in order of name; with `last`, each with the newest row of its ledger."""
+        """Jobs in order of name, or by `sort`: those that will fire, soonest first (`next`), or those that have fired,
+        latest first (`last`). `q` is part of the name. With `last`, each with the newest row of its ledger; with
+        `recent`, with what its latest firings came to."""
+        words: dict[str, Any] = {"app": app, "task": task, "tag": tag, "queue": queue, "q": q, "state": state}
 
         async def fetch(place: str | None, size: int) -> records.Page[records.ListedJob]:
-            return await self.page(app=app, task=task, tag=tag, state=state, last=last, after=place, limit=size)
+            return await self.page(**words, sort=sort, last=last, recent=recent, after=place, limit=size)
 
         return walk(fetch, limit)
 
@@ -104,35 +114,54 @@ class Jobs:
         app: str | None = None,
         task: str | None = None,
         tag: str | None = None,
+        queue: str | None = None,
+        q: str | None = None,
         state: Literal["active", "paused"] | None = None,
+        sort: Sort = "name",
         last: bool = False,
+        recent: int = 0,
+        rows: bool = False,
         after: str | None = None,
         limit: int = 50,
     ) -> records.Page[records.ListedJob]:
-        """One page of jobs in order of name, those after a name."""
+        """One page of jobs in an order, those after a place in it. As `rows` they have no arguments."""
         store, found, scanned, ended = await self._context.open(), list[Job](), 0, False
-        while len(found) <= limit and scanned < MOST_SCANNED and not ended:
-            some = await self._scan(store, name, app, after)
-            found += [
-                job
-                for job in some
-                if app in (None, job.app)
-                and task in (None, job.task)
-                and (tag is None or tag in job.options.tags)
-                and (state is None or state == ("active" if job.paused_at is None else "paused"))
-            ]
-            scanned += len(some)
-            ended = len(some) < PAGE
-            after = some[-1].name if some else after
-        following = found[limit - 1].name if len(found) > limit else (None if ended else after)
-        return records.Page([*await self._listed(store, found[:limit], last=last)], following)
+        part = None if q is None else q.lower()
+        # A filter makes a page look at more jobs than it shows.
+        size = PAGE if any((name, app, task, tag, queue, q, state)) else limit + 1
 
-    async def _scan(self, store: Store, name: str | None, app: str | None, after: str | None) -> Sequence[Job]:
+        def fits(job: Job) -> bool:
+            return (
+                app in (None, job.app)
+                and task in (None, job.task)
+                and queue in (None, job.queue)
+                and (tag is None or tag in job.options.tags)
+                and (part is None or part in job.name.lower())
+                and (state is None or state == ("active" if job.paused_at is None else "paused"))
+            )
+
+        while len(found) <= limit and scanned < MOST_SCANNED and not ended:
+            some = await self._scan(store, name, app, sort, after, size)
+            found += filter(fits, some)
+            scanned += len(some)
+            ended = len(some) < size
+            after = _place(some[-1], sort) if some else after
+        following = _place(found[limit - 1], sort) if len(found) > limit else (None if ended else after)
+        listed = await self._listed(store, found[:limit], last=last, recent=recent, rows=rows)
+        return records.Page([*listed], following)
+
+    async def _scan(
+        self, store: Store, name: str | None, app: str | None, sort: Sort, after: str | None, size: int
+    ) -> Sequence[Job]:
         """The next jobs to look at; the only one, if it is named."""
-        if name is None:
-            return await store.list_jobs(self._context.namespace, app=app, after=after, limit=PAGE)
-        found = await self._find(name)
-        return [found] if found is not None and found.name == name else []
+        if name is not None:
+            found = await self._find(name)
+            return [found] if found is not None and found.name == name else []
+        if sort == "name":
+            return await store.list_jobs(self._context.namespace, app=app, after=after, limit=size)
+        instant, _, job_id = (after or "").partition(" ")
+        beyond = None if after is None else (int(instant), job_id)
+        return await store.ordered_jobs(self._context.namespace, sort, beyond=beyond, limit=size)
 
     async def _find(self, job: str) -> Job | None:
         try:
@@ -140,15 +169,27 @@ class Jobs:
         except NotFound:
             return None
 
-    async def _listed(self, store: Store, jobs: Sequence[Job], *, last: bool) -> Sequence[records.ListedJob]:
+    async def _listed(
+        self, store: Store, jobs: Sequence[Job], *, last: bool, recent: int, rows: bool
+    ) -> Sequence[records.ListedJob]:
+        ledgers: dict[str, list[Firing]] = {job.id: [] for job in jobs}
+        for first in range(0, len(jobs), PAGE) if last or recent else ():
+            ids = [job.id for job in jobs[first : first + PAGE]]
+            for row in await store.newest_firings(ids, max(recent, 1)):
+                ledgers[row.job_id].append(row)
+        listed = []
+        for job in jobs:
+            ledger, more = ledgers[job.id], dict[str, Any]()
+            if last:
+                more["last"] = firing_record(ledger[0]) if ledger else None
+            if recent:
+                more["recent"] = [row.outcome for row in reversed(ledger)]
+            listed.append(self._listed_as(job, more, rows=rows))
+        return listed
+
+    def _listed_as(self, job: Job, more: dict[str, Any], *, rows: bool) -> records.ListedJob:
         read = self._context.read
-        if not last:
-            return [records.ListedJob(**job_fields(job, read)) for job in jobs]
-        newest: dict[str, records.Firing] = {}
-        for first in range(0, len(jobs), PAGE):
-            rows = await store.newest_firings([job.id for job in jobs[first : first + PAGE]])
-            newest |= {row.job_id: firing_record(row) for row in rows}
-        return [records.ListedJob(**job_fields(job, read), last=newest.get(job.id)) for job in jobs]
+        return job_row(job, read, **more) if rows else records.ListedJob(**job_fields(job, read), **more)
 
     async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[records.FireTime]:
         """When a job fires next, in its own zone or another. Fewer times than asked for if they are hard to find."""
@@ -387,6 +428,18 @@ class Jobs:
                     for job in jobs
                 ]
             )
+
+
+def _place(job: Job, sort: Sort) -> str:
+    """Where a job is in an order."""
+    if sort == "name":
+        return job.name
+    return f"{job.next_fire_at if sort == 'next' else job.last_fire_at} {job.id}"
+
+
+def is_place(text: str) -> bool:
+    """Whether a text may be a place in an order of instants: see `Jobs.page`."""
+    return re.fullmatch(r"-?\d{1,18} \S+", text, re.ASCII) is not None
 
 
 def _check_version(job: Job, seen: Versions) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from mainspring.core.instants import Instant
+from mainspring.operations import records
 from mainspring.operations.audit import Audit
 from mainspring.operations.calendars import Calendars
 from mainspring.operations.cluster import Cluster
 from mainspring.operations.context import Context, Host
 from mainspring.operations.events import Events
 from mainspring.operations.jobs import Jobs
+from mainspring.operations.overview import Overview
 from mainspring.operations.runs import Runs
 from mainspring.operations.workers import Workers
 
@@ -35,8 +37,13 @@ class Operations:
         self.calendars = Calendars(context)
         self.events = Events(context)
         self.audit = Audit(context)
+        self._overview = Overview(context)
         self._host = host
         self._now = host.clock.now
+
+    async def overview(self) -> records.Overview:
+        """How the namespace stands now."""
+        return await self._overview.show()
 
     async def open(self) -> None:
         """Open the store."""

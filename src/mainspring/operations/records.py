@@ -99,9 +99,14 @@ class Firing(msgspec.Struct, frozen=True):
 
 
 class ListedJob(Job, kw_only=True, frozen=True):
-    """A job, and the newest row of its ledger where that was asked for; null if it has not fired yet."""
+    """A job of a list. As a row it has its schedule in words, and no arguments."""
 
+    args: Any = msgspec.UNSET
+    schedule_text: str | msgspec.UnsetType = msgspec.UNSET
     last: Firing | msgspec.UnsetType | None = msgspec.UNSET
+    """The newest row of its ledger, where that was asked for; null if it has not fired yet."""
+    recent: list[FiringOutcome] | msgspec.UnsetType = msgspec.UNSET
+    """What its latest firings came to, the newest last, where that was asked for."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -146,6 +151,22 @@ class Run(msgspec.Struct, frozen=True):
     cancel_reason: str
     retry_of: str | None
     submitted_by: str | None
+
+
+class ListedRun(Run, kw_only=True, frozen=True):
+    """A run of a list. As a row it has no payloads."""
+
+    args: Any = msgspec.UNSET
+    result: Any = msgspec.UNSET
+    error: Any = msgspec.UNSET
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many runs a filter fits."""
+
+    count: int
+    at_least: bool
+    """Whether there may be more: they are counted up to a bound."""
 
 
 class NewRun(Run, kw_only=True, frozen=True):
@@ -350,6 +371,79 @@ class Cluster(msgspec.Struct, frozen=True):
     """The history, newest first."""
 
 
+class Leader(msgspec.Struct, frozen=True):
+    """The node that plans."""
+
+    owner: str
+    term: int
+    since: Moment
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """The workers of a namespace together."""
+
+    active: int
+    known: int
+    running: int
+    slots: int
+
+
+class RunCounts(msgspec.Struct, frozen=True):
+    """How many runs wait, and how many have ended in the last 24 hours. Each is counted up to 10,000."""
+
+    due: int
+    blocked: int
+    later: int
+    succeeded: int
+    failed: int
+    missed: int
+
+
+AttentionKind = Literal["no-leader", "no-worker", "queue-unserved", "job-failed", "job-missed", "job-paused"]
+
+
+class Attention(msgspec.Struct, kw_only=True, frozen=True):
+    """Something that needs attention, and what to do."""
+
+    kind: AttentionKind
+    state: Literal["failed", "missed", "held", "paused"]
+    name: str
+    text: str
+    remedy: str
+    since: Moment | None = None
+    job: str | None = None
+    run_id: str | None = None
+    queue: str | None = None
+
+
+Degradation = Literal["normal", "shedding", "slow-history", "no-waiting", "refusing"]
+
+
+class Overview(msgspec.Struct, kw_only=True, frozen=True):
+    """How a namespace stands."""
+
+    at: Moment
+    leader: Leader | None
+    workers: Fleet
+    counts: RunCounts
+    oldest_due: Moment | None
+    attention: list[Attention]
+    """What matters most comes first."""
+    running: list[ListedRun]
+    next: list[ListedJob]
+    degradation: Degradation = "normal"
+    pressure: float = 0.0
+
+
+class News(msgspec.Struct, frozen=True):
+    """Which jobs and runs have changed."""
+
+    jobs: list[str]
+    runs: list[str]
+    more: bool
+    """Whether more have changed than are named."""
+
+
 class Registered(msgspec.Struct, frozen=True):
     """A new worker, and how often it should be heard of."""
 
@@ -402,7 +496,7 @@ class Ready(msgspec.Struct, frozen=True):
     status: Literal["ready", "not ready"]
     reasons: list[str]
     checks: dict[str, str]
-    degradation: Literal["normal", "shedding", "slow-history", "no-waiting", "refusing"]
+    degradation: Degradation
     pressure: float
 
 

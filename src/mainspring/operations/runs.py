@@ -19,7 +19,7 @@ from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitT
 from mainspring.operations import records
 from mainspring.operations.context import Context
 from mainspring.operations.explain import explain_run, find_ids
-from mainspring.operations.from_rows import attempt_record, line_records, run_fields, run_record
+from mainspring.operations.from_rows import attempt_record, line_records, run_fields, run_record, run_row
 from mainspring.operations.options import RunWords, read_words
 from mainspring.operations.paging import walk
 from mainspring.operations.submission import Recipe, accepted, check_repeatable, make_recipe, repeat_run, submit_runs
@@ -27,6 +27,8 @@ from mainspring.store import Audit, RunFilter
 
 LINES_AT_ONCE = 1_000
 RERUN_PAGE = 500
+MOST_COUNTED = 10_000
+"""Runs are counted up to this number."""
 
 
 class Runs:
@@ -113,10 +115,10 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int | None = None,
-    ) -> AsyncGenerator[records.Run, None]:
+    ) -> AsyncGenerator[records.ListedRun, None]:
         """Runs, newest first; those that `worker` holds, those that were due or submitted from `since` to `until`."""
 
-        async def fetch(place: str | None, size: int) -> records.Page[records.Run]:
+        async def fetch(place: str | None, size: int) -> records.Page[records.ListedRun]:
             return await self.page(
                 states=states,
                 job=job,
@@ -143,32 +145,48 @@ class Runs:
         worker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        rows: bool = False,
         before: str | None = None,
         limit: int = 50,
-    ) -> records.Page[records.Run]:
-        """One page of runs, newest first, those before an id."""
+    ) -> records.Page[records.ListedRun]:
+        """One page of runs, newest first, those before an id. As `rows` they have no payloads."""
+        named = {"states": tuple(states), "job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        where = self._filter(named, since, until, before, limit + 1)
+        runs, read = await (await self._context.open()).list_runs(where), self._context.read
+        following = runs[limit - 1].id if len(runs) > limit else None
+        listed = [run_row(run, read) if rows else records.ListedRun(**run_fields(run, read)) for run in runs[:limit]]
+        return records.Page(listed, following)
+
+    async def count(
+        self,
+        *,
+        states: Sequence[State] = (),
+        job: str | None = None,
+        task: str | None = None,
+        tag: str | None = None,
+        queue: str | None = None,
+        worker: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> records.Count:
+        """How many runs `list` would give, counted up to 10,000."""
+        named = {"states": tuple(states), "job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        store = await self._context.open()
+        count = await store.count_matching(self._filter(named, since, until, None, MOST_COUNTED))
+        return records.Count(count, count >= MOST_COUNTED)
+
+    def _filter(
+        self, named: dict[str, Any], since: datetime | None, until: datetime | None, before: str | None, limit: int
+    ) -> RunFilter:
+        first = None if since is None else encode_time(from_datetime(since, "since"))
         if until is not None:
             bound = encode_time(from_datetime(until, "until"))
             before = bound if before is None else min(before, bound)
-        where = RunFilter(
-            self._context.namespace,
-            tuple(states),
-            job,
-            task,
-            tag,
-            before,
-            limit + 1,
-            queue,
-            worker,
-            None if since is None else encode_time(from_datetime(since, "since")),
-        )
-        runs = await (await self._context.open()).list_runs(where)
-        following = runs[limit - 1].id if len(runs) > limit else None
-        return records.Page([self._record(run) for run in runs[:limit]], following)
+        return RunFilter(self._context.namespace, **named, before=before, limit=limit, since=first)
 
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
-    ) -> AsyncGenerator[records.Run, None]:
+    ) -> AsyncGenerator[records.ListedRun, None]:
         """Runs that failed for good, newest first."""
         return self.list(states=(FAILED,), job=job, task=task, tag=tag, limit=limit)
 

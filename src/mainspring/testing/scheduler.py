@@ -130,7 +130,8 @@ class ManualScheduler:
     async def runs(self, *, job: str | None = None, task: str | None = None, state: State | None = None) -> list[Run]:
         """Runs, oldest first."""
         states = () if state is None else (state,)
-        return [run async for run in self.app.runs.list(states=states, job=job, task=task)][::-1]
+        found: list[Run] = [run async for run in self.app.runs.list(states=states, job=job, task=task)]
+        return found[::-1]
 
     async def job(self, name: str) -> Job:
         """A job as it is stored."""

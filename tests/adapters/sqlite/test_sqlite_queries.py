@@ -32,7 +32,7 @@ HOT = {
     "api": ["notes", "notes_by", "notes_on"],
     "maintenance": ["expired", "too_late", "limited_jobs", "beyond_limit"],
     "events": ["unpublished", "since"],
-    "jobs": ["due", "due_in_namespace", "changed", "calendars"],
+    "jobs": ["due", "due_in_namespace", "changed", "calendars", "list_next", "list_paused"],
     "firings": ["move_on", "unfinished", "is_recorded", "list", "newest"],
 }
 

@@ -15,14 +15,16 @@ from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, ReasonBody, SyncBody, TriggerBody
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
-from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number
+from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor
 from mainspring.api.schemas.queries import JobQuery, NextQuery, PageQuery, ReasonQuery
 from mainspring.core.instants import Instant, parse_instant, to_datetime
 from mainspring.core.model import Job
 from mainspring.errors import InvalidInput, VersionConflict
 from mainspring.operations import records
 from mainspring.operations.bodies import body_of
+from mainspring.operations.jobs import is_place
 
+_FILTERS = ("name", "app", "task", "tag", "queue", "q", "state", "sort", "last", "recent")
 AT_ONCE = 50
 """How many jobs of a sync are read before other requests get their turn."""
 
@@ -50,8 +52,12 @@ async def get_job(call: Call) -> Answer:
 
 async def list_jobs(call: Call) -> Answer:
     """Jobs in order of name."""
-    words = {name: call.query[name] for name in ("name", "app", "task", "tag", "state", "last") if name in call.query}
-    return page(await Acting(call).jobs.page(**words, after=read_cursor(call.query), limit=limit_of(call.query)))
+    words: dict[str, Any] = {name: call.query[name] for name in _FILTERS if name in call.query}
+    words["rows"] = "fields" in call.query
+    after = read_cursor(call.query)
+    if after is not None and words.get("sort", "name") != "name" and not is_place(after):
+        raise unknown_cursor()
+    return page(await Acting(call).jobs.page(**words, after=after, limit=limit_of(call.query)))
 
 
 @contextmanager
@@ -181,8 +187,13 @@ async def preview_job(call: Call) -> Answer:
 
 async def list_firings(call: Call) -> Answer:
     """The ledger of a job, newest first: what became of every due instant."""
-    before, limit = read_number(call.query), limit_of(call.query)
-    return page(await Acting(call).jobs.firing_page(call.named("job_id"), before=before, limit=limit))
+    jobs, job = Acting(call).jobs, call.named("job_id")
+    try:
+        before = read_number(call.query)
+    except Problem:
+        await call.desk.store.get_job(call.namespace, job)  # That there is no such job matters more.
+        raise
+    return page(await jobs.firing_page(job, before=before, limit=limit_of(call.query)))
 
 
 async def list_job_runs(call: Call) -> Answer:
@@ -254,6 +265,6 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/runs", list_job_runs, "runs:read", "List the runs of a job.",
-        {200: records.Page[records.Run]}, query=PageQuery, history=True,
+        {200: records.Page[records.ListedRun]}, query=PageQuery, history=True,
     ),
 )  # fmt: skip

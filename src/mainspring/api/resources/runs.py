@@ -11,13 +11,14 @@ from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.resources.acting import LONGEST_WAIT_S, Acting
 from mainspring.api.schemas.bodies import ReasonBody, RerunBody
 from mainspring.api.schemas.paging import limit_of, page, read_cursor
-from mainspring.api.schemas.queries import DeadQuery, LogQuery, RunQuery, WaitQuery
+from mainspring.api.schemas.queries import CountQuery, DeadQuery, LogQuery, RunQuery, WaitQuery
 from mainspring.api.streaming import SSE, beats, resumed_after, sse
 from mainspring.core.instants import SECOND, parse_duration, parse_instant, to_datetime
 from mainspring.core.states import FAILED
 from mainspring.operations import records
 from mainspring.operations.runs import LINES_AT_ONCE
 
+TEXT = "text/plain; charset=utf-8"
 _FILTERS = ("job", "task", "tag", "queue", "worker")
 
 
@@ -42,7 +43,15 @@ async def list_dead(call: Call) -> Answer:
 async def _list(call: Call, **words: Any) -> Answer:
     words |= {name: call.query[name] for name in _FILTERS if name in call.query}
     words |= {name: _moment(call, name) for name in ("since", "until") if name in call.query}
+    words["rows"] = "fields" in call.query
     return page(await Acting(call).runs.page(**words, before=read_cursor(call.query), limit=limit_of(call.query)))
+
+
+async def count_runs(call: Call) -> Answer:
+    """How many runs a filter fits, counted up to 10,000."""
+    words: dict[str, Any] = {name: call.query[name] for name in _FILTERS if name in call.query}
+    words |= {name: _moment(call, name) for name in ("since", "until") if name in call.query}
+    return Answer(200, await Acting(call).runs.count(states=tuple(call.query.get("state", ())), **words))
 
 
 def _moment(call: Call, field: str) -> datetime:
@@ -108,6 +117,9 @@ async def list_logs(call: Call) -> Answer:
         lines = [line async for line in runs.logs(run_id, tail=query["tail"], after=after)]
     else:
         lines = [*await runs.lines(run_id, after=after, limit=query.get("limit", LINES_AT_ONCE))]
+    if "format" in query:
+        text = "".join(f"{line.text}\n" for line in lines)
+        return Answer(200, text.encode(), {"Content-Disposition": f'inline; filename="{run_id}.txt"'}, TEXT)
     return Answer(200, records.Lines(lines, lines[-1].number if lines else after))
 
 
@@ -124,12 +136,16 @@ _CHOSEN = {"oneOf": [{"required": ["run_ids"]}, _SELECTED]}
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/v1/runs", list_runs, "runs:read", "List runs.", {200: records.Page[records.Run]}, query=RunQuery,
+        "GET", "/v1/runs", list_runs, "runs:read", "List runs.", {200: records.Page[records.ListedRun]}, query=RunQuery,
+        history=True,
+    ),
+    Endpoint(
+        "GET", "/v1/runs:count", count_runs, "runs:read", "Count runs.", {200: records.Count}, query=CountQuery,
         history=True,
     ),
     Endpoint(
         "GET", "/v1/dead-letters", list_dead, "runs:read", "List runs that failed for good.",
-        {200: records.Page[records.Run]}, query=DeadQuery, history=True,
+        {200: records.Page[records.ListedRun]}, query=DeadQuery, history=True,
     ),
     Endpoint("GET", "/v1/runs/{run_id}", get_run, "runs:read", "Look at a run.", {200: records.RunStory}),
     Endpoint(

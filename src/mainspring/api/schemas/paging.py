@@ -30,7 +30,7 @@ def read_cursor(query: Given) -> str | None:
     except ValueError:
         place = ""
     if not place.isprintable() or not place:
-        raise _unknown()
+        raise unknown_cursor()
     return place
 
 
@@ -41,11 +41,12 @@ def read_number(query: Given) -> int | None:
         return None
     sign = place.removeprefix("-")
     if not (sign.isascii() and sign.isdecimal()) or len(sign) > 18:
-        raise _unknown()
+        raise unknown_cursor()
     return int(place)
 
 
-def _unknown() -> Exception:
+def unknown_cursor() -> Exception:
+    """The refusal of a cursor that no page gave."""
     return invalid([Fault("cursor", "is not one of ours", "give the `next` of the page before, unchanged")])
 
 

@@ -30,7 +30,20 @@ class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
     task: Name | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
     state: Literal["active", "paused"] | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    q: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="part of the name")] | UnsetType = UNSET
     last: Annotated[bool, Meta(description="each with the newest row of its ledger")] | UnsetType = UNSET
+    recent: (
+        Annotated[int, Meta(ge=1, le=100, description="each with the outcomes of this many latest firings")] | UnsetType
+    ) = UNSET
+    fields: Annotated[Literal["row"], Meta(description="without arguments")] | UnsetType = UNSET
+    sort: (
+        Annotated[
+            Literal["name", "next", "last"],
+            Meta(description="`next`: those that will fire, soonest first; `last`: those that fired, latest first"),
+        ]
+        | UnsetType
+    ) = UNSET
     limit: Limit | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 
@@ -50,8 +63,22 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
+    fields: Annotated[Literal["row"], Meta(description="without arguments, results and errors")] | UnsetType = UNSET
     limit: Limit | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
+
+
+class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which runs to count."""
+
+    state: list[State] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
 
 
 class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,6 +117,7 @@ class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
     after: Annotated[int, Meta(ge=0, le=2**62, description="lines beyond this number")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
     tail: Annotated[int, Meta(ge=1, le=10_000, description="only the last so many")] | UnsetType = UNSET
+    format: Annotated[Literal["text"], Meta(description="as plain text")] | UnsetType = UNSET
     follow: Annotated[bool, Meta(description="go on, as server-sent events, until the run has ended")] | UnsetType = (
         UNSET
     )

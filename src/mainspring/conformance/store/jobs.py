@@ -323,6 +323,11 @@ class JobSuite(SyncSuite):
         expected = [(await store.list_firings(job.id, limit=1))[0] for job in jobs[:2]]
         assert sorted(rows, key=lambda row: row.fire_at) == expected
         assert await store.newest_firings([]) == []
+        several = await store.newest_firings([job.id for job in jobs], 2)
+        by_job = [row for job in sorted(jobs, key=lambda job: job.id) for row in several if row.job_id == job.id]
+        assert by_job == several
+        for job in jobs:
+            assert [row for row in several if row.job_id == job.id] == await store.list_firings(job.id, limit=2)
 
     async def test_calendars_are_kept_by_name_and_replaced(self, store: Store) -> None:
         first = Calendar("off", (holidays("2026-12-25"),), "Europe/Berlin")

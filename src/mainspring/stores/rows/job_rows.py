@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.instants import Instant
+from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Event, Firing, FiringOutcome, Job, JobPolicy, RunOptions, Term
 from mainspring.core.schedules.calendars import Calendar, calendars_over
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.errors import Conflict, InvalidInput, NotFound, TermPassed
+from mainspring.store import JobOrder
 
 _encode = msgspec.json.Encoder().encode
 _triggers: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
@@ -182,3 +183,8 @@ def unknown_jobs(namespace: str, names: Collection[str]) -> NotFound:
     shown = ", ".join(repr(name) for name in sorted(names))
     what = "is no job" if len(names) == 1 else "are no jobs"
     return NotFound(f"there {what} {shown} in namespace {namespace!r}: `mainspring job list` shows those that exist")
+
+
+def first_place(order: JobOrder) -> tuple[Instant, str]:
+    """The place before the first job in an order."""
+    return (0, "") if order == "next" else (LATEST + 1, "")

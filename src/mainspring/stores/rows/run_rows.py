@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 
@@ -96,3 +96,9 @@ def unfinished_states(where: RunFilter) -> tuple[list[State], int]:
     if where.worker is not None:
         states = [state for state in states if state == RUNNING]
     return states, FEW_RUNNING if {RUNNING}.issuperset(states) else FEW_UNFINISHED
+
+
+def ids_only(queries: Mapping[str, str]) -> dict[str, str]:
+    """The queries that list runs, with the id as their only column: to count what they list."""
+    lists = {name: query for name, query in queries.items() if name.startswith("list_")}
+    return {name: f"SELECT id FROM ({query.rstrip().rstrip(';')}) AS found" for name, query in lists.items()}

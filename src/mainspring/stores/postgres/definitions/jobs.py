@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
-from mainspring.store import Audit, Saved
+from mainspring.store import Audit, JobOrder, Saved
 from mainspring.stores.postgres.definitions.backfill import backfill
 from mainspring.stores.postgres.definitions.firing import Entry, free_instant, record
 from mainspring.stores.postgres.definitions.job_rows import (
@@ -38,6 +38,7 @@ from mainspring.stores.rows.job_rows import (
     check_owned,
     check_upstreams_known,
     declare,
+    first_place,
     job_event,
     job_values,
     name_taken,
@@ -53,6 +54,7 @@ from mainspring.stores.rows.syncing import add_up, sync_in_pages
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "jobs")
+_ORDERED: Mapping[JobOrder, str] = {"next": _Q["list_next"], "last": _Q["list_last"], "paused": _Q["list_paused"]}
 _FIRINGS = load_queries("postgres", "firings")
 _REVISED = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options", "next_fire_at")
 
@@ -122,9 +124,19 @@ class Jobs:
         rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, until, limit))
         return [read_firing(row) for row in rows]
 
-    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
+    async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
         asked = list(job_ids)
-        return [read_firing(row) for row in await self._db.read(lambda tx: tx.fetch(_FIRINGS["newest"], asked))]
+        return [read_firing(row) for row in await self._db.read(lambda tx: tx.fetch(_FIRINGS["newest"], asked, each))]
+
+    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
+        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["missed"], since, limit, namespace))
+        return [(row[0], read_firing(row[1:])) for row in rows]
+
+    async def ordered_jobs(
+        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
+    ) -> list[Job]:
+        place = beyond or first_place(order)
+        return read_jobs(await self._db.read(lambda tx: tx.fetch(_ORDERED[order], namespace, *place, limit)))
 
     async def list_edges(self, job_id: str) -> list[Edge]:
         return [Edge(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["edges"], job_id))]

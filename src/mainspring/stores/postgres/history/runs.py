@@ -17,10 +17,11 @@ from mainspring.stores.postgres.server.database import Database, Record, Transac
 from mainspring.stores.postgres.submissions.group_commit import GroupCommit
 from mainspring.stores.postgres.submissions.in_transaction import join
 from mainspring.stores.postgres.submissions.submit import accept, submit
-from mainspring.stores.rows.run_rows import FEW_RUNNING, run_of, unfinished_states
+from mainspring.stores.rows.run_rows import FEW_RUNNING, ids_only, run_of, unfinished_states
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
+_IDS = ids_only(_Q)
 SOME_CLASSES, NEWEST = 8, 500
 MANY_CLASSES = 200
 """Of more classes the newest runs are not sought one class after the other: each has to be sought in every day."""
@@ -72,6 +73,10 @@ class Runs:
 
     async def count_runs(self, namespace: str) -> dict[State, int]:
         return dict(await self._db.read(lambda tx: tx.fetch(_Q["count_states"], namespace, MOST_COUNTED)))
+
+    async def count_matching(self, where: RunFilter) -> int:
+        rows = await self._db.read(lambda tx: _list_rows(tx, where, _IDS), consistent=True)
+        return min(len(rows), where.limit)
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
@@ -130,17 +135,25 @@ def _unknown(run_id: str) -> NotFound:
 
 
 async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
-    page = (where.namespace, where.since, where.before, where.limit)
-    rows: list[Record] = []
-    if not where.states or not FINAL.issuperset(where.states):
-        rows += await _list_active(tx, where, page)
-    if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
-        rows += await _list_finished(tx, where, page)
+    rows = await _list_rows(tx, where, _Q)
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     return [run_of(row) for row in rows[: where.limit]]
 
 
-async def _list_active(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
+async def _list_rows(tx: Transaction, where: RunFilter, queries: Mapping[str, str]) -> list[Record]:
+    """Up to the limit of unfinished runs, and of finished ones; whole, or their ids alone, as the queries have them."""
+    page = (where.namespace, where.since, where.before, where.limit)
+    rows: list[Record] = []
+    if not where.states or not FINAL.issuperset(where.states):
+        rows += await _list_active(tx, where, page, queries)
+    if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
+        rows += await _list_finished(tx, where, page, queries)
+    return rows
+
+
+async def _list_active(
+    tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str]
+) -> list[Record]:
     """Where few come into question, these; else by the index of a filter, or by id where there is none."""
     states, few = unfinished_states(where)
     asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker)
@@ -148,9 +161,9 @@ async def _list_active(tx: Transaction, where: RunFilter, page: tuple[object, ..
     if len(ids) > few:
         found = await _find_active(tx, where, states, asked)
         if found is None:
-            return await tx.fetch(_Q["list_active"], *asked)
+            return await tx.fetch(queries["list_active"], *asked)
         ids = found
-    return await tx.fetch(_Q["list_active_of"], *asked, ids) if ids else []
+    return await tx.fetch(queries["list_active_of"], *asked, ids) if ids else []
 
 
 async def _some_active(tx: Transaction, where: RunFilter, states: Sequence[State], bound: int) -> list[str]:
@@ -181,23 +194,25 @@ async def _find_active(
     return found
 
 
-async def _list_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
+async def _list_finished(
+    tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str]
+) -> list[Record]:
     """By the index that leads to the fewest rows that do not fit."""
     states = sorted(FINAL.intersection(where.states) or FINAL)
     if where.job is not None:
-        return await tx.fetch(_Q["list_of_job"], *page, states, where.job, where.task, where.queue, where.tag)
+        return await tx.fetch(queries["list_of_job"], *page, states, where.job, where.task, where.queue, where.tag)
     classes = await tx.fetch(_Q["classes"], where.namespace, where.queue, where.task, states)
     if not classes:
         return []
     if where.tag is not None and sum(row[3] for row in classes) > FEW_RUNS:
         since = await tx.fetchval(_Q["states_of_tags_since"])
-        return await tx.fetch(_Q["list_tagged"], *page, where.tag, states, where.task, where.queue, since)
+        return await tx.fetch(queries["list_tagged"], *page, where.tag, states, where.task, where.queue, since)
     if len(classes) > SOME_CLASSES and where.task is None:
         # What fits so many classes fits most runs, mostly: it is among the newest of all.
         looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
-        rows = await tx.fetch(_Q["list_finished"], *page, states, where.queue, where.tag, looked_at)
+        rows = await tx.fetch(queries["list_finished"], *page, states, where.queue, where.tag, looked_at)
         if looked_at is None or len(rows) == where.limit:
             return rows
     queues, tasks, kinds = ([row[number] for row in classes] for number in range(3))
     earliest = min(row[4] for row in classes)
-    return await tx.fetch(_Q["list_classes"], *page, queues, tasks, kinds, earliest, where.tag)
+    return await tx.fetch(queries["list_classes"], *page, queues, tasks, kinds, earliest, where.tag)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -16,13 +16,14 @@ from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
-from mainspring.store import Audit, Saved
+from mainspring.store import Audit, JobOrder, Saved
 from mainspring.stores.rows.job_rows import (
     check_editable,
     check_no_downstream,
     check_owned,
     check_upstreams_known,
     declare,
+    first_place,
     job_event,
     job_values,
     name_taken,
@@ -46,6 +47,7 @@ from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.history.trail import audited
 
 _Q = load_queries("sqlite", "jobs")
+_ORDERED: Mapping[JobOrder, str] = {"next": _Q["list_next"], "last": _Q["list_last"], "paused": _Q["list_paused"]}
 _FIRINGS = load_queries("sqlite", "firings")
 
 
@@ -118,9 +120,20 @@ class Jobs:
         values = (job_id, LATEST + 1 if before is None else before, limit)
         return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
 
-    async def newest_firings(self, job_ids: Collection[str]) -> list[Firing]:
-        asked = (to_json(list(job_ids)),)
+    async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
+        asked = (to_json(list(job_ids)), each)
         return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["newest"], asked)])
+
+    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
+        asked = (since, limit, namespace)
+        rows = await self._db.look_back(lambda tx: tx.execute(_FIRINGS["missed"], asked).fetchall())
+        return [(row[0], read_firing(row[1:])) for row in rows]
+
+    async def ordered_jobs(
+        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
+    ) -> list[Job]:
+        values = (namespace, *(beyond or first_place(order)), limit)
+        return await self._db.look_back(lambda tx: read_jobs(tx.execute(_ORDERED[order], values)))
 
     async def list_edges(self, job_id: str) -> list[Edge]:
         return await self._db.read(lambda tx: [Edge(*row) for row in tx.execute(_Q["edges"], (job_id,))])

@@ -16,6 +16,7 @@ from mainspring.store import MOST_COUNTED, Audit, RunFilter, SubmissionListener
 from mainspring.stores.rows.run_rows import (
     IDEMPOTENCY_KEPT,
     fingerprint,
+    ids_only,
     noted,
     other_request,
     run_of,
@@ -30,6 +31,7 @@ from mainspring.stores.sqlite.submissions.inbox import ACCEPT, accepted, fits
 from mainspring.stores.sqlite.submissions.intake import insert_runs
 
 _Q = load_queries("sqlite", "runs")
+_IDS = ids_only(_Q)
 AFTER_ALL = "~"
 """Sorts after every id."""
 MANY_CLASSES = 1_000
@@ -84,6 +86,9 @@ class Runs:
         return dict(
             await self._db.look_back(lambda tx: tx.execute(_Q["count_states"], (namespace, MOST_COUNTED)).fetchall())
         )
+
+    async def count_matching(self, where: RunFilter) -> int:
+        return await self._db.look_back(lambda tx: _count_matching(tx, where))
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
@@ -168,7 +173,25 @@ def _remember(tx: Transaction, run: NewRun) -> None:
 
 
 def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
-    values: dict[str, object] = {
+    values = _values(where)
+    rows = []
+    if not where.states or not FINAL.issuperset(where.states):
+        rows += _list_active(tx, where, values, _Q)
+    newest = _finished_ids(tx, where, values)
+    rows += tx.execute(_Q["finished"], (_encode(newest).decode(),)).fetchall() if newest else []
+    rows.sort(key=lambda row: str(row[0]), reverse=True)
+    return [run_of(row) for row in rows[: where.limit]]
+
+
+def _count_matching(tx: Transaction, where: RunFilter) -> int:
+    values, unfinished = _values(where), 0
+    if not where.states or not FINAL.issuperset(where.states):
+        unfinished = len(_list_active(tx, where, values, _IDS))
+    return min(unfinished + len(_finished_ids(tx, where, values)), where.limit)
+
+
+def _values(where: RunFilter) -> dict[str, object]:
+    return {
         "namespace": where.namespace,
         "since": where.since or "",
         "before": where.before or AFTER_ALL,
@@ -180,18 +203,19 @@ def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
         "states": ",".join(where.states),
         "limit": where.limit,
     }
-    rows = []
-    if not where.states or not FINAL.issuperset(where.states):
-        rows += _list_active(tx, where, values)
-    if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
-        states = sorted(FINAL.intersection(where.states) or FINAL)
-        newest = _newest_finished(tx, where, {**values, "states": ",".join(states)}, states)
-        rows += tx.execute(_Q["finished"], (_encode(newest).decode(),)).fetchall() if newest else []
-    rows.sort(key=lambda row: str(row[0]), reverse=True)
-    return [run_of(row) for row in rows[: where.limit]]
 
 
-def _list_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[tuple[object, ...]]:
+def _finished_ids(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[str]:
+    """The newest finished runs that a filter fits; a finished run has no worker."""
+    if where.worker is not None or (where.states and FINAL.isdisjoint(where.states)):
+        return []
+    states = sorted(FINAL.intersection(where.states) or FINAL)
+    return _newest_finished(tx, where, {**values, "states": ",".join(states)}, states)
+
+
+def _list_active(
+    tx: Transaction, where: RunFilter, values: dict[str, object], queries: Mapping[str, str]
+) -> list[tuple[object, ...]]:
     """Where few come into question, these; else by the index of a filter, or by id, since most that come into question
     fit."""
     states, few = unfinished_states(where)
@@ -201,8 +225,9 @@ def _list_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -
     if some is not None and len(some) > few:
         some = _find_active(tx, where, values, bounds)
     if some is None:
-        return tx.execute(_Q["list_active"], values).fetchall()
-    return tx.execute(_Q["list_active_of"], {**values, "among": _encode(some).decode()}).fetchall() if some else []
+        return tx.execute(queries["list_active"], values).fetchall()
+    among = {**values, "among": _encode(some).decode()}
+    return tx.execute(queries["list_active_of"], among).fetchall() if some else []
 
 
 def _find_active(

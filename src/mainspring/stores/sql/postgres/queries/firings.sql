@@ -71,12 +71,19 @@ FROM mainspring.firings WHERE job_id = $1 AND request_id = $2 ORDER BY region, i
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
 FROM mainspring.firings WHERE job_id = $1 AND fire_at < $2 ORDER BY fire_at DESC, region, idx LIMIT $3;
 
--- newest: the first row of the ledger of each of some jobs
+-- newest: the first rows of the ledger of each of some jobs, the newest first
 SELECT f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
 FROM unnest($1::text[]) AS asked (job_id)
-CROSS JOIN LATERAL (SELECT n.fire_at FROM mainspring.firings AS n WHERE n.job_id = asked.job_id ORDER BY n.fire_at DESC LIMIT 1) AS newest
 CROSS JOIN LATERAL (
-  SELECT * FROM mainspring.firings AS r WHERE r.job_id = asked.job_id AND r.fire_at = newest.fire_at ORDER BY r.region, r.idx LIMIT 1) AS f;
+  SELECT * FROM mainspring.firings AS n WHERE n.job_id = asked.job_id ORDER BY n.fire_at DESC, n.region, n.idx LIMIT $2) AS f
+ORDER BY f.job_id, f.fire_at DESC, f.region, f.idx;
+
+-- missed: missed instants of the jobs of a namespace, recorded since an instant, newest first, among the latest rows without a run
+SELECT j.name, f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
+FROM (SELECT * FROM mainspring.firings WHERE run_id IS NULL AND created_at >= $1 ORDER BY created_at DESC LIMIT $2) AS f
+CROSS JOIN LATERAL (SELECT name, namespace FROM mainspring.jobs WHERE id = f.job_id OFFSET 0) AS j
+WHERE f.outcome = 'missed' AND j.namespace = $3
+ORDER BY f.created_at DESC;
 
 -- recede: let rows for stretches of instants begin after their first one, which is about to have a row of its own
 UPDATE mainspring.firings SET fire_at = fire_at + 1, count = greatest(count - 1, 0)

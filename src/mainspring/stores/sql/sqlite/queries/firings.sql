@@ -43,13 +43,19 @@ FROM firings WHERE job_id = ? AND request_id = ? ORDER BY region, idx LIMIT 1;
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
 FROM firings WHERE job_id = ? AND fire_at < ? ORDER BY fire_at DESC, region, idx LIMIT ?;
 
--- newest: the first row of the ledger of each of some jobs
+-- newest: the first rows of the ledger of each of some jobs, the newest first
 SELECT f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
 FROM json_each(?) AS asked CROSS JOIN firings AS f
-WHERE f.job_id = asked.value AND (f.fire_at, f.region, f.idx) = (
-  SELECT n.fire_at, n.region, n.idx FROM firings AS n
-  WHERE n.job_id = asked.value AND n.fire_at = (SELECT max(m.fire_at) FROM firings AS m WHERE m.job_id = asked.value)
-  ORDER BY n.region, n.idx LIMIT 1);
+WHERE f.job_id = asked.value AND (f.fire_at, f.region, f.idx) IN (
+  SELECT n.fire_at, n.region, n.idx FROM firings AS n WHERE n.job_id = asked.value ORDER BY n.fire_at DESC, n.region, n.idx LIMIT ?)
+ORDER BY f.job_id, f.fire_at DESC, f.region, f.idx;
+
+-- missed: missed instants of the jobs of a namespace, recorded since an instant, newest first, among the latest rows without a run
+SELECT j.name, f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
+FROM (SELECT * FROM firings INDEXED BY firings_without_run WHERE run_id IS NULL AND created_at >= ? ORDER BY created_at DESC LIMIT ?) AS f
+CROSS JOIN jobs AS j ON j.id = f.job_id
+WHERE f.outcome = 'missed' AND j.namespace = ?
+ORDER BY f.created_at DESC;
 
 -- recede: let a row for a stretch of instants begin after its first one, which is about to have a row of its own
 UPDATE firings SET fire_at = fire_at + 1, count = max(count - 1, 0)

@@ -13,6 +13,24 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM jobs WHERE namespace = :namespace AND name > :after AND (:app IS NULL OR app = :app) ORDER BY name LIMIT :limit;
 
+-- list_next: unpaused jobs that have a next fire time, soonest first, beyond a place
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
+FROM jobs WHERE namespace = ?1 AND paused_at IS NULL AND next_fire_at >= ?2 AND (next_fire_at, id) > (?2, ?3)
+ORDER BY next_fire_at, id LIMIT ?4;
+
+-- list_last: jobs that have fired, most recently fired first, beyond a place. Reads all jobs of the namespace: an index would cost every firing
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
+FROM jobs WHERE namespace = ?1 AND last_fire_at <= ?2 AND (last_fire_at, id) < (?2, ?3)
+ORDER BY last_fire_at DESC, id DESC LIMIT ?4;
+
+-- list_paused: paused jobs, most recently paused first, beyond a place
+SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
+FROM jobs WHERE namespace = ?1 AND paused_at IS NOT NULL AND paused_at <= ?2 AND (paused_at, id) < (?2, ?3)
+ORDER BY paused_at DESC, id DESC LIMIT ?4;
+
 -- due: unpaused jobs whose next fire time has come, earliest first
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source

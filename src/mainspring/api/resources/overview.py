@@ -1,0 +1,38 @@
+"""`/v1/overview` and `/v1/live`: how a namespace stands, and what changes in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.resources.acting import Acting
+from mainspring.api.streaming import SSE, beats, sse
+from mainspring.operations import records
+from mainspring.operations.overview import Overview
+
+
+async def show_overview(call: Call) -> Answer:
+    """Who leads, how much waits, what needs attention, what runs and what comes next. At most a second old: all that
+    ask within a second are given the same answer."""
+    found = await call.desk.overviews.get(call.namespace, Overview(Acting(call).context).show)
+    guard = call.desk.guard
+    return Answer(200, msgspec.structs.replace(found, degradation=guard.level.name, pressure=round(guard.pressure, 3)))
+
+
+async def follow_live(call: Call) -> Answer:
+    """Server-sent events, at most two a second: which jobs and runs have changed. The first has `more` set, since
+    something may have changed before the stream began."""
+    return Answer(200, media_type=SSE, stream=beats(_news(call)))
+
+
+async def _news(call: Call) -> AsyncIterator[bytes]:
+    async for news in call.desk.newsroom.follow(call.namespace):
+        yield sse("news", news)
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/v1/overview", show_overview, "runs:read", "How it stands.", {200: records.Overview}),
+    Endpoint("GET", "/v1/live", follow_live, "events:read", "Follow what changes.", {200: SSE}, patient=True),
+)

@@ -1,0 +1,82 @@
+"""What pages ask of a whole namespace: jobs in other orders, missed instants, counts."""
+
+from __future__ import annotations
+
+from mainspring.conformance.store.samples import a_job, a_run, failure, finish, fire, submit, take_one, trigger
+from mainspring.core.ids import encode_time
+from mainspring.core.instants import HOUR, MINUTE, SECOND
+from mainspring.core.model import JobPolicy
+from mainspring.core.schedules.triggers import EveryTrigger
+from mainspring.core.states import FAILED, PENDING, RUNNING, SUCCEEDED
+from mainspring.store import JobOrder, RunFilter, Store
+from mainspring.testing.clock import ManualClock
+
+
+class OverviewSuite:
+    """Answers are in order, complete up to their bound, and of one namespace."""
+
+    async def test_jobs_are_listed_by_when_they_fire_and_fired_and_were_paused(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for name, hours in (("c", 3), ("a", 2), ("b", 2), ("off", 1)):
+            await store.create_job(a_job(clock, name, EveryTrigger(hours * HOUR)))
+        await store.create_job(a_job(clock, "by-hand"))
+        await store.create_job(a_job(clock, "elsewhere", EveryTrigger(MINUTE), namespace="other"))
+        for name in ("off", "by-hand"):
+            clock.advance(SECOND)
+            await store.pause_jobs("default", [name], paused=True, reason="")
+        for name in ("c", "a"):
+            clock.advance(SECOND)
+            await trigger(store, clock, name, f"now-{name}")
+
+        async def names(order: JobOrder, size: int) -> list[str]:
+            found, beyond = list[str](), None
+            for _ in range(10):
+                page = await store.ordered_jobs("default", order, beyond=beyond, limit=size)
+                if not page:
+                    break
+                found += [job.name for job in page]
+                instants = {"next": page[-1].next_fire_at, "last": page[-1].last_fire_at, "paused": page[-1].paused_at}
+                beyond = (instants[order] or 0, page[-1].id)
+            return found
+
+        for size in (1, 2, 50):
+            assert await names("next", size) == ["a", "b", "c"]
+            assert await names("last", size) == ["a", "c"]
+            assert await names("paused", size) == ["by-hand", "off"]
+
+    async def test_missed_instants_are_found_by_when_they_were_recorded(self, store: Store, clock: ManualClock) -> None:
+        policy = JobPolicy(misfire="once")
+        await store.create_job(a_job(clock, "other", EveryTrigger(HOUR), namespace="other", policy=policy))
+        job = await store.create_job(a_job(clock, "hourly", EveryTrigger(HOUR), policy=policy))
+        clock.advance(3 * HOUR + MINUTE)
+        await fire(store, clock, "hourly")
+        found = await store.missed_firings("default", clock.now() - HOUR, 100)
+        assert [(name, row.job_id, row.outcome) for name, row in found] == [("hourly", job.id, "missed")] * 2
+        assert await store.missed_firings("other", clock.now() - HOUR, 100) == []
+        assert len(await store.missed_firings("default", clock.now() - HOUR, 1)) == 1
+        assert await store.missed_firings("default", clock.now() + 1, 100) == []
+
+    async def test_counts_are_the_lengths_of_lists_up_to_a_bound(self, store: Store, clock: ManualClock) -> None:
+        for report in (None, None, failure):
+            run = a_run(clock, queue="a" if report is None else "default")
+            await submit(store, run)
+            if report is None:
+                await store.request_cancel("default", run.id, "")
+            else:
+                await finish(store, run, report)
+        succeeding = a_run(clock)
+        await submit(store, succeeding)
+        await finish(store, succeeding)
+        clock.advance(HOUR)
+        since = encode_time(clock.now())
+        await submit(store, *(a_run(clock) for _ in range(4)), a_run(clock, namespace="other"))
+        await take_one(store)
+        for states in ((), (PENDING,), (RUNNING,), (FAILED,), (SUCCEEDED, PENDING)):
+            for limit in (2, 100):
+                for first in (None, since):
+                    for queue in (None, "a"):
+                        where = RunFilter("default", states, limit=limit, queue=queue, since=first)
+                        assert await store.count_matching(where) == len(await store.list_runs(where)), where
+        assert await store.count_matching(RunFilter("default", (PENDING, RUNNING))) == 4
+        assert await store.count_matching(RunFilter("default", (FAILED,), since=since)) == 0

@@ -1,0 +1,199 @@
+"""How a namespace stands, in one answer: who leads, how much waits, what needs attention, what runs, what comes next.
+
+Everything is read by an index and up to a bound, so the answer costs the same at a million runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from mainspring.core.ids import encode_time
+from mainspring.core.instants import DAY
+from mainspring.core.load.leadership import LEASE
+from mainspring.core.model import Firing, Job, TermRecord
+from mainspring.core.runs.why import Crowd
+from mainspring.core.states import BLOCKED, FAILED, PENDING, RUNNING, SUCCEEDED, State
+from mainspring.operations import records
+from mainspring.operations.context import Context
+from mainspring.operations.explain import look_around
+from mainspring.operations.from_rows import job_row, moment, moment_or_none, run_row
+from mainspring.store import Backlog, RunFilter, Store
+
+MOST_COUNTED = 10_000
+"""Each count ends here: this number stands for that many or more."""
+MOST_SHOWN = 20
+"""How many running runs and upcoming jobs the overview lists."""
+MOST_LOOKED_AT = 200
+"""How many recent failures and paused jobs are looked at for what needs attention."""
+LOOKED_BACK = 10
+"""How many rows of a job's ledger are looked at: more failures in a row than this are not counted."""
+LATEST_TERMS = 100
+"""How many of the latest terms are looked at for one that lasts."""
+Missed = Sequence[tuple[str, Firing]]
+_STRENGTH = ("no-leader", "no-worker", "queue-unserved", "job-failed", "job-missed", "job-paused")
+
+
+class Overview:
+    """What `/v1/overview` shows."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def show(self) -> records.Overview:
+        """How the namespace stands now."""
+        store, namespace = await self._context.open(), self._context.namespace
+        crowd, leader = await look_around(self._context, namespace), await self._leader(store)
+        backlog = [each for each in await store.backlog(MOST_COUNTED) if each.namespace == namespace and each.count]
+        missed = await store.missed_firings(namespace, store.now() - DAY, MOST_COUNTED)
+        paused = await store.ordered_jobs(namespace, "paused", limit=MOST_LOOKED_AT)
+        troubled = await self._troubled_jobs(store, missed)
+        attention = [
+            *_cluster_troubles(crowd, led=leader is not None or await self._is_led_by_all(store)),
+            *_unserved_queues(backlog, crowd),
+            *troubled,
+            *(_paused(job) for job in paused),
+        ]
+        running = await store.list_runs(RunFilter(namespace, (RUNNING,), limit=MOST_SHOWN))
+        upcoming = await store.ordered_jobs(namespace, "next", limit=MOST_SHOWN)
+        read = self._context.read
+        return records.Overview(
+            at=moment(store.now()),
+            leader=leader,
+            workers=_workers(crowd),
+            counts=await self._counts(store, backlog, missed),
+            oldest_due=moment_or_none(min((each.oldest_at for each in backlog), default=None)),
+            attention=sorted(attention, key=lambda each: _STRENGTH.index(each.kind)),
+            running=[run_row(run, read) for run in running],
+            next=[job_row(job, read) for job in upcoming],
+        )
+
+    async def _leader(self, store: Store) -> records.Leader | None:
+        """The owner of the newest term that lasts. A lease in the store tells at once when nobody holds it."""
+        terms = [term for term in await store.terms(None, LATEST_TERMS) if _is_of_scheduler(term)]
+        lasting = next((term for term in terms if term.ended_at is None), None)
+        if lasting is None or (self._context.settings.lease is None and not await store.holders(LEASE)):
+            return None
+        return records.Leader(lasting.owner, lasting.number, moment(lasting.began_at))
+
+    async def _is_led_by_all(self, store: Store) -> bool:
+        """Whether nodes plan without a leader."""
+        return any(node.is_alive(store.now()) for node in await store.nodes())
+
+    async def _counts(self, store: Store, backlog: Sequence[Backlog], missed: Missed) -> records.RunCounts:
+        namespace, since = self._context.namespace, encode_time(store.now() - DAY)
+
+        async def count(*states: State, since: str | None = None) -> int:
+            return await store.count_matching(RunFilter(namespace, states, limit=MOST_COUNTED, since=since))
+
+        due = min(sum(each.count for each in backlog), MOST_COUNTED)
+        return records.RunCounts(
+            due=due,
+            blocked=await count(BLOCKED),
+            later=max(await count(PENDING) - due, 0),
+            succeeded=await count(SUCCEEDED, since=since),
+            failed=await count(FAILED, since=since),
+            missed=min(sum(max(each.count, 1) for _, each in missed), MOST_COUNTED),
+        )
+
+    async def _troubled_jobs(self, store: Store, missed: Missed) -> Sequence[records.Attention]:
+        """The jobs whose latest firing that ended has failed or was missed, of those that had one in the last day."""
+        namespace, since = self._context.namespace, encode_time(store.now() - DAY)
+        failed = await store.list_runs(RunFilter(namespace, (FAILED,), limit=MOST_LOOKED_AT, since=since))
+        names = {run.job: None for run in failed if run.job is not None} | dict.fromkeys(name for name, _ in missed)
+        jobs = {job.id: job for job in await store.find_jobs(namespace, list(names)[:MOST_LOOKED_AT])} if names else {}
+        ledgers: dict[str, list[Firing]] = {job_id: [] for job_id in jobs}
+        for row in await store.newest_firings(list(jobs), LOOKED_BACK) if jobs else ():
+            if row.outcome != "fired":
+                ledgers[row.job_id].append(row)
+        found = (_trouble_of(jobs[job_id], rows) for job_id, rows in ledgers.items())
+        return [each for each in found if each is not None]
+
+
+def _is_of_scheduler(term: TermRecord) -> bool:
+    return term.name == LEASE or term.name.startswith(f"{LEASE}:")
+
+
+def _workers(crowd: Crowd) -> records.Fleet:
+    living = crowd.living()
+    active = [each for each in living if each.state == "active"]
+    return records.Fleet(
+        active=len(active),
+        known=len(crowd.workers),
+        running=sum(each.running for each in living),
+        slots=sum(each.concurrency for each in active),
+    )
+
+
+def _cluster_troubles(crowd: Crowd, *, led: bool) -> Iterable[records.Attention]:
+    if not led:
+        text = "No scheduler leads, so no job fires."
+        remedy = "Start one with `mainspring server`, or `mainspring up`."
+        yield records.Attention(kind="no-leader", state="failed", name="scheduler", text=text, remedy=remedy)
+    if not crowd.living():
+        last = max((each.heartbeat_at for each in crowd.workers), default=None)
+        remedy = "Start one with `mainspring worker APP`, or `mainspring up`."
+        yield records.Attention(
+            kind="no-worker",
+            state="failed",
+            name="workers",
+            text="No worker is running.",
+            remedy=remedy,
+            since=moment_or_none(last),
+        )
+
+
+def _unserved_queues(backlog: Sequence[Backlog], crowd: Crowd) -> Iterable[records.Attention]:
+    """Queues with due runs that no worker serves. Where no worker runs at all, that is said once."""
+    living = crowd.living()
+    served = {queue for each in living for queue in each.queues}
+    for queue in dict.fromkeys(each.queue for each in backlog if living and each.queue not in served):
+        own = [each for each in backlog if each.queue == queue]
+        count = min(sum(each.count for each in own), MOST_COUNTED)
+        yield records.Attention(
+            kind="queue-unserved",
+            state="held",
+            name=queue,
+            text=f"{count} due runs wait in queue {queue}, and no worker serves it.",
+            remedy=f"Start one with `mainspring worker APP --queue {queue}`.",
+            since=moment(min(each.oldest_at for each in own)),
+            queue=queue,
+        )
+
+
+def _trouble_of(job: Job, ledger: Sequence[Firing]) -> records.Attention | None:
+    """What is wrong with a job by its ledger, newest row first: the stretch of failed or missed rows that it ends with.
+    A paused job is listed as such."""
+    if not ledger or ledger[0].outcome not in ("failed", "missed") or job.paused_at is not None:
+        return None
+    newest = ledger[0]
+    stretch = list(takewhile(lambda row: row.outcome == newest.outcome, ledger))
+    count = sum(max(row.count, 1) for row in stretch)
+    more = " or more" if len(stretch) == LOOKED_BACK else ""
+    times = "once" if count == 1 else f"{count}{more} times in a row"
+    reason = f": {newest.reason}" if newest.reason else ""
+    failed = newest.outcome == "failed"
+    retry = f"`mainspring run retry {newest.run_id}`" if newest.run_id else f"`mainspring job trigger {job.name}`"
+    return records.Attention(
+        kind="job-failed" if failed else "job-missed",
+        state="failed" if failed else "missed",
+        name=job.name,
+        text=f"It {'failed' if failed else 'was missed'} {times}{reason}",
+        remedy=f"Run it again with {retry}." if failed else f"Fire it with `mainspring job backfill {job.name}`.",
+        since=moment(stretch[-1].fire_at),
+        job=job.name,
+        run_id=newest.run_id,
+    )
+
+
+def _paused(job: Job) -> records.Attention:
+    why = f" ({job.paused_why})" if job.paused_why else ""
+    return records.Attention(
+        kind="job-paused",
+        state="paused",
+        name=job.name,
+        text=f"It is paused{why}.",
+        remedy=f"Resume it with `mainspring job resume {job.name}`.",
+        since=moment_or_none(job.paused_at),
+        job=job.name,
+    )
