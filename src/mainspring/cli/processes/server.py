@@ -38,14 +38,20 @@ api_options = stack(
     click.option("--host", help="The address of the API; 127.0.0.1 by default."),
     click.option("--port", type=int, help="The port of the API; 0 for any free one."),
 )
-lease_option = click.option("--lease", metavar="URL", help="What elects the leader instead of the store: redis://…")
+lease_option = click.option(
+    "--lease",
+    metavar="URL",
+    help="What elects the leader instead of the store: redis://…, etcd://…, zookeeper://…, kubernetes://…",
+)
 """The options that `up` and `server` share."""
 cache_option = click.option("--cache", metavar="URL", help="The status cache of the API: redis://…")
 log_options = stack(
     click.option("--log-level", type=click.Choice(get_args(LogLevel)), help="The lowest level to log; warning."),
     click.option("--log-format", type=click.Choice(get_args(LogFormat)), help="Log as text, or as JSON lines."),
 )
-broker_option = click.option("--broker", metavar="URL", help="The broker that carries runs to workers: redis://…")
+broker_option = click.option(
+    "--broker", metavar="URL", help="What carries runs to workers: redis://…, amqp://…, kafka://…, sqs://…"
+)
 """The option that `up`, `worker` and `server` share."""
 
 
