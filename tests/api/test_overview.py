@@ -177,3 +177,30 @@ def test_runs_are_counted_and_listed_without_payloads(client: httpx.Client) -> N
     log = client.get(f"/v1/runs/{row['run_id']}/logs", params={"format": "text"})
     assert (log.headers["content-type"], log.text) == ("text/plain; charset=utf-8", "")
     assert json.loads(client.get(f"/v1/runs/{row['run_id']}/logs").text)["items"] == []
+
+
+def test_causes_stand_beside_why_in_the_same_order(client: httpx.Client) -> None:
+    run_id = client.post("/v1/runs", json={**WORK, "queue": "lonely"}).json()["run_id"]
+    run = client.get(f"/v1/runs/{run_id}").json()
+    assert [cause["kind"] for cause in run["causes"]] == ["no-worker"]
+    assert [f"{cause['text']} {cause['remedy']}" for cause in run["causes"]] == run["why"]
+    make(client, "held", every="1h")
+    assert client.post("/v1/jobs/held/pause", json={"reason": "repair"}).is_success
+    job = client.get("/v1/jobs/held").json()
+    assert [cause["kind"] for cause in job["causes"]] == ["paused", "no-worker"]
+    assert job["causes"][0]["since"] == job["paused_at"]
+
+
+def test_a_draft_is_previewed_without_being_stored(private_door: Door, client: httpx.Client) -> None:
+    viewer = private_door.client("viewer")
+    draft = {"schedule": "30 2 * * *", "timezone": "Europe/Berlin", "command": "rm -r films"}
+    seen = viewer.post("/v1/jobs:preview", params={"count": 400}, json=draft)
+    assert seen.status_code == 200, seen.text
+    assert seen.json()["text"] == "every day at 02:30 (Europe/Berlin)"
+    assert len(seen.json()["items"]) == 400
+    assert len([each for each in seen.json()["items"] if each["note"]]) == 2
+    faulty = viewer.post("/v1/jobs:preview", json={"schedule": "61 2 * * *", "priority": "high"})
+    assert sorted(fields(faulty.json())) == ["priority", "schedule"]
+    unknown = viewer.post("/v1/jobs:preview", json={"every": "1h", "calendars": ["none"]})
+    assert fields(unknown.json()) == ["calendars"]
+    assert client.get("/v1/jobs").json()["items"] == []

@@ -49,11 +49,12 @@ def crowd(*workers: Worker) -> Crowd:
 def why(
     run: Run, *workers: Worker, job: Job | None = None, upstream: tuple[Run, ...] = (), gate: GateUse | None = None
 ) -> list[str]:
-    return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=crowd(*workers))
+    causes = why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=crowd(*workers))
+    return [cause.sentence for cause in causes]
 
 
 def why_job(job: Job, *edges: Edge, workers: tuple[Worker, ...] = (a_worker(),)) -> list[str]:
-    return why_not_firing(job, edges=edges, crowd=crowd(*workers))
+    return [cause.sentence for cause in why_not_firing(job, edges=edges, crowd=crowd(*workers))]
 
 
 class TestRunsWithoutAWorker:
@@ -263,8 +264,20 @@ def test_durations_for_people() -> None:
 
 def test_workers_alone_fire_nothing() -> None:
     job = a_job(next_fire_at=NOW + HOUR)
-    (sentence,) = why_not_firing(job, edges=(), crowd=crowd(a_worker()), scheduled=False)
+    (cause,) = why_not_firing(job, edges=(), crowd=crowd(a_worker()), scheduled=False)
+    sentence = cause.sentence
     assert sentence.startswith("No scheduler runs, so it will not fire.")
     assert why_not_firing(job, edges=(), crowd=crowd(a_worker()), scheduled=True) == []
-    (sentence,) = why_not_firing(job, edges=(), crowd=crowd(), scheduled=False)
+    (cause,) = why_not_firing(job, edges=(), crowd=crowd(), scheduled=False)
+    sentence = cause.sentence
     assert sentence.startswith("No worker is running."), "where nothing runs, that is enough"
+
+
+def test_a_cause_names_what_it_refers_to_and_what_to_do() -> None:
+    blocked = a_run(state="blocked", blocked_on="task:encode")
+    (gate,) = why_not_running(blocked, job=None, upstream=(), gate=GateUse(3, 3), crowd=crowd(a_worker()))
+    assert (gate.kind, gate.gate, gate.used, gate.capacity) == ("gate", "task:encode", 3, 3)
+    (unserved,) = why_not_running(a_run(queue="films"), job=None, upstream=(), gate=None, crowd=crowd(a_worker()))
+    assert (unserved.kind, unserved.queue) == ("queue-unserved", "films")
+    assert unserved.remedy == "Start one with `mainspring worker APP --queue films`."
+    assert unserved.sentence == f"{unserved.text} {unserved.remedy}"

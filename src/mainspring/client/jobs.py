@@ -86,6 +86,12 @@ class Jobs:
         query |= {"last": last or None, "recent": recent or None, "sort": None if sort == "name" else sort}
         return each(self._connection, path_of("jobs"), query, records.ListedJob, limit)
 
+    async def preview(self, trigger: Trigger, *, count: int = 10, **words: Unpack[JobWords]) -> records.Preview:
+        """What a job with this trigger and these options would do, without storing it."""
+        body = {**trigger_body(trigger), **word_values(read_words(words, JobWords, "a job"))}
+        request = Request("POST", path_of("jobs:preview"), {"count": count}, body=body)
+        return await self._connection.ask(request, records.Preview)
+
     async def edit(
         self,
         job: str,

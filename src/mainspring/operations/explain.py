@@ -7,7 +7,7 @@ from typing import Protocol
 from mainspring.core.ids import ALPHABET, TAIL
 from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Job, Run
-from mainspring.core.runs.why import Crowd, GateUse, why_not_firing, why_not_running
+from mainspring.core.runs.why import Cause, Crowd, GateUse, why_not_firing, why_not_running
 from mainspring.core.states import BLOCKED, FINAL
 from mainspring.errors import NotFound
 from mainspring.settings import Settings
@@ -44,7 +44,7 @@ async def look_around(source: Knowing, namespace: str | None = None) -> Crowd:
     return Crowd(workers, store.now(), source.settings.worker_dead_after)
 
 
-async def explain_run(source: Knowing, run: Run) -> list[str]:
+async def explain_run(source: Knowing, run: Run) -> list[Cause]:
     """Why a run is not running."""
     store = await source.open()
     upstream: list[Run] = []
@@ -76,7 +76,7 @@ async def _job_of(store: Store, run: Run) -> Job | None:
         return None
 
 
-async def explain_job(source: Knowing, job: Job) -> list[str]:
+async def explain_job(source: Knowing, job: Job) -> list[Cause]:
     """Why a job does not fire."""
     store = await source.open()
     edges, crowd = await store.list_edges(job.id), await look_around(source, job.namespace)

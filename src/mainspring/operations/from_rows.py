@@ -15,6 +15,7 @@ from mainspring.core import model
 from mainspring.core.answers import Change
 from mainspring.core.instants import EPOCH, Duration, Instant, format_duration, format_instant
 from mainspring.core.model import KeptOptions, RunOptions
+from mainspring.core.runs.why import Cause
 from mainspring.core.schedules import calendars
 from mainspring.core.schedules.triggers import (
     AfterTrigger,
@@ -266,6 +267,18 @@ def worker_record(worker: model.Worker, state: records.WorkerState) -> records.W
         heartbeat_at=moment(worker.heartbeat_at),
         drain_requested_at=moment_or_none(worker.drain_requested_at),
     )
+
+
+def explained(causes: Iterable[Cause]) -> dict[str, Any]:
+    """`why` and `causes` of a job or run, in the same order."""
+    found = list(causes)
+    return {"why": [each.sentence for each in found], "causes": [_cause_record(each) for each in found]}
+
+
+def _cause_record(cause: Cause) -> records.Cause:
+    fields = msgspec.structs.asdict(cause)
+    since, workers = moment_or_none(cause.since), list(cause.workers)
+    return records.Cause(**fields | {"since": since, "workers": workers})
 
 
 def term_record(term: model.TermRecord) -> records.Term:

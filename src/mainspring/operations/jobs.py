@@ -17,16 +17,25 @@ from mainspring.core.planning.firing_limits import check_firings, runs_of
 from mainspring.core.planning.plans import make_runs
 from mainspring.core.runs.retry import RetryPolicy
 from mainspring.core.schedules.calendars import Calendar
-from mainspring.core.schedules.triggers import Trigger
+from mainspring.core.schedules.triggers import AfterTrigger, Trigger
+from mainspring.core.schedules.words import in_words
 from mainspring.core.states import SUCCEEDED
-from mainspring.errors import Conflict, NotFound, VersionConflict
+from mainspring.errors import Conflict, InvalidInput, NotFound, VersionConflict
 from mainspring.operations import records
 from mainspring.operations.backfill import survey
 from mainspring.operations.context import Context, NamedTask
 from mainspring.operations.definitions import change, change_retries, check_is_trigger, define
 from mainspring.operations.explain import explain_job
 from mainspring.operations.forecast import forecast
-from mainspring.operations.from_rows import firing_record, job_fields, job_record, job_row, moment, progress_of
+from mainspring.operations.from_rows import (
+    explained,
+    firing_record,
+    job_fields,
+    job_record,
+    job_row,
+    moment,
+    progress_of,
+)
 from mainspring.operations.options import JobWords, check_name, read_defaults, read_policy, read_words
 from mainspring.operations.paging import PAGE, walk
 from mainspring.operations.runs import Runs
@@ -80,8 +89,8 @@ class Jobs:
         """A job, how its last run stands, and what keeps the job from firing."""
         store, found = await self._context.open(), await self._stored(job)
         progress = progress_of(await _last_run(store, found))
-        why = await explain_job(self._context, found)
-        return records.JobStory(**job_fields(found, self._context.read), **progress, why=why)
+        causes = explained(await explain_job(self._context, found))
+        return records.JobStory(**job_fields(found, self._context.read), **progress, **causes)
 
     def list(
         self,
@@ -195,12 +204,32 @@ class Jobs:
         """When a job fires next, in its own zone or another. Fewer times than asked for if they are hard to find."""
         if zone is not None:
             load_zone(zone, "timezone")
-        store, found = await self._context.open(), await self._stored(job)
-        calendars = await store.list_calendars(found.namespace)
-        deadline = time.monotonic() + SEARCH_S
-        # In a thread: with calendars that allow little, a search takes long.
+        found = await self._stored(job)
+        return await self._forecast(found, await self._calendars(), count, zone)
+
+    async def preview(self, draft: Job, count: int = 10, zone: str | None = None) -> records.Preview:
+        """What a job that is not stored would do. InvalidInput if it names a calendar or job that does not exist."""
+        store, calendars = await self._context.open(), await self._calendars()
+        if unknown := [name for name in draft.policy.calendars if name not in calendars]:
+            raise InvalidInput(
+                "calendars", unknown[0], "does not exist", "`mainspring calendar list` shows those that do"
+            )
+        if isinstance(draft.trigger, AfterTrigger):
+            found = {job.name for job in await store.find_jobs(self._context.namespace, draft.trigger.jobs)}
+            if missing := [name for name in draft.trigger.jobs if name not in found]:
+                raise InvalidInput("after", missing[0], "does not exist", "`mainspring job list` shows those that do")
+        return records.Preview(in_words(draft.trigger), [*await self._forecast(draft, calendars, count, zone)])
+
+    async def _calendars(self) -> Mapping[str, Calendar]:
+        return await (await self._context.open()).list_calendars(self._context.namespace)
+
+    async def _forecast(
+        self, job: Job, calendars: Mapping[str, Calendar], count: int, zone: str | None
+    ) -> Sequence[records.FireTime]:
+        """In a thread: with calendars that allow little, a search takes long."""
+        store, deadline = await self._context.open(), time.monotonic() + SEARCH_S
         return await asyncio.to_thread(
-            forecast, found, calendars, store.now(), count, zone, lambda: time.monotonic() > deadline
+            forecast, job, calendars, store.now(), count, zone, lambda: time.monotonic() > deadline
         )
 
     def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Firing, None]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 
 from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome, Origin, UnderPressure
+from mainspring.core.runs.why import CauseKind
 from mainspring.core.states import State
 
 T = TypeVar("T")
@@ -66,6 +67,23 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
 JobStatus = Literal["scheduled", "pending", "running", "retrying", "completed", "failed", "cancelled", "skipped"]
 
 
+class Cause(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """What keeps a run from running or a job from firing, what to do about it, and what it refers to."""
+
+    kind: CauseKind
+    text: str
+    remedy: str = ""
+    since: Moment | None = None
+    """Since when, or until when if it lies ahead."""
+    run_id: str | None = None
+    job: str | None = None
+    queue: str | None = None
+    gate: str | None = None
+    used: int | None = None
+    capacity: int | None = None
+    workers: list[str] = []
+
+
 class JobStory(Job, kw_only=True, frozen=True):
     """A job, how its last run stands (`scheduled` before the first), how often that failed so far, and what keeps the
     job from firing."""
@@ -73,6 +91,7 @@ class JobStory(Job, kw_only=True, frozen=True):
     status: JobStatus
     retry_count: int
     why: list[str]
+    causes: list[Cause] = []
 
 
 class NewJob(Job, kw_only=True, frozen=True):
@@ -186,6 +205,7 @@ class RunStory(Run, frozen=True):
     """A run, and what keeps it from running."""
 
     why: list[str]
+    causes: list[Cause] = []
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -240,6 +260,13 @@ class FireTime(msgspec.Struct, frozen=True):
 class FireTimes(msgspec.Struct, frozen=True):
     """The next fire times."""
 
+    items: list[FireTime]
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a draft of a job would do: its schedule in words, and when it would fire."""
+
+    text: str
     items: list[FireTime]
 
 

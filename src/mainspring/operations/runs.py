@@ -19,7 +19,7 @@ from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitT
 from mainspring.operations import records
 from mainspring.operations.context import Context
 from mainspring.operations.explain import explain_run, find_ids
-from mainspring.operations.from_rows import attempt_record, line_records, run_fields, run_record, run_row
+from mainspring.operations.from_rows import attempt_record, explained, line_records, run_fields, run_record, run_row
 from mainspring.operations.options import RunWords, read_words
 from mainspring.operations.paging import walk
 from mainspring.operations.submission import Recipe, accepted, check_repeatable, make_recipe, repeat_run, submit_runs
@@ -95,8 +95,8 @@ class Runs:
     async def get(self, run_id: str) -> records.RunStory:
         """A run, and what keeps it from running."""
         run = await self._stored(run_id)
-        why = await explain_run(self._context, run)
-        return records.RunStory(**run_fields(run, self._context.read), why=why)
+        causes = explained(await explain_run(self._context, run))
+        return records.RunStory(**run_fields(run, self._context.read), **causes)
 
     async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
         """The runs whose ids, or their short forms, begin with a text."""

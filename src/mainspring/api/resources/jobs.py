@@ -25,6 +25,7 @@ from mainspring.operations.bodies import body_of
 from mainspring.operations.jobs import is_place
 
 _FILTERS = ("name", "app", "task", "tag", "queue", "q", "state", "sort", "last", "recent")
+_EXECUTED = frozenset(("task", "type", "command", "args", "payload", "isolation", "alert"))
 AT_ONCE = 50
 """How many jobs of a sync are read before other requests get their turn."""
 
@@ -185,6 +186,15 @@ async def preview_job(call: Call) -> Answer:
     return Answer(200, {"items": await Acting(call).jobs.next(call.named("job_id"), count, zone)})
 
 
+async def preview_draft(call: Call) -> Answer:
+    """What a draft of a job would do: its schedule in words, and when it would fire. Nothing is stored; a refusal names
+    all that is wrong. What the job would execute is not looked at, so it needs no permission to execute it."""
+    given = {name: value for name, value in call.given.items() if name not in _EXECUTED}
+    draft = read_job(call, {"name": "draft", **given, "task": "draft"}, call.wrong, None)
+    count, zone = call.query.get("count", 10), call.query.get("timezone")
+    return Answer(200, await Acting(call).jobs.preview(draft, count, zone))
+
+
 async def list_firings(call: Call) -> Answer:
     """The ledger of a job, newest first: what became of every due instant."""
     jobs, job = Acting(call).jobs, call.named("job_id")
@@ -258,6 +268,10 @@ ENDPOINTS = (
     Endpoint(
         "GET", "/v1/jobs/{job_id}/next", preview_job, "jobs:read", "Preview the next fire times of a job.",
         {200: records.FireTimes}, query=NextQuery,
+    ),
+    Endpoint(
+        "POST", "/v1/jobs:preview", preview_draft, "jobs:read", "Preview a draft of a job.", {200: records.Preview},
+        JobChange, query=NextQuery, example={"schedule": "30 2 * * *", "timezone": "Europe/Berlin"},
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/firings", list_firings, "jobs:read", "What became of a job's due instants.",

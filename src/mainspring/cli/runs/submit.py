@@ -107,7 +107,8 @@ def _check_known(app: Mainspring, task: str) -> None:
 async def _trouble(scheduler: Scheduler, run: records.Run) -> str | None:
     """Why no worker at all could take the run; None if one could."""
     workers = [_as_announced(worker) for worker in await scheduler.workers.list()]
-    return worker_trouble(run.queue, run.region, run.task, Crowd(workers, scheduler.now(), LONG_AGO))
+    cause = worker_trouble(run.queue, run.region, run.task, Crowd(workers, scheduler.now(), LONG_AGO))
+    return None if cause is None else cause.sentence
 
 
 def _as_announced(worker: records.Worker) -> Worker:

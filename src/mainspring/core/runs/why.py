@@ -1,10 +1,12 @@
-"""Why a run is not running, and why a job does not fire: full sentences, the strongest reason first."""
+"""Why a run is not running, and why a job does not fire: causes with what to do about each, the strongest first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from mainspring.core.instants import (
     DAY,
@@ -25,6 +27,36 @@ OVERDUE: Final[Duration] = 5 * SECOND
 """A job due for longer than this has nobody who plans it: planners take milliseconds, and elections two seconds."""
 _NAMED = 5
 _COARSE = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (SECOND, SECOND), (0, MILLISECOND))
+
+
+CauseKind = Literal[
+    "cancel-requested", "claim-expired", "key", "overlap", "dependency", "dependencies", "gate", "released", "not-due",
+    "no-worker", "queue-unserved", "region-unserved", "task-unknown", "workers-stopping", "worker-free", "workers-busy",
+    "expires", "paused", "unplanned", "no-scheduler", "limit-reached", "manual", "ended", "done", "calendars",
+    "no-instant", "upstream",
+]  # fmt: skip
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason, what to do about it, and what it refers to."""
+
+    kind: CauseKind
+    text: str
+    remedy: str = ""
+    since: Instant | None = None
+    """Since when, or until when if it lies ahead."""
+    run_id: str | None = None
+    job: str | None = None
+    queue: str | None = None
+    gate: str | None = None
+    used: int | None = None
+    capacity: int | None = None
+    workers: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The whole, as people read it."""
+        return f"{self.text} {self.remedy}".rstrip()
 
 
 class GateUse(NamedTuple):
@@ -69,7 +101,7 @@ def about(duration: Duration) -> str:
 
 def why_not_running(
     run: Run, *, job: Job | None, upstream: Sequence[Run], gate: GateUse | None, crowd: Crowd
-) -> list[str]:
+) -> list[Cause]:
     """What keeps a run that has not ended from going on.
 
     `upstream` are the unfinished runs that it waits for, `gate` is the one that it is blocked on. Nothing is said of a
@@ -89,94 +121,111 @@ def why_not_running(
         reasons.append(_in_the_queue(run, crowd))
     if run.expires_at is not None:
         may = "is" if run.expires_at > crowd.now else "was to be"
-        reasons.append(f"It {may} skipped if not started by {_when(run.expires_at, crowd.now)}.")
+        text = f"It {may} skipped if not started by {_when(run.expires_at, crowd.now)}."
+        reasons.append(Cause(kind="expires", text=text, since=run.expires_at))
     return reasons
 
 
-def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd, scheduled: bool = True) -> list[str]:
+def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd, scheduled: bool = True) -> list[Cause]:
     """What keeps a job from firing, or its runs from starting; nothing, if it simply waits for its next instant.
     `scheduled`: whether a scheduler runs."""
-    reasons = []
+    reasons: list[Cause] = []
     if job.paused_at is not None:
         why = f" ({job.paused_why})" if job.paused_why else ""
-        since = _when(job.paused_at, crowd.now)
-        reasons.append(f"It is paused since {since}{why}. Resume it with `mainspring job resume {job.name}`.")
+        text, remedy = (
+            f"It is paused since {_when(job.paused_at, crowd.now)}{why}.",
+            f"mainspring job resume {job.name}",
+        )
+        reasons.append(Cause(kind="paused", text=text, remedy=f"Resume it with `{remedy}`.", since=job.paused_at))
     elif job.next_fire_at is None:
         reasons += _why_never(job, edges, crowd.now)
     elif job.next_fire_at < crowd.now - OVERDUE:
-        due = _when(job.next_fire_at, crowd.now)
-        reasons.append(f"It was due at {due}, and no node has planned it. Start one with `mainspring up`.")
+        text = f"It was due at {_when(job.next_fire_at, crowd.now)}, and no node has planned it."
+        remedy = "Start one with `mainspring up`."
+        reasons.append(Cause(kind="unplanned", text=text, remedy=remedy, since=job.next_fire_at))
     elif not scheduled and crowd.living():  # Where nothing runs at all, it is enough to say that.
-        reasons.append(
-            "No scheduler runs, so it will not fire. Start one with `mainspring server`, or `mainspring up`."
-        )
+        remedy = "Start one with `mainspring server`, or `mainspring up`."
+        reasons.append(Cause(kind="no-scheduler", text="No scheduler runs, so it will not fire.", remedy=remedy))
     troubles = (worker_trouble(job.queue, region, job.task, crowd) for region in job.policy.regions)
     return reasons + list(dict.fromkeys(trouble for trouble in troubles if trouble))
 
 
-def worker_trouble(queue: str, region: str, task: str, crowd: Crowd) -> str | None:
+def worker_trouble(queue: str, region: str, task: str, crowd: Crowd) -> Cause | None:
     """Why no worker at all could take such a run; None if one could."""
     living = crowd.living()
     if not living:
-        return f"No worker is running{_last_seen(crowd)}. Start one with `mainspring worker APP`, or `mainspring up`."
+        remedy = "Start one with `mainspring worker APP`, or `mainspring up`."
+        return Cause(kind="no-worker", text=f"No worker is running{_last_seen(crowd)}.", remedy=remedy, queue=queue)
     serving = [each for each in living if queue in each.queues]
     if not serving:
         served = _listed(name for each in living for name in each.queues)
         start = f"Start one with `mainspring worker APP --queue {queue}`."
-        return f"No worker serves queue {queue} (served: {served}). {start}"
+        text = f"No worker serves queue {queue} (served: {served})."
+        return Cause(kind="queue-unserved", text=text, remedy=start, queue=queue)
     near = [each for each in serving if region in each.regions]
     if not near:
         served = _listed(name for each in serving for name in each.regions)
         start = f"Start one with `mainspring worker APP --queue {queue} --region {region}`."
-        return f"No worker for queue {queue} serves region {region} (served: {served}). {start}"
+        text = f"No worker for queue {queue} serves region {region} (served: {served})."
+        return Cause(kind="region-unserved", text=text, remedy=start, queue=queue, workers=_ids(serving))
     known = dict.fromkeys(name for each in near for name in each.tasks)
     if task not in known:
-        return f"No worker that could take it knows task {task}. {_nearest(task, list(known))}"
+        text = f"No worker that could take it knows task {task}."
+        remedy = _nearest(task, list(known))
+        return Cause(kind="task-unknown", text=text, remedy=remedy, queue=queue, workers=_ids(near))
     return None
 
 
-def _why_unfinished(run: Run, now: Instant) -> list[str]:
+def _ids(workers: Iterable[Worker]) -> tuple[str, ...]:
+    return tuple(each.id for each in workers)[:_NAMED]
+
+
+def _why_unfinished(run: Run, now: Instant) -> list[Cause]:
     reasons = []
     if run.cancel_requested_at is not None:
         since = _when(run.cancel_requested_at, now)
-        reasons.append(f"It was asked to stop at {since} ({run.cancel_reason}); its worker has not ended it yet.")
+        text = f"It was asked to stop at {since} ({run.cancel_reason}); its worker has not ended it yet."
+        reasons.append(Cause(kind="cancel-requested", text=text, since=run.cancel_requested_at))
     if run.claimed_until is not None and run.claimed_until < now:
         since = _when(run.claimed_until, now)
-        reasons.append(
-            f"Worker {run.worker} has let its claim run out at {since}: a node gives the run to another. "
-            "If none does, start one with `mainspring up`."
-        )
+        text = f"Worker {run.worker} has let its claim run out at {since}: a node gives the run to another."
+        remedy = "If none does, start one with `mainspring up`."
+        reasons.append(Cause(kind="claim-expired", text=text, remedy=remedy, since=run.claimed_until))
     return reasons
 
 
-def _why_blocked(run: Run, job: Job | None, upstream: Sequence[Run], gate: GateUse | None) -> list[str]:
+def _why_blocked(run: Run, job: Job | None, upstream: Sequence[Run], gate: GateUse | None) -> list[Cause]:
     reasons = [_why_behind(run, job, other) for other in upstream[:_NAMED]]
     if len(upstream) > _NAMED:
-        reasons.append(f"It waits for {len(upstream) - _NAMED} more runs besides.")
+        text = f"It waits for {len(upstream) - _NAMED} more runs besides."
+        reasons.append(Cause(kind="dependencies", text=text))
     if run.blocked_on is not None:
         use = "is full" if gate is None else f"is full: {gate.used} of {gate.capacity} are in"
         if gate is not None and gate.used < gate.capacity:
             use = f"has room again ({gate.used} of {gate.capacity} are in): it is let in within moments"
-        reasons.append(f"Gate {run.blocked_on} {use}.")
-    return reasons or ["What it waited for has ended: it goes on within moments."]
+        used, capacity = gate or (None, None)
+        text = f"Gate {run.blocked_on} {use}."
+        reasons.append(Cause(kind="gate", text=text, gate=run.blocked_on, used=used, capacity=capacity))
+    return reasons or [Cause(kind="released", text="What it waited for has ended: it goes on within moments.")]
 
 
-def _why_behind(run: Run, job: Job | None, other: Run) -> str:
+def _why_behind(run: Run, job: Job | None, other: Run) -> Cause:
     which = f"run {other.id} ({other.job or other.task}, {other.state})"
     if run.key is not None and other.key == run.key:
-        return f"It stands in line for key {run.key}, behind {which}."
+        text = f"It stands in line for key {run.key}, behind {which}."
+        return Cause(kind="key", text=text, run_id=other.id)
     if job is not None and other.job_id == job.id:
-        return f"It waits for {which} of the same job to end (overlap={job.policy.overlap})."
-    return f"It waits for {which}."
+        text = f"It waits for {which} of the same job to end (overlap={job.policy.overlap})."
+        return Cause(kind="overlap", text=text, run_id=other.id, job=job.name)
+    return Cause(kind="dependency", text=f"It waits for {which}.", run_id=other.id, job=other.job)
 
 
-def _not_due(run: Run, now: Instant) -> str:
-    if run.attempt:
-        return f"Attempt {run.attempt + 1} is not due until {_when(run.due_at, now)}."
-    return f"It is not due until {_when(run.due_at, now)}."
+def _not_due(run: Run, now: Instant) -> Cause:
+    what = f"Attempt {run.attempt + 1}" if run.attempt else "It"
+    return Cause(kind="not-due", text=f"{what} is not due until {_when(run.due_at, now)}.", since=run.due_at)
 
 
-def _in_the_queue(run: Run, crowd: Crowd) -> str:
+def _in_the_queue(run: Run, crowd: Crowd) -> Cause:
     """A due run that some worker could take: is one free?"""
     fit = [
         each
@@ -185,51 +234,68 @@ def _in_the_queue(run: Run, crowd: Crowd) -> str:
     ]
     active = [each for each in fit if each.state == "active"]
     if not active:
-        return f"Every worker that could take it is stopping ({_listed(each.id for each in fit)})."
+        text = f"Every worker that could take it is stopping ({_listed(each.id for each in fit)})."
+        return Cause(kind="workers-stopping", text=text, queue=run.queue, workers=_ids(fit))
     if any(each.running < each.concurrency for each in active):
-        return "A worker is free for it: it starts within moments."
+        text = "A worker is free for it: it starts within moments."
+        return Cause(kind="worker-free", text=text, queue=run.queue, since=run.due_at)
     running, slots = sum(each.running for each in active), sum(each.concurrency for each in active)
     one = len(active) == 1
     who = "The only worker that could take it is" if one else f"All {len(active)} workers that could take it are"
     due = f"It is due since {_when(run.due_at, crowd.now)}, at priority {run.priority}."
-    return f"{who} busy ({running} of {slots} slots). {due}"
+    text = f"{who} busy ({running} of {slots} slots). {due}"
+    return Cause(
+        kind="workers-busy",
+        text=text,
+        since=run.due_at,
+        queue=run.queue,
+        used=running,
+        capacity=slots,
+        workers=_ids(active),
+    )
 
 
-def _why_never(job: Job, edges: Sequence[Edge], now: Instant) -> list[str]:
+def _why_never(job: Job, edges: Sequence[Edge], now: Instant) -> list[Cause]:
     """Why a job that is not paused has no next fire time."""
     policy, trigger = job.policy, job.trigger
     if policy.max_firings is not None and job.fired >= policy.max_firings:
-        return [f"It has fired {job.fired} of at most {policy.max_firings} times, and is done."]
+        text = f"It has fired {job.fired} of at most {policy.max_firings} times, and is done."
+        return [Cause(kind="limit-reached", text=text)]
     if isinstance(trigger, ManualTrigger):
-        return [f"It is manual: it fires only by `mainspring job trigger {job.name}`."]
+        return [Cause(kind="manual", text=f"It is manual: it fires only by `mainspring job trigger {job.name}`.")]
     return _why_after(trigger, edges) if isinstance(trigger, AfterTrigger) else [_why_no_more(job, now)]
 
 
-def _why_no_more(job: Job, now: Instant) -> str:
+def _why_no_more(job: Job, now: Instant) -> Cause:
     """Why a job that follows the clock has nothing to come."""
     policy, trigger = job.policy, job.trigger
     if policy.end_at is not None and policy.end_at <= now:
-        return f"It ended at {_when(policy.end_at, now)}."
+        return Cause(kind="ended", text=f"It ended at {_when(policy.end_at, now)}.", since=policy.end_at)
     if isinstance(trigger, AtTrigger):
+        text = f"Its one instant was {_when(trigger.at, now)}: it is done."
         if trigger.at < job.created_at:
-            return f"Its one instant, {_when(trigger.at, now)}, had passed when it was added: it will not fire."
-        return f"Its one instant was {_when(trigger.at, now)}: it is done."
+            text = f"Its one instant, {_when(trigger.at, now)}, had passed when it was added: it will not fire."
+        return Cause(kind="done", text=text, since=trigger.at)
     if policy.calendars:
-        return f"Its calendars ({', '.join(policy.calendars)}) leave it no instant to come."
+        text = f"Its calendars ({', '.join(policy.calendars)}) leave it no instant to come."
+        return Cause(kind="calendars", text=text)
     until = "" if policy.end_at is None else f" before its end at {_when(policy.end_at, now)}"
-    return f"Its trigger has no instant to come{until}."
+    return Cause(kind="no-instant", text=f"Its trigger has no instant to come{until}.")
 
 
-def _why_after(trigger: AfterTrigger, edges: Sequence[Edge]) -> list[str]:
+def _why_after(trigger: AfterTrigger, edges: Sequence[Edge]) -> list[Cause]:
     reasons = []
     for edge in edges:
         if edge.latest_at == 0:
-            reasons.append(f"It waits for job {edge.upstream}, which has finished no firing since.")
+            text = f"It waits for job {edge.upstream}, which has finished no firing since."
+            reasons.append(Cause(kind="upstream", text=text, job=edge.upstream))
         elif edge.latest_at <= edge.consumed_at:
             used = format_instant(edge.latest_at)
-            reasons.append(f"It waits for job {edge.upstream}, which has finished nothing newer than {used}.")
+            text = f"It waits for job {edge.upstream}, which has finished nothing newer than {used}."
+            reasons.append(Cause(kind="upstream", text=text, job=edge.upstream, since=edge.latest_at))
     if trigger.when == "any_finished" and len(reasons) > 1:
-        return [f"It waits for any of the jobs {_listed(edge.upstream for edge in edges)} to finish a firing."]
+        text = f"It waits for any of the jobs {_listed(edge.upstream for edge in edges)} to finish a firing."
+        return [Cause(kind="upstream", text=text)]
     return reasons
 
 
