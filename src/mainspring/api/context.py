@@ -19,7 +19,7 @@ from mainspring.api.resources.health import Vitals
 from mainspring.api.resources.statuses import Statuses
 from mainspring.api.resources.tasks import KnownTasks
 from mainspring.core.instants import Instant
-from mainspring.operations.records import Overview
+from mainspring.operations.overview_records import Overview
 from mainspring.sdk.app import Mainspring
 from mainspring.services.node import Node
 from mainspring.settings import Settings

@@ -18,7 +18,7 @@ from mainspring.client.streams import follow
 from mainspring.client.workers import Cluster, Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
-from mainspring.operations import records
+from mainspring.operations import overview_records, records
 from mainspring.sdk.sync import Blocking
 
 
@@ -69,15 +69,15 @@ class Client:
         """What has to be well for the server to serve; ServerUnavailable if something is not."""
         return await self._connection.ask(Request("GET", "/health/ready"), records.Ready)
 
-    async def overview(self) -> records.Overview:
+    async def overview(self) -> overview_records.Overview:
         """How the namespace stands; at most a second old."""
-        return await self._connection.ask(Request("GET", path_of("overview")), records.Overview)
+        return await self._connection.ask(Request("GET", path_of("overview")), overview_records.Overview)
 
-    async def live(self) -> AsyncGenerator[records.News, None]:
+    async def live(self) -> AsyncGenerator[overview_records.News, None]:
         """Which jobs and runs change, at most twice a second, without end. The first news, also after a broken
         connection, has `more` set: something may have changed before."""
         async for told in follow(self._connection, Request("GET", path_of("live"))):
-            yield msgspec.json.decode(told.data, type=records.News)
+            yield msgspec.json.decode(told.data, type=overview_records.News)
 
     async def open(self) -> None:
         """Nothing to open: connections are made when they are needed."""

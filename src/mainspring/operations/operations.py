@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mainspring.core.instants import Instant
-from mainspring.operations import records
+from mainspring.operations import overview_records
 from mainspring.operations.audit import Audit
 from mainspring.operations.calendars import Calendars
 from mainspring.operations.cluster import Cluster
@@ -41,7 +41,7 @@ class Operations:
         self._host = host
         self._now = host.clock.now
 
-    async def overview(self) -> records.Overview:
+    async def overview(self) -> overview_records.Overview:
         """How the namespace stands now."""
         return await self._overview.show()
 

@@ -14,7 +14,7 @@ from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Firing, Job, TermRecord
 from mainspring.core.runs.why import Crowd
 from mainspring.core.states import BLOCKED, FAILED, PENDING, RUNNING, SUCCEEDED, State
-from mainspring.operations import records
+from mainspring.operations import overview_records
 from mainspring.operations.context import Context
 from mainspring.operations.explain import look_around
 from mainspring.operations.from_rows import job_row, moment, moment_or_none, run_row
@@ -40,7 +40,7 @@ class Overview:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def show(self) -> records.Overview:
+    async def show(self) -> overview_records.Overview:
         """How the namespace stands now."""
         store, namespace = await self._context.open(), self._context.namespace
         crowd, leader = await look_around(self._context, namespace), await self._leader(store)
@@ -57,7 +57,7 @@ class Overview:
         running = await store.list_runs(RunFilter(namespace, (RUNNING,), limit=MOST_SHOWN))
         upcoming = await store.ordered_jobs(namespace, "next", limit=MOST_SHOWN)
         read = self._context.read
-        return records.Overview(
+        return overview_records.Overview(
             at=moment(store.now()),
             leader=leader,
             workers=_workers(crowd),
@@ -68,26 +68,26 @@ class Overview:
             next=[job_row(job, read) for job in upcoming],
         )
 
-    async def _leader(self, store: Store) -> records.Leader | None:
+    async def _leader(self, store: Store) -> overview_records.Leader | None:
         """The owner of the newest term that lasts. A lease in the store tells at once when nobody holds it."""
         terms = [term for term in await store.terms(None, LATEST_TERMS) if _is_of_scheduler(term)]
         lasting = next((term for term in terms if term.ended_at is None), None)
         if lasting is None or (self._context.settings.lease is None and not await store.holders(LEASE)):
             return None
-        return records.Leader(lasting.owner, lasting.number, moment(lasting.began_at))
+        return overview_records.Leader(lasting.owner, lasting.number, moment(lasting.began_at))
 
     async def _is_led_by_all(self, store: Store) -> bool:
         """Whether nodes plan without a leader."""
         return any(node.is_alive(store.now()) for node in await store.nodes())
 
-    async def _counts(self, store: Store, backlog: Sequence[Backlog], missed: Missed) -> records.RunCounts:
+    async def _counts(self, store: Store, backlog: Sequence[Backlog], missed: Missed) -> overview_records.RunCounts:
         namespace, since = self._context.namespace, encode_time(store.now() - DAY)
 
         async def count(*states: State, since: str | None = None) -> int:
             return await store.count_matching(RunFilter(namespace, states, limit=MOST_COUNTED, since=since))
 
         due = min(sum(each.count for each in backlog), MOST_COUNTED)
-        return records.RunCounts(
+        return overview_records.RunCounts(
             due=due,
             blocked=await count(BLOCKED),
             later=max(await count(PENDING) - due, 0),
@@ -96,7 +96,7 @@ class Overview:
             missed=min(sum(max(each.count, 1) for _, each in missed), MOST_COUNTED),
         )
 
-    async def _troubled_jobs(self, store: Store, missed: Missed) -> Sequence[records.Attention]:
+    async def _troubled_jobs(self, store: Store, missed: Missed) -> Sequence[overview_records.Attention]:
         """The jobs whose latest firing that ended has failed or was missed, of those that had one in the last day."""
         namespace, since = self._context.namespace, encode_time(store.now() - DAY)
         failed = await store.list_runs(RunFilter(namespace, (FAILED,), limit=MOST_LOOKED_AT, since=since))
@@ -114,10 +114,10 @@ def _is_of_scheduler(term: TermRecord) -> bool:
     return term.name == LEASE or term.name.startswith(f"{LEASE}:")
 
 
-def _workers(crowd: Crowd) -> records.Fleet:
+def _workers(crowd: Crowd) -> overview_records.Fleet:
     living = crowd.living()
     active = [each for each in living if each.state == "active"]
-    return records.Fleet(
+    return overview_records.Fleet(
         active=len(active),
         known=len(crowd.workers),
         running=sum(each.running for each in living),
@@ -125,15 +125,15 @@ def _workers(crowd: Crowd) -> records.Fleet:
     )
 
 
-def _cluster_troubles(crowd: Crowd, *, led: bool) -> Iterable[records.Attention]:
+def _cluster_troubles(crowd: Crowd, *, led: bool) -> Iterable[overview_records.Attention]:
     if not led:
         text = "No scheduler leads, so no job fires."
         remedy = "Start one with `mainspring server`, or `mainspring up`."
-        yield records.Attention(kind="no-leader", state="failed", name="scheduler", text=text, remedy=remedy)
+        yield overview_records.Attention(kind="no-leader", state="failed", name="scheduler", text=text, remedy=remedy)
     if not crowd.living():
         last = max((each.heartbeat_at for each in crowd.workers), default=None)
         remedy = "Start one with `mainspring worker APP`, or `mainspring up`."
-        yield records.Attention(
+        yield overview_records.Attention(
             kind="no-worker",
             state="failed",
             name="workers",
@@ -143,14 +143,14 @@ def _cluster_troubles(crowd: Crowd, *, led: bool) -> Iterable[records.Attention]
         )
 
 
-def _unserved_queues(backlog: Sequence[Backlog], crowd: Crowd) -> Iterable[records.Attention]:
+def _unserved_queues(backlog: Sequence[Backlog], crowd: Crowd) -> Iterable[overview_records.Attention]:
     """Queues with due runs that no worker serves. Where no worker runs at all, that is said once."""
     living = crowd.living()
     served = {queue for each in living for queue in each.queues}
     for queue in dict.fromkeys(each.queue for each in backlog if living and each.queue not in served):
         own = [each for each in backlog if each.queue == queue]
         count = min(sum(each.count for each in own), MOST_COUNTED)
-        yield records.Attention(
+        yield overview_records.Attention(
             kind="queue-unserved",
             state="held",
             name=queue,
@@ -161,7 +161,7 @@ def _unserved_queues(backlog: Sequence[Backlog], crowd: Crowd) -> Iterable[recor
         )
 
 
-def _trouble_of(job: Job, ledger: Sequence[Firing]) -> records.Attention | None:
+def _trouble_of(job: Job, ledger: Sequence[Firing]) -> overview_records.Attention | None:
     """What is wrong with a job by its ledger, newest row first: the stretch of failed or missed rows that it ends with.
     A paused job is listed as such."""
     if not ledger or ledger[0].outcome not in ("failed", "missed") or job.paused_at is not None:
@@ -174,7 +174,7 @@ def _trouble_of(job: Job, ledger: Sequence[Firing]) -> records.Attention | None:
     reason = f": {newest.reason}" if newest.reason else ""
     failed = newest.outcome == "failed"
     retry = f"`mainspring run retry {newest.run_id}`" if newest.run_id else f"`mainspring job trigger {job.name}`"
-    return records.Attention(
+    return overview_records.Attention(
         kind="job-failed" if failed else "job-missed",
         state="failed" if failed else "missed",
         name=job.name,
@@ -186,9 +186,9 @@ def _trouble_of(job: Job, ledger: Sequence[Firing]) -> records.Attention | None:
     )
 
 
-def _paused(job: Job) -> records.Attention:
+def _paused(job: Job) -> overview_records.Attention:
     why = f" ({job.paused_why})" if job.paused_why else ""
-    return records.Attention(
+    return overview_records.Attention(
         kind="job-paused",
         state="paused",
         name=job.name,

@@ -9,7 +9,7 @@ import msgspec
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.resources.acting import Acting
 from mainspring.api.streaming import SSE, beats, sse
-from mainspring.operations import records
+from mainspring.operations import overview_records
 from mainspring.operations.overview import Overview
 
 
@@ -33,6 +33,6 @@ async def _news(call: Call) -> AsyncIterator[bytes]:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/overview", show_overview, "runs:read", "How it stands.", {200: records.Overview}),
+    Endpoint("GET", "/v1/overview", show_overview, "runs:read", "How it stands.", {200: overview_records.Overview}),
     Endpoint("GET", "/v1/live", follow_live, "events:read", "Follow what changes.", {200: SSE}, patient=True),
 )
