@@ -7,6 +7,11 @@ PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
 .PHONY: setup kubernetes up quick test lint coverage services services-stop bench simulate chaos clean
+# The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.
+UI := src/mainspring/ui
+UI_TOOLS := $(VENV)/ui-tools
+UI_STAMP := $(VENV)/.ui-libraries
+
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Mainspring needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -14,9 +19,12 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,speed]'
 	@touch $(STAMP)
 
-setup: $(STAMP)
+$(UI_STAMP): $(STAMP) $(UI)/package-lock.json scripts/ui-libraries
+	@if $(BIN)/python scripts/ui-libraries --dev $(UI_TOOLS); then touch $@; fi
 
-up: $(STAMP)
+setup: $(STAMP) $(UI_STAMP)
+
+up: setup
 	@exec $(BIN)/mainspring up examples/quickstart.py
 
 # Nothing is skipped: what a test needs and cannot have fails it. Tests wait as much as they compute: two at a time fit two
@@ -46,12 +54,13 @@ kubernetes:
 services-stop:
 	@scripts/services stop
 
-lint: $(STAMP)
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@for file in tests/*/conftest.py; do $(BIN)/mypy --exclude none $$file || exit 1; done
 	$(BIN)/lint-imports
+	@if test -e $(UI_STAMP); then node $(UI_TOOLS)/node_modules/typescript/bin/tsc -p $(UI)/jsconfig.json; fi
 
 # Embedded, then on servers that it starts and stops itself; `python -m bench --help` for parts of it.
 bench: $(STAMP)

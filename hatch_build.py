@@ -1,11 +1,16 @@
-"""The page of the package on an index: the README, whose relative links would lead nowhere there."""
+"""What building adds: the page of the package on an index, and the libraries of the web UI.
+
+The page is the README, whose relative links would lead nowhere there."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
@@ -27,3 +32,12 @@ class CustomMetadataHook(MetadataHookInterface):
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         base = metadata.get("urls", {}).get("Source")
         metadata["readme"] = {"content-type": "text/markdown", "text": index_page(text, base)}
+
+
+class CustomBuildHook(BuildHookInterface):
+    """Found by hatchling by its name."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Fetch the libraries of the web UI for a wheel. An editable installation has them from `make setup`."""
+        if version != "editable":
+            subprocess.run([sys.executable, str(Path(self.root) / "scripts" / "ui-libraries")], check=True)

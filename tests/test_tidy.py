@@ -152,3 +152,36 @@ def test_every_dependency_is_explained() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text()
     names = {re.split(r"[^\w.-]", each)[0] for each in wanted}
     assert {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)} == set()
+
+
+SCRIPTS = sorted(path for path in (SOURCE / "ui").rglob("*.js") if "libraries" not in path.parts)
+LONGEST_SCRIPT = 400
+FORBIDDEN_IN_SCRIPTS = {
+    "markup from a string": r"innerHTML|outerHTML|insertAdjacentHTML|document\.write",
+    "a style as an attribute": r"\bstyle=[\"$]",
+    "a string as code": r"\beval\(|new Function\(",
+    "an address of another host": r"[\"'`](?:https?:)?//[a-z]",
+}
+MAY_STORE = {"state/settings.js", "theme.js"}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(SOURCE)))
+class TestEveryScript:
+    def test_is_short_and_has_short_functions(self, path: Path) -> None:
+        lines = path.read_text().splitlines()
+        assert len(lines) <= LONGEST_SCRIPT
+        begins = [n for n, line in enumerate(lines) if re.match(r"(export )?(default )?(async )?function ", line)]
+        ends = [next(n for n in range(begin, len(lines)) if lines[n].startswith("}")) for begin in begins]
+        long = [lines[b] for b, e in zip(begins, ends, strict=True) if e - b + 1 > LONGEST_FUNCTION]
+        assert long == []
+
+    def test_says_what_it_is_for(self, path: Path) -> None:
+        assert path.read_text().startswith("/*")
+
+    @pytest.mark.parametrize("what", FORBIDDEN_IN_SCRIPTS)
+    def test_has_nothing_that_the_policy_of_the_page_forbids(self, path: Path, what: str) -> None:
+        assert re.findall(FORBIDDEN_IN_SCRIPTS[what], path.read_text()) == []
+
+    def test_stores_nothing_in_the_browser_but_settings(self, path: Path) -> None:
+        is_allowed = path.relative_to(SOURCE / "ui").as_posix() in MAY_STORE
+        assert is_allowed or not re.search(r"localStorage|sessionStorage|indexedDB", path.read_text())

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 from mainspring import Mainspring, Retry, cron, every, manual
+from mainspring.clock import Clock
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing import ManualScheduler
 
@@ -66,19 +69,21 @@ async def seed(file: Path, more: int = 40) -> None:
     """Write the store into a file that does not exist yet. Its last instant is now."""
     random, now = Random(7), datetime.now(UTC)
     app = make_app(random, more)
-    scheduler = ManualScheduler(app, start=now - timedelta(days=DAYS))
-    await scheduler._store.close()
-    scheduler._store = SqliteStore(str(file), scheduler.clock, durable=False, inline=True)
-    async with scheduler:
-        await scheduler.advance(f"{DAYS - 5}d")
-        outage = (now - timedelta(days=5)).replace(hour=22, minute=0, second=0, microsecond=0)
-        await scheduler.set_time(max(outage, scheduler.now))
-        await scheduler.set_time(scheduler.now + timedelta(hours=8))  # No node was running: what was due is a misfire.
-        await scheduler.set_time(scheduler.now)
-        await scheduler.advance(now - scheduler.now)
-        await scheduler._store.pause_jobs("default", ["cleanup"], paused=True, reason="maintenance of the disks")
-        for number in range(12):
-            await app.tasks["encode"].submit(video=f"v{number}")
+    with patch("mainspring.testing.scheduler.open_memory", partial(open_file, file)):
+        async with ManualScheduler(app, start=now - timedelta(days=DAYS)) as scheduler:
+            await scheduler.advance(f"{DAYS - 5}d")
+            night = (now - timedelta(days=4)).replace(hour=22, minute=0, second=0, microsecond=0)
+            await scheduler.advance(night - scheduler.now)
+            await scheduler.set_time(scheduler.now + timedelta(hours=8))  # No node was running: a misfire.
+            await scheduler.advance(now - scheduler.now)
+            await scheduler._store.pause_jobs("default", ["cleanup"], paused=True, reason="maintenance of the disks")
+            for number in range(12):
+                await app.tasks["encode"].submit(video=f"v{number}")
+
+
+def open_file(file: Path, clock: Clock) -> SqliteStore:
+    """The store of the scheduler, in a file instead of memory."""
+    return SqliteStore(str(file), clock, durable=False, inline=True)
 
 
 if __name__ == "__main__":

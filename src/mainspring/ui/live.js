@@ -102,6 +102,8 @@ export function stop() {
   abort.abort();
 }
 
+paused.subscribe((now) => now || refresh());
+
 let hiding = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hiding);

@@ -12,7 +12,7 @@ import { Login } from "./pages/login.js";
 
 /** @type {[RegExp, () => Promise<any>, string][]} */
 const PAGES = [
-  [/^\/$/, () => import("./pages/overview.js"), "Overview"],
+  [/^\/(login)?$/, () => import("./pages/overview.js"), "Overview"],
   [/^\/jobs$/, () => import("./pages/jobs.js"), "Jobs"],
   [/^\/new-job$/, () => import("./pages/editor.js"), "Jobs"],
   [/^\/jobs\/([^/]+)$/, () => import("./pages/job.js"), "Jobs"],

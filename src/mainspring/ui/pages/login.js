@@ -3,6 +3,7 @@ import { send } from "../api.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { start } from "../live.js";
 import { Trouble } from "../parts/page.js";
+import { go, to } from "../router.js";
 import { whoAmI } from "../state/me.js";
 
 /** @param {{ over?: boolean }} given */
@@ -13,7 +14,7 @@ export function Login({ over = false }) {
     if (over) dialog.current?.showModal();
     const given = new URLSearchParams(location.hash.slice(1)).get("token");
     if (given) {
-      history.replaceState(history.state, "", location.pathname + location.search);
+      go(to("/"), { replace: true });
       signIn(given);
     }
   }, []);

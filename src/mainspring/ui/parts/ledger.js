@@ -89,7 +89,7 @@ function GridTable({ grid, chosen, choose }) {
   const all = grid.rows.flatMap((row) => row.cells).filter((cell) => cell !== null);
   const stop = chosen ?? all[all.length - 1];
   return html`<div class="ledger"><table ref=${table} aria-label="ledger: what became of each due instant" onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
-    ${grid.columns.length > 0 && html`<thead><tr><td></td>${grid.columns.map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>`}
+    ${grid.columns.length > 0 && html`<thead><tr><td></td>${grid.columns.map((each) => (each ? html`<th scope="col">${each}</th>` : html`<td></td>`))}</tr></thead>`}
     <tbody>${grid.rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && html`<${CellButton} cell=${cell} pressed=${cell === chosen} stop=${cell === stop} choose=${choose} />`}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }

@@ -19,7 +19,7 @@ export function Table({ columns, rows, href, id, label, more, chosen, onChoose }
     <table aria-label=${label}>
       <thead><tr>
         ${onChoose && html`<th class="tight"><input type="checkbox" aria-label="select all shown" checked=${all} onChange=${chooseAll} /></th>`}
-        ${columns.map((each) => html`<th scope="col" class=${each.number ? "number" : ""}>${each.name}</th>`)}
+        ${columns.map((each) => (each.name ? html`<th scope="col" class=${each.number ? "number" : ""}>${each.name}</th>` : html`<td></td>`))}
       </tr></thead>
       <tbody ref=${body}>
         ${rows.map((row, n) => html`<tr key=${id(row)} class=${`${n === focused ? "focused" : ""} ${chosen?.has(id(row)) ? "chosen" : ""}`}>

@@ -1,0 +1,120 @@
+"""A real server in a process of its own, on a store with a past, for pages that a real browser opens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from playwright.sync_api import Page
+
+from mainspring import Mainspring
+from mainspring.api.auth.tokens import issue, load_keys
+from mainspring.core.instants import HOUR
+
+SECRET = "Zm9yIHRlc3RzIG9ubHk6IG5vdCBhIHNlY3JldCBhdCBhbGw="
+SEEDING = Path(__file__).with_name("seeding.py")
+APP = Path(__file__).with_name("company.py")
+PATIENCE_S = 30.0
+T = TypeVar("T")
+
+OpenPage = Callable[..., Page]
+"""Opens a page of the UI by its path: see the fixture `open_page`."""
+
+
+def until(happened: Callable[[], T]) -> T:
+    """Wait for something to be true, but not for ever."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        if found := happened():
+            return found
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    """A port that nothing uses at the moment."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class Stage:
+    """One server: its address, and a client for what a test arranges."""
+
+    def __init__(self, store: Path, secret: str | None = None) -> None:
+        self.store, self.secret, self.port = store, secret, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        headers = {"Authorization": f"Bearer {self.token('admin')}"} if secret else {}
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        words = [sys.executable, "-m", "mainspring", "up", str(APP), "--queue", "default", "--undeclared", "report"]
+        secret = {"MAINSPRING_SECRET": self.secret} if self.secret else {}
+        address = {"MAINSPRING_STORE": f"sqlite:///{self.store}", "MAINSPRING_PORT": str(self.port)}
+        environment = {**os.environ, **address, **secret}
+        self._process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self._answers)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "the server ended"
+        try:
+            return self.client.get("/health/live").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        """End the server without a chance to say so."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def token(self, *roles: str, namespace: str = "default") -> str:
+        """A token of an hour."""
+        app = Mainspring(f"sqlite:///{self.store}", secret=self.secret)
+        keys = load_keys(app.settings)
+        assert keys is not None
+        words: dict[str, Any] = {"subject": "ann", "lifetime": HOUR, "now": app.clock.now()}
+        token, _ = issue(keys, app.settings, roles={namespace: roles}, **words)
+        return token
+
+    def ask(self, method: str, path: str, **words: Any) -> Any:
+        """The answer of the server, which must be a good one."""
+        answer = self.client.request(method, path, **words)
+        assert answer.status_code < 300, answer.text
+        return answer.json() if answer.content else None
+
+    def ended(self, run_id: str, states: Sequence[str] = ("succeeded", "failed", "cancelled")) -> dict[str, Any]:
+        """A run, once it has ended."""
+
+        def look() -> dict[str, Any] | None:
+            run: dict[str, Any] = self.ask("GET", f"/v1/runs/{run_id}")
+            return run if run["state"] in states else None
+
+        return until(look)
+
+
+@contextmanager
+def open_stage(folder: Path, *, secret: str | None = None, more: int = 12, is_seeded: bool = True) -> Iterator[Stage]:
+    """A server that runs until the end of the block."""
+    store = folder / "stage.db"
+    if is_seeded:
+        subprocess.run([sys.executable, str(SEEDING), str(store), str(more)], check=True)
+    stage = Stage(store, secret)
+    stage.start()
+    try:
+        yield stage
+    finally:
+        stage.kill()
+        stage.client.close()

@@ -1,0 +1,179 @@
+"""What each page says of a store whose past is known."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+from stage import OpenPage, Stage
+
+pytestmark = pytest.mark.browser
+
+BEYOND = 2**60 + 1
+
+
+def test_the_overview_names_what_needs_attention(open_page: OpenPage) -> None:
+    page = open_page("/")
+    attention = page.locator("section", has=page.get_by_role("heading", name="Needs attention"))
+    expect(attention).to_contain_text(re.compile(r"gpu.*12 waiting, and no worker"))
+    expect(attention).to_contain_text(re.compile(r"sync-inventory.*failed \d+ times, last with ValueError"))
+    expect(attention).to_contain_text(re.compile(r"cleanup.*paused: maintenance of the disks"))
+
+
+def test_back_restores_the_filter_of_the_jobs(open_page: OpenPage) -> None:
+    page = open_page("/jobs")
+    page.get_by_label("filter jobs").fill("tag:etl")
+    expect(page.get_by_role("row")).to_have_count(2)
+    page.get_by_role("link", name="etl-nightly").click()
+    expect(page.get_by_role("heading", name="etl-nightly")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_label("filter jobs")).to_have_value("tag:etl")
+    expect(page.get_by_role("row")).to_have_count(2)
+
+
+def test_a_filter_without_a_match_says_how_to_clear_it(open_page: OpenPage) -> None:
+    page = open_page("/jobs?q=tag:none")
+    expect(page.get_by_text("No job matches tag:none")).to_be_visible()
+    page.get_by_role("link", name="Clear the filter").click()
+    expect(page.get_by_role("link", name="etl-nightly")).to_be_visible()
+
+
+def test_the_ledger_of_each_trigger_has_a_grid_that_fits(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/jobs/etl-nightly")
+    table = page.get_by_role("table", name="ledger")
+    expect(table.get_by_role("row")).to_have_count(8)  # Weekdays, and a head with the months.
+    page.goto(f"{stage.url}/ui/jobs/sync-inventory")
+    expect(table.get_by_role("columnheader")).to_have_count(24)
+    page.goto(f"{stage.url}/ui/jobs/train-model")
+    expect(page.get_by_text("It has not fired yet.")).to_be_visible()
+
+
+def test_a_cell_has_an_address_and_says_what_became_of_it(open_page: OpenPage) -> None:
+    page = open_page("/jobs/etl-nightly")
+    failed = page.locator(".cell.o-failed")
+    failed.first.click()
+    expect(page.get_by_label("the chosen instant")).to_contain_text("failed")
+    assert "at=20" in page.url
+    page.reload()
+    expect(page.get_by_label("the chosen instant")).to_contain_text("failed")
+    page.get_by_role("link", name="Open its run").click()
+    expect(page.get_by_text(re.compile("ConnectionError: db:")).first).to_be_visible()
+
+
+def test_the_ledger_can_be_walked_by_arrows(open_page: OpenPage) -> None:
+    page = open_page("/jobs/sync-inventory")
+    expect(page.locator(".cell").first).to_be_visible()
+    before = page.evaluate("document.querySelector('.cell[tabindex=\"0\"]').focus(), document.activeElement.title")
+    page.keyboard.press("ArrowUp")
+    after = page.evaluate("document.activeElement.title")
+    assert after != before
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("the chosen instant")).to_be_visible()
+
+
+def test_a_missed_night_can_be_fired_from_its_cell(open_page: OpenPage) -> None:
+    page = open_page("/jobs/sync-inventory")
+    missed = page.locator(".cell.o-missed:not(.band)").first
+    label = missed.get_attribute("aria-label")
+    assert label is not None
+    instant = label.split()[0]
+    missed.click()
+    page.get_by_role("button", name=re.compile("Backfill th")).first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(re.compile(r"mainspring job backfill sync-inventory --from 20"))
+    dialog.get_by_role("button", name=re.compile(r"Fire \d+")).click()
+    expect(dialog).to_be_hidden()
+    cell = page.locator(f".cell[aria-label^='{instant}']")
+    expect(cell).to_have_class(re.compile("o-(succeeded|failed)"), timeout=20_000)
+
+
+def test_an_edit_of_the_job_reaches_an_open_page(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/jobs/invoices")
+    expect(page.get_by_text("active").first).to_be_visible()
+    expect(page.get_by_role("button", name="live")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_label("Reason").fill("the books are closed")
+    page.get_by_role("dialog").get_by_role("button", name="Pause it").click()
+    expect(page.get_by_text("the books are closed").first).to_be_visible()
+    assert stage.ask("GET", "/v1/jobs/invoices")["paused_why"] == "the books are closed"
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume it").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_failures_are_grouped_and_one_group_is_retried_alone(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/failures")
+    groups = page.locator("section.panel", has=page.get_by_role("heading", level=2))
+    group = groups.filter(has_text="ConnectionError: db:* refused")
+    expect(group).to_contain_text("etl-nightly")
+    others = groups.filter(has_text="TimeoutError")
+    before = others.inner_text().split("\n")[0]
+    group.get_by_role("button", name=re.compile("Retry")).click()
+    page.get_by_role("dialog").get_by_role("button", name=re.compile("Retry")).click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert others.inner_text().split("\n")[0] == before
+    retried = stage.ask("GET", "/v1/runs", params={"job": "etl-nightly", "limit": 200})["items"]
+    originals = [run["retry_of"] for run in retried if run["retry_of"]]
+    assert originals
+    assert len(originals) == len(set(originals))
+
+
+def test_a_run_says_why_it_waits(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "limit": 1})["items"][0]
+    page = open_page(f"/runs/{run['run_id'][-10:]}")
+    expect(page.get_by_role("heading", name="Why it is not running")).to_be_visible()
+    expect(page.locator(".why")).to_contain_text("queue")
+
+
+def test_ten_thousand_lines_are_text_and_each_has_an_address(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("POST", "/v1/runs", json={"task": "chatter", "args": {"lines": 10_000}})
+    stage.ended(run["run_id"])
+    page = open_page(f"/runs/{run['run_id']}?tab=output#L9000")
+    target = page.locator("#L9000")
+    expect(target).to_contain_text("line 9000", timeout=30_000)
+    expect(target).to_be_in_viewport()
+    assert page.locator(".log > div").count() == 10_000
+
+
+def test_integers_beyond_two_to_the_53_are_exact(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("POST", "/v1/runs", content=f'{{"task": "exact", "args": {{"number": {BEYOND}}}}}',
+                    headers={"Content-Type": "application/json"})  # fmt: skip
+    stage.ended(run["run_id"])
+    page = open_page(f"/runs/{run['run_id']}?tab=data")
+    expect(page.get_by_label("arguments")).to_contain_text(str(BEYOND))
+    expect(page.get_by_label("result")).to_have_text(str(BEYOND))
+
+
+def test_a_new_job_is_saved_and_faults_stand_at_their_fields(open_page: OpenPage) -> None:
+    page = open_page("/new-job", expects_faults=True)
+    page.get_by_label("Name", exact=True).fill("hello")
+    page.get_by_label("Command", exact=True).fill("echo hello")
+    page.get_by_label("Expression").fill("61 2 * * *")
+    page.get_by_role("button", name="Save the job").click()
+    expect(page.locator("#value-fault")).to_contain_text("61")
+    page.get_by_label("Expression").fill("30 2 * * *")
+    page.get_by_label("Zone", exact=True).fill("Europe/Berlin")
+    page.get_by_role("button", name="Save the job").click()
+    expect(page.get_by_role("heading", name="hello")).to_be_visible()
+    expect(page.get_by_role("table", name="next fire times")).to_be_visible()
+
+
+def test_a_failed_run_is_retried_with_a_thumb(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "no"}})
+    stage.ended(run["run_id"])
+    page = open_page(f"/runs/{run['run_id']}", viewport={"width": 360, "height": 740}, has_touch=True)
+    button = page.get_by_role("button", name="Retry")
+    box = button.bounding_box()
+    assert box is not None
+    assert box["height"] >= 44
+    button.tap()
+    page.get_by_role("dialog").get_by_role("button", name="Retry").tap()
+    expect(page.get_by_text("submitted again")).to_be_visible()
+
+
+def test_what_is_not_there_says_so(open_page: OpenPage) -> None:
+    page = open_page("/jobs/nothing-of-the-kind", expects_faults=True)
+    expect(page.get_by_role("alert")).to_contain_text("nothing-of-the-kind")
+    page.goto(page.url.replace("/jobs/nothing-of-the-kind", "/elsewhere"))
+    expect(page.get_by_text("This page does not exist.")).to_be_visible()

@@ -1,0 +1,117 @@
+"""Signing in: a cookie that no script reads, roles that decide what is offered, typing that survives a new login."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+from stage import SECRET, OpenPage, Stage, open_stage
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A server that asks for a token."""
+    with open_stage(tmp_path_factory.mktemp("door"), secret=SECRET, is_seeded=False) as door:
+        yield door
+
+
+def sign_in(page: Page, token: str) -> None:
+    """Fill in the form."""
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def enter(open_page: OpenPage, door: Stage, *roles: str, path: str = "/") -> Page:
+    """A page of a caller with these roles."""
+    page = open_page(path, at=door.url, expects_faults=True)
+    sign_in(page, door.token(*roles))
+    expect(page.get_by_role("navigation", name="pages")).to_be_visible()
+    return page
+
+
+def test_a_token_is_exchanged_for_a_cookie_that_scripts_cannot_read(open_page: OpenPage, door: Stage) -> None:
+    page = enter(open_page, door, "viewer")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert page.evaluate("document.cookie") == ""
+    [cookie] = page.context.cookies()
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    alone = httpx.get(f"{door.url}/v1/jobs", headers={"Cookie": f"{cookie['name']}={cookie['value']}"})
+    assert alone.status_code == 401
+    storage = page.evaluate("JSON.stringify({...localStorage, ...sessionStorage})")
+    assert cookie["value"] not in storage
+
+
+def test_a_wrong_token_is_refused_with_the_reason(open_page: OpenPage, door: Stage) -> None:
+    page = open_page("/", at=door.url, expects_faults=True)
+    sign_in(page, "nonsense")
+    expect(page.get_by_role("alert")).to_contain_text("token")
+
+
+def test_a_token_in_the_address_signs_in_and_leaves_the_address(open_page: OpenPage, door: Stage) -> None:
+    page = open_page(f"/login#token={door.token('viewer')}", at=door.url, expects_faults=True)
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert "token" not in page.url
+
+
+def test_after_signing_out_the_login_is_there(open_page: OpenPage, door: Stage) -> None:
+    page = enter(open_page, door, "viewer", path="/settings")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert page.context.cookies() == []
+    page.reload()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_what_was_typed_survives_a_session_that_ends(open_page: OpenPage, door: Stage) -> None:
+    page = enter(open_page, door, "admin", path="/new-job")
+    page.get_by_label("Name", exact=True).fill("typed-before")
+    page.get_by_label("Command", exact=True).fill("echo typed")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Save the job").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    sign_in(page, door.token("admin"))
+    expect(page.get_by_role("heading", name="Sign in")).to_be_hidden()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("typed-before")
+    page.get_by_role("button", name="Save the job").click()
+    expect(page.get_by_role("heading", name="typed-before")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("role", "creates", "operates", "audits"),
+    [("viewer", False, False, False), ("submitter", True, False, False), ("operator", True, True, False),
+     ("admin", True, True, True)],
+)  # fmt: skip
+def test_each_role_is_offered_what_it_may_do(
+    open_page: OpenPage, door: Stage, role: str, creates: bool, operates: bool, audits: bool
+) -> None:
+    if door.client.get("/v1/jobs/role-job").status_code == 404:
+        door.ask("POST", "/v1/jobs", json={"name": "role-job", "command": "true", "every": "1h"})
+    page = enter(open_page, door, role, path="/jobs")
+    expect(page.get_by_role("link", name="role-job")).to_be_visible()
+    assert page.get_by_role("link", name="New job").count() == int(creates)
+    assert page.get_by_role("link", name="Audit").count() == int(audits)
+    assert (page.get_by_role("checkbox").count() > 0) == operates
+    page.get_by_role("link", name="role-job").click()
+    trigger = page.get_by_role("button", name="Trigger")
+    expect(trigger).to_be_visible()
+    assert trigger.is_enabled() == operates
+    if not operates:
+        assert trigger.get_attribute("title") == "needs jobs:operate"
+
+
+def test_a_call_that_is_not_allowed_is_refused_and_says_so(open_page: OpenPage, door: Stage) -> None:
+    page = enter(open_page, door, "viewer", path="/audit")
+    expect(page.get_by_role("alert")).to_contain_text("audit:read")
+
+
+def test_another_namespace_is_not_there(open_page: OpenPage, door: Stage) -> None:
+    door.ask("POST", "/v1/jobs", json={"name": "ours", "command": "true", "manual": True})
+    page = open_page("/jobs/ours?ns=theirs", at=door.url, expects_faults=True)
+    sign_in(page, door.token("operator", namespace="theirs"))
+    expect(page.get_by_role("alert")).to_contain_text("ours")
+    expect(page.get_by_role("button", name="Trigger")).to_have_count(0)
