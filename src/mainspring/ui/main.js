@@ -65,15 +65,16 @@ function find(path) {
 
 function App() {
   const found = find(place.value.path);
-  const [page, setPage] = useState(/** @type {any} */ (null));
+  const [page, setPage] = useState({ key: "", view: /** @type {any} */ (null) });
+  const key = found?.load.toString() ?? "";
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   useEffect(() => {
     let current = true;
-    found?.load().then((module) => current && setPage(() => module.default), setError);
+    found?.load().then((module) => current && setPage({ key, view: module.default }), setError);
     return () => void (current = false);
-  }, [found?.load.toString()]);
+  }, [key]);
   if (!me.value) return signedOut.value ? html`<main><${Login} /></main>` : null;
-  const Page = page;
+  const Page = page.key === key ? page.view : null;  // Never the page before with an argument that is not its own.
   return html`<${Header} current=${found?.name ?? ""} />
     <main>
       ${error && html`<${Trouble} error=${error} />`}

@@ -1,15 +1,15 @@
 /** One run: why it is not running, its story, its output, its data. */
-import { html, useState } from "../html.js";
+import { html, useEffect, useState } from "../html.js";
 import { Badge, Meter } from "../parts/badge.js";
 import { copy } from "../parts/dialog.js";
 import { Json } from "../parts/json.js";
 import { Output } from "../parts/log.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { When } from "../parts/when.js";
-import { place, to } from "../router.js";
+import { go, place, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
-import { askForRuns, stateOf } from "./runs.js";
+import { askForRuns, runHref, stateOf } from "./runs.js";
 
 const TABS = [["", "Story"], ["output", "Output"], ["data", "Data"]];
 const ENDED = ["succeeded", "failed", "cancelled", "skipped"];
@@ -77,8 +77,28 @@ function Data({ run }) {
     <section class="stack"><h2>${run.error ? "Error" : "Result"}</h2><${Json} value=${run.error ?? run.result} label="result" /></section></div>`;
 }
 
+const ID_LENGTH = 26;
+
+/** The run whose id ends or begins like this, if there is one.
+ * @param {{ part: string }} given */
+function Short({ part }) {
+  const found = useResource("/v1/runs", { id: part, limit: 20 });
+  const items = found.data?.items ?? [];
+  useEffect(() => {
+    if (items.length === 1) go(to(`/runs/${items[0].run_id}`), { replace: true });
+  }, [items.length]);
+  return html`<${Head} title=${`Run …${part}`} /><${Loaded} of=${found}>${() => items.length === 0
+    ? html`<${Empty}>No run that is kept has an id like <code>${part}</code>.</${Empty}>`
+    : html`<ul class="lines">${items.map((/** @type {any} */ run) => html`<li><a class="mono" href=${runHref(run)}>${run.run_id}</a><span>${run.job ?? run.task}</span></li>`)}</ul>`}</${Loaded}>`;
+}
+
 /** @param {{ argument: string }} given */
 export default function Run({ argument }) {
+  return argument.length < ID_LENGTH ? html`<${Short} part=${argument} />` : html`<${Whole} argument=${argument} />`;
+}
+
+/** @param {{ argument: string }} given */
+function Whole({ argument }) {
   const run = useResource(`/v1/runs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.runs.has(argument));
   const tab = place.value.query.get("tab") ?? (place.value.hash.startsWith("#L") ? "output" : "");
   return html`<${Loaded} of=${run}>${(/** @type {any} */ it) => html`

@@ -77,7 +77,7 @@ export function Dialog() {
       <h2>${asked.title}</h2>
       <div>${asked.text}</div>
       ${asked.reason !== false && html`<div class="field"><label for="reason">Reason, for those who look later</label>
-        <input id="reason" value=${reason} onInput=${(/** @type {any} */ e) => setReason(e.target.value)} maxlength="1000" autofocus /></div>`}
+        <input id="reason" value=${reason} onInput=${(/** @type {any} */ e) => setReason(e.target.value)} maxlength="1000" /></div>`}
       ${error && html`<${Trouble} error=${error} />`}
       <${Command} line=${asked.command(reason)} />
       <div class="buttons">
