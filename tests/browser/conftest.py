@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backstage import OpenPage, Stage, open_stage
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from stage import OpenPage, Stage, open_stage
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

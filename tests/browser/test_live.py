@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from backstage import OpenPage, Stage, open_stage
 from playwright.sync_api import expect
-from stage import OpenPage, Stage, open_stage
 
 pytestmark = pytest.mark.browser
 

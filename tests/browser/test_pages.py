@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from backstage import OpenPage, Stage
 from playwright.sync_api import expect
-from stage import OpenPage, Stage
 
 pytestmark = pytest.mark.browser
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from backstage import OpenPage
 from playwright.sync_api import expect
-from stage import OpenPage
 
 pytestmark = pytest.mark.browser
 

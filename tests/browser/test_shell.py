@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from backstage import OpenPage, Stage
 from playwright.sync_api import Page, expect
-from stage import OpenPage, Stage
 
 pytestmark = pytest.mark.browser
 

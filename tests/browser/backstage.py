@@ -29,7 +29,7 @@ OpenPage = Callable[..., Page]
 """Opens a page of the UI by its path: see the fixture `open_page`."""
 
 
-def until(happened: Callable[[], T]) -> T:
+def until(happened: Callable[[], T | None]) -> T:
     """Wait for something to be true, but not for ever."""
     deadline = time.monotonic() + PATIENCE_S
     while True:

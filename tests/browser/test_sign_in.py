@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from backstage import SECRET, OpenPage, Stage, open_stage
 from playwright.sync_api import Page, expect
-from stage import SECRET, OpenPage, Stage, open_stage
 
 pytestmark = pytest.mark.browser
 
