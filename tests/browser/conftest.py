@@ -24,6 +24,11 @@ class Faults(list[str]):
     """What the console of a page says, and requests to other hosts."""
 
 
+def elsewhere(asked: str, own: str) -> list[str]:
+    """A request to another host, as a fault."""
+    return [] if asked.startswith(own) else [f"asked for {asked}"]
+
+
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A server that needs no token, on a store with a past."""
@@ -56,7 +61,7 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open
         if not expects_faults:
             page.on("console", lambda message: faults.append(f"{page.url}: {message.text}"))
             page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
-            page.on("request", lambda asked: asked.url.startswith(url) or faults.append(f"asked for {asked.url}"))
+            page.on("request", lambda asked: faults.extend(elsewhere(asked.url, url)))
         page.goto(f"{url}/ui{path}")
         return page
 

@@ -109,6 +109,7 @@ export function Ledger({ job }) {
   const past = usePages(`${path}/firings`, { limit: 1000 }, concerns);
   const next = useResource(job.state === "active" ? `${path}/next` : null, { count: 60 }, concerns);
   const zone = job.trigger.tz ?? zoneOf();
+  const isWhole = job.state !== "active" || next.data !== null || next.error !== null;  // Cells to come would move those that are there.
   const grid = useMemo(() => {
     const rows = [...past.rows].reverse();
     if (!rows.length && !next.data) return null;
@@ -118,7 +119,7 @@ export function Ledger({ job }) {
   }, [past.data, past.rows.length, next.data, zone]);
   const at = place.value.query.get("at");
   const chosen = grid?.rows.flatMap((row) => row.cells).find((cell) => cell && !cell.band && cell.firings.some((each) => each.fire_at === at)) ?? null;
-  return html`<${Loaded} of=${past}>${() => grid === null
+  return html`<${Loaded} of=${past}>${() => !isWhole ? null : grid === null
     ? html`<${Empty} command=${`mainspring job trigger ${quoted(job.name)}`}>It has not fired yet.</${Empty}>`
     : html`<div class="stack">
       <section class="panel"><div class="body stack">
