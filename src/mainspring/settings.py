@@ -29,6 +29,7 @@ from mainspring.errors import InvalidInput
 
 FILE = Path("mainspring.toml")
 PREFIX = "MAINSPRING_"
+_FLEET = re.compile(r"[a-z0-9_-]{1,40}")
 
 Coordination = Literal["leader", "cluster", "lock"]
 SameTasks = Literal["refuse", "warn"]
@@ -60,6 +61,13 @@ def _read_text(field: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(field, value, "is not a text", "give a text that is not empty")
     return value.strip()
+
+
+def _read_fleet(field: str, value: object) -> str:
+    name = _read_text(field, value)
+    if not _FLEET.fullmatch(name):
+        raise InvalidInput(field, value, "is not a name", "use up to 40 of the characters a-z, 0-9, _ and -")
+    return name
 
 
 def _read_duration(field: str, value: object) -> Duration:
@@ -283,6 +291,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Knob(_read_names, "the queues that a worker serves; without any, default and those its app names"),
     ] = ()
     regions: Annotated[tuple[str, ...], Knob(_read_names, "the regions that a worker serves")] = ("default",)
+    fleet: Annotated[
+        str | None,
+        Knob(_read_fleet, "the fleet that a worker belongs to, which is part of its name; `mainspring scale` sets it"),
+    ] = None
     claim_ttl: Annotated[Duration, _duration("how long a worker holds a run without renewing")] = 10 * SECOND
     claim_renew: Annotated[Duration, _duration("how often a worker renews; its heartbeat too")] = 3 * SECOND
     worker_dead_after: Annotated[Duration, _duration("how long a silent worker counts as alive")] = 10 * SECOND

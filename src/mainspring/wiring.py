@@ -369,9 +369,11 @@ def describe_commands(settings: Settings) -> str:
     return f"this worker is root, so commands run confined ({level}), as other users; see isolation in docs/settings.md"
 
 
-def name_process(random: Random) -> str:
-    """What this process is called in leases and claims: readable, and never the name of an earlier process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{random.getrandbits(32):08x}"
+def name_process(random: Random, fleet: str | None = None) -> str:
+    """The name of this process in leases and claims: readable, and never the name of an earlier process. The name of a
+    worker that an autoscaler started has the name of its fleet in it."""
+    unique = f"{random.getrandbits(32):08x}"
+    return f"{socket.gethostname()}:{os.getpid()}:{unique if fleet is None else f'{fleet}.{unique}'}"
 
 
 def describe_worker(app: App, settings: Settings, name: str) -> WorkerRow:
@@ -420,7 +422,7 @@ def build_runtime(
         from mainspring.services.worker.broker_source import BrokerSource
 
         store, random = await app.open(), SystemRandom()
-        name, broker = name_process(random), open_broker(settings, app.clock, store.metrics)
+        name, broker = name_process(random, settings.fleet), open_broker(settings, app.clock, store.metrics)
         scheduler = build_scheduler(store, name, settings, app.clock, random, broker) if schedule else None
         if scheduler is not None:
             app.leader_hooks.follow(scheduler.electors, task_loop)

@@ -117,3 +117,21 @@ def test_a_policy_that_contradicts_itself_is_refused(policy: ScalingPolicy, fiel
     with pytest.raises(InvalidInput) as refused:
         check_policy(policy)
     assert refused.value.field == field
+
+
+@given(st.lists(st.integers(1, 20 * SECOND), min_size=200, max_size=200))
+def test_it_also_shrinks_when_it_looks_at_uneven_intervals(pauses: list[int]) -> None:
+    state, workers, at = ScalingState(), 20, 0
+    for pause in [*pauses, *[20 * SECOND + 7] * 200]:
+        at += pause
+        workers, _, state = decide(POLICY, state, Load(at, workers, 0, 0, workers * SLOTS))
+    assert workers == POLICY.minimum
+
+
+def test_the_start_of_the_minimum_does_not_delay_growth() -> None:
+    policy = ScalingPolicy(minimum=4, maximum=100, up_window=0)
+    first = decide(policy, ScalingState(), Load(0, 0, 50_000, 0, 0))
+    assert first.workers == 6
+    second = decide(policy, first.state, Load(SECOND, 6, 50_000, 0, 60))
+    assert second.workers == 6
+    assert decide(policy, second.state, Load(61 * SECOND, 6, 50_000, 0, 60)).workers == 9

@@ -66,6 +66,7 @@ cli = LazyGroup(
         "up": Entry("mainspring.cli.processes.up:up", "Run the scheduler, a worker and the API in one process."),
         "server": Entry("mainspring.cli.processes.server:server", "Serve the API, and schedule."),
         "worker": Entry("mainspring.cli.processes.up:worker", "Run a worker."),
+        "scale": Entry("mainspring.cli.admin.scale:scale", "Run as many workers as the load needs."),
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),

@@ -124,8 +124,7 @@ def _proposals(policy: ScalingPolicy, load: Load) -> list[tuple[int, str]]:
 def decide(policy: ScalingPolicy, state: ScalingState, load: Load) -> Decision:
     """The number of workers from now on. Call it every few seconds with the state of the last decision."""
     wanted, reason = wish(policy, load)
-    kept = max(policy.up_window, policy.down_window)
-    wishes = (*((at, each) for at, each in state.wishes if at >= load.at - kept), (load.at, wanted))
+    wishes = (*_kept(state.wishes, load.at - max(policy.up_window, policy.down_window)), (load.at, wanted))
     steady_up = min(each for at, each in wishes if at >= load.at - policy.up_window)
     steady_down = max(each for at, each in wishes if at >= load.at - policy.down_window)
     kept_changes = tuple(
@@ -146,15 +145,23 @@ def decide(policy: ScalingPolicy, state: ScalingState, load: Load) -> Decision:
     return Decision(target, reason, ScalingState(wishes, changes))
 
 
+def _kept(wishes: tuple[tuple[Instant, int], ...], since: Instant) -> tuple[tuple[Instant, int], ...]:
+    """The wishes since an instant, and the last one before: without it, nothing would show that the load has been
+    watched for the whole window."""
+    older = sum(at <= since for at, _ in wishes)
+    return wishes[max(older - 1, 0) :]
+
+
 def _observed(wishes: tuple[tuple[Instant, int], ...], now: Instant, window: Duration) -> bool:
     """Whether the load has been watched for the whole window."""
     return wishes[0][0] <= now - window or window == 0
 
 
 def _ceiling(policy: ScalingPolicy, changes: tuple[Change, ...], load: Load) -> int:
-    """What growth allows now: a percentage above the number at the beginning of the period."""
+    """What growth allows now: a percentage above the number at the beginning of the period. The start of the minimum
+    does not count as growth."""
     begun = [each.before for each in changes if each.at > load.at - policy.up_period and each.after > each.before]
-    base = begun[0] if begun else load.workers
+    base = max(begun[0] if begun else load.workers, policy.minimum)
     return max(base + max(ceil(base * policy.up_percent / 100), 1), load.workers)
 
 
