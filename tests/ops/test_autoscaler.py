@@ -140,7 +140,7 @@ async def test_it_grows_with_the_load_and_drains_without_it_and_every_run_ends_o
 
 async def test_a_killed_autoscaler_kills_no_work_and_the_next_one_adopts_the_workers(site: Site) -> None:
     async with Mainspring(site.url, name="client") as app:
-        first = site.scale("--min", "2", "--max", "4", "--leave")
+        first = site.scale("--min", "2", "--max", "4", "--utilisation", "0")
         handles = [await app.submit("hold", {"number": number}) for number in range(3)]
 
         async def is_busy() -> bool:
@@ -152,7 +152,7 @@ async def test_a_killed_autoscaler_kills_no_work_and_the_next_one_adopts_the_wor
         first.kill()
         await asyncio.to_thread(first.wait)
         told = len(site.log)
-        second = site.scale("--min", "2", "--max", "4")
+        second = site.scale("--min", "2", "--max", "4", "--utilisation", "0")
 
         async def is_adopted() -> bool:
             return "2 workers: " in site.log[told:]

@@ -69,6 +69,8 @@ cli = LazyGroup(
         "scale": Entry("mainspring.cli.admin.scale:scale", "Run as many workers as the load needs."),
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
+        "export": Entry("mainspring.cli.jobs.kubernetes:export", "Print jobs as CronJobs of Kubernetes."),
+        "import": Entry("mainspring.cli.jobs.kubernetes:import_jobs", "Make jobs of CronJobs of Kubernetes."),
         "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
         "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show who leads, and who has led."),

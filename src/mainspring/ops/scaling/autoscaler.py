@@ -147,12 +147,15 @@ class Autoscaler:
             and row.region in self._scope.regions
         ]
         now = store.now()
+        slots = sum(each.concurrency for each in members.active)
+        # Workers that are starting add as many slots as the others have. Else a start would look like more load.
+        starting = members.starting * slots // max(len(members.active), 1)
         return Load(
             at=now,
             workers=members.serving,
             depth=sum(row.count for row in rows),
             busy=sum(each.running for each in members.active),
-            slots=sum(each.concurrency for each in members.active),
+            slots=slots + starting,
             oldest_due=max((now - row.oldest_at for row in rows), default=0),
         )
 

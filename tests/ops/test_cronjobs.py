@@ -1,0 +1,249 @@
+"""Jobs as CronJobs and back: nothing that both can say is lost, and what one cannot say is named."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainspring.cli.main import run
+from mainspring.core.instants import MINUTE, SECOND
+from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.runs.retry import Retry
+from mainspring.core.schedules.triggers import AtTrigger, CronTrigger, EveryTrigger
+from mainspring.errors import InvalidInput
+from mainspring.ops.kubernetes.containers import ContainerSpec, Resources, SecretKey
+from mainspring.ops.kubernetes.reading import SUSPENDED, read_cronjob
+from mainspring.ops.kubernetes.writing import kubernetes_retry, write_cronjob
+
+NOW = 1_800_000_000 * SECOND
+SOURCE = """
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: daily-report-job, namespace: production}
+spec:
+  schedule: "0 2 * * *"
+  timeZone: "UTC"
+  concurrencyPolicy: Forbid
+  successfulJobsHistoryLimit: 3
+  failedJobsHistoryLimit: 1
+  jobTemplate:
+    spec:
+      backoffLimit: 3
+      activeDeadlineSeconds: 7200
+      template:
+        metadata: {labels: {app: daily-report, job-type: scheduled}}
+        spec:
+          restartPolicy: OnFailure
+          containers:
+          - name: report-generator
+            image: mycompany/report-service:1.0.0
+            imagePullPolicy: IfNotPresent
+            command: ["java"]
+            args: ["-jar", "/app/report-service.jar"]
+            env:
+            - {name: DB_HOST, valueFrom: {secretKeyRef: {name: db-credentials, key: host}}}
+            resources: {requests: {memory: 512Mi, cpu: 500m}, limits: {memory: 1Gi, cpu: 1000m}}
+            lifecycle: {preStop: {exec: {command: ["sleep", "30"]}}}
+          serviceAccountName: report-service
+"""
+
+words = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=12)
+texts = st.text(min_size=0, max_size=20).filter(lambda text: "\0" not in text)
+quantities = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "500m", "2Gi"]))
+containers = st.builds(
+    ContainerSpec,
+    image=words,
+    command=st.lists(texts, max_size=3),
+    args=st.lists(texts, max_size=3),
+    env=st.dictionaries(words, texts | st.builds(SecretKey, words, words), max_size=3),
+    cwd=st.none() | words,
+    resources=st.builds(Resources, quantities, quantities),
+    pull=st.sampled_from([None, "Always", "IfNotPresent", "Never"]),
+    service_account=st.none() | words,
+    node_selector=st.dictionaries(words, words, max_size=2),
+    namespace=st.none() | words,
+    ttl_after_finished=st.none() | st.integers(0, 100_000),
+)
+crons = st.sampled_from(["0 2 * * *", "*/5 8-18 * * MON-FRI", "@daily", "15,45 0 1 JAN,jul 0", "0 0 1-7/2 * 6"])
+triggers = st.builds(CronTrigger, crons, st.sampled_from(["UTC", "Europe/Berlin"])) | st.builds(
+    lambda seconds: EveryTrigger(seconds * SECOND), st.integers(1, 1_000_000)
+)
+seconds = st.integers(1, 1_000_000).map(lambda count: count * SECOND)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    completions = draw(st.integers(1, 20))
+    paused = draw(st.booleans())
+    return Job(
+        id="",
+        name=draw(words | st.text("aZ_ ü.-", min_size=1, max_size=80)),
+        task="container",
+        trigger=draw(triggers),
+        args=msgspec.json.encode(draw(containers)).decode(),
+        policy=JobPolicy(
+            overlap=draw(st.sampled_from(["allow", "forbid", "replace"])),
+            start_deadline=draw(st.none() | seconds),
+            keep_succeeded=draw(st.integers(0, 50)),
+            keep_failed=draw(st.integers(0, 50)),
+            completions=completions,
+            parallelism=draw(st.none() | st.integers(1, completions - 1)) if completions > 1 else None,
+        ),
+        options=RunOptions(
+            timeout=draw(st.none() | seconds),
+            retry=kubernetes_retry(draw(st.integers(0, 10))),
+            tags=tuple(f"{name}={value}" for name, value in draw(st.dictionaries(words, words, max_size=3)).items()),
+        ),
+        paused_at=NOW if paused else None,
+        paused_why=SUSPENDED if paused else "",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+
+
+@given(jobs())
+def test_what_both_can_say_survives_the_way_there_and_back(job: Job) -> None:
+    exported = write_cronjob(job)
+    assert exported.lost == []
+    imported = read_cronjob(json.loads(json.dumps(exported.manifest)), "default", NOW)
+    assert imported.lost == []
+    assert imported.job == job
+    assert write_cronjob(imported.job).manifest == exported.manifest
+    assert len(exported.manifest["metadata"]["name"]) <= 52
+
+
+@given(jobs(), st.data())
+def test_what_a_cronjob_cannot_say_is_named(job: Job, data: st.DataObject) -> None:
+    strange = {
+        "jitter": {"jitter": SECOND},
+        "calendars": {"calendars": ("bank",)},
+        "regions": {"regions": ("eu",)},
+        "misfire": {"misfire": "all"},
+        "overlap": {"overlap": "queue"},
+        "keep_failed": {"keep_failed": None},
+        "start_deadline": {"start_deadline": SECOND + 1},
+    }
+    name = data.draw(st.sampled_from(sorted(strange)))
+    changed = msgspec.structs.replace(job, policy=msgspec.structs.replace(job.policy, **strange[name]))
+    assert [each.partition(":")[0] for each in write_cronjob(changed).lost] == [name]
+
+
+def test_options_of_runs_without_a_counterpart_are_named() -> None:
+    options = RunOptions(retry=Retry(3), soft_timeout=MINUTE, tags=("plain", "team=a", "team=b"), alert="mail")
+    args = '{"image": "i"}'
+    job = Job("", "j", "container", CronTrigger("@daily"), args=args, priority=1, key="k", limit=2, options=options)
+    lost = {each.partition(":")[0] for each in write_cronjob(job).lost}
+    assert lost == {
+        "retry",
+        "soft_timeout",
+        "tags",
+        "alert",
+        "priority",
+        "key",
+        "limit",
+        "keep_succeeded",
+        "keep_failed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("trigger", "problem"),
+    [
+        (CronTrigger("*/5 * * * * *"), "has seconds"),
+        (CronTrigger("0 0 L * *"), "uses more than"),
+        (CronTrigger("0 0 * * 5#2"), "uses more than"),
+        (CronTrigger("0 0 * * 7"), "has 7 for Sunday"),
+        (CronTrigger("0 0 12 ? * MON"), "is written for Quartz"),
+        (EveryTrigger(SECOND // 2), "fraction of a second"),
+        (AtTrigger(NOW), "has no counterpart"),
+    ],
+)
+def test_a_schedule_that_no_cronjob_can_have_is_refused(trigger: CronTrigger, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        write_cronjob(Job("", "j", "container", trigger, args='{"image": "i"}'))
+
+
+def test_a_timeout_with_retries_is_that_of_each_pod() -> None:
+    options = RunOptions(timeout=MINUTE, retry=kubernetes_retry(2))
+    job = Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}', options=options)
+    work = write_cronjob(job).manifest["spec"]["jobTemplate"]["spec"]
+    assert ("activeDeadlineSeconds" in work, work["template"]["spec"]["activeDeadlineSeconds"]) == (False, 60)
+
+
+def test_a_manifest_becomes_a_job_and_the_rest_is_named_by_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, file = ("--store", f"sqlite:///{tmp_path / 'a.db'}"), tmp_path / "report.yaml"
+    file.write_text(SOURCE)
+    assert run(["import", "--kubernetes", str(file), "--dry-run", *store]) == 0
+    assert run(["import", "--kubernetes", str(file), *store]) == 0
+    told = capsys.readouterr()
+    assert "Imported 1 job: daily-report-job." in told.out
+    pod = "spec.jobTemplate.spec.template"
+    for path in (
+        f"{pod}.spec.containers[0].lifecycle.preStop.exec.command[0]",
+        f"{pod}.metadata.labels.app",
+        f"{pod}.spec.restartPolicy",
+        "spec.jobTemplate.spec.activeDeadlineSeconds: it covers all attempts",
+    ):
+        assert path in told.err
+    assert run(["export", "--kubernetes", "daily-report-job", *store]) == 0
+    manifest = json.loads(capsys.readouterr().out)
+    assert manifest["metadata"] == {"name": "daily-report-job", "namespace": "production"}
+    spec = manifest["spec"]
+    assert (spec["schedule"], spec["concurrencyPolicy"], spec["successfulJobsHistoryLimit"]) == (
+        "0 2 * * *",
+        "Forbid",
+        3,
+    )
+    assert spec["jobTemplate"]["spec"]["backoffLimit"] == 3
+    container = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["env"][0]["valueFrom"] == {"secretKeyRef": {"name": "db-credentials", "key": "host"}}
+    assert container["resources"]["limits"] == {"memory": "1Gi", "cpu": "1000m"}
+
+
+def test_a_suspended_cronjob_never_fires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, file = ("--store", f"sqlite:///{tmp_path / 'a.db'}"), tmp_path / "a.json"
+    job = Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}', paused_at=NOW)
+    file.write_text(json.dumps({"kind": "List", "items": [write_cronjob(job).manifest]}))
+    assert run(["import", "--kubernetes", str(file), *store]) == 0
+    capsys.readouterr()
+    assert run(["job", "show", "j", "--json", *store]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    text = json.dumps(shown)
+    assert '"paused"' in text
+    assert SUSPENDED in text
+
+
+def test_commands_need_an_image_and_functions_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = ("--store", f"sqlite:///{tmp_path / 'a.db'}")
+    assert run(["job", "add", "clean", "--cron", "0 3 * * *", "--command", "tidy --all", *store]) == 0
+    assert run(["job", "add", "python", "--cron", "0 3 * * *", "--task", "report", *store]) == 0
+    capsys.readouterr()
+    assert run(["export", "--kubernetes", "clean", *store]) == 2
+    assert "give --image IMAGE" in capsys.readouterr().err
+    assert run(["export", "--kubernetes", "--image", "tools:1", "--strict", *store]) == 1
+    told = capsys.readouterr()
+    assert "job 'python' is left out" in told.err
+    [manifest] = json.loads(told.out)["items"]
+    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert (pod["containers"][0]["command"], pod["containers"][0]["image"]) == (["tidy", "--all"], "tools:1")
+    assert run(["export", "--kubernetes", "python", *store]) == 2
+
+
+def test_what_no_run_can_do_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}')
+    manifest = write_cronjob(job).manifest
+    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    pod["containers"].append({"name": "second", "image": "j"})
+    with pytest.raises(InvalidInput, match="several containers"):
+        read_cronjob(manifest, "default", NOW)
+    with pytest.raises(InvalidInput, match="is not a CronJob"):
+        read_cronjob({"kind": "CronJob", "metadata": {"name": "x"}, "spec": {}}, "default", NOW)
+    file = tmp_path / "none.json"
+    file.write_text('{"kind": "Pod"}')
+    assert run(["import", "--kubernetes", str(file), "--store", f"sqlite:///{tmp_path / 'a.db'}"]) == 2
+    assert "has no CronJob" in capsys.readouterr().err
