@@ -31,7 +31,7 @@ from mainspring.testing.servers.proxy import Proxy
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
-MANIFEST = Path(__file__).parents[3] / "deploy" / "kubernetes" / "rbac.yaml"
+MANIFEST = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base" / "rbac.yaml"
 _names = count()
 
 
@@ -200,7 +200,7 @@ async def test_with_one_right_fewer_it_fails_and_names_it(account: tuple[str, Ca
                 if f"cannot {verb} resource" in said:
                     break
             await asyncio.sleep(0.05)
-    assert "deploy/kubernetes/rbac.yaml" in said
+    assert "deploy/kubernetes/base/rbac.yaml" in said
     grant()
 
 

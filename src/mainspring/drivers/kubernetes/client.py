@@ -119,7 +119,7 @@ class KubernetesLink:
         elif status == _UNAUTHORISED:
             said = f"the token is not accepted ({said}): mount a valid service account token, or renew the kubeconfig"
         elif status == _FORBIDDEN:
-            said = f"{said}: bind the Role of deploy/kubernetes/rbac.yaml to this account"
+            said = f"{said}: bind the Role of deploy/kubernetes/base/rbac.yaml to this account"
         return KubernetesRefused(f"{self._access.server}{path}: {method}: {said}", status)
 
     def _throttle(self, retry_after: str) -> None:
