@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -117,7 +118,7 @@ def test_what_both_can_say_survives_the_way_there_and_back(job: Job) -> None:
 
 @given(jobs(), st.data())
 def test_what_a_cronjob_cannot_say_is_named(job: Job, data: st.DataObject) -> None:
-    strange = {
+    strange: dict[str, dict[str, Any]] = {
         "jitter": {"jitter": SECOND},
         "calendars": {"calendars": ("bank",)},
         "regions": {"regions": ("eu",)},
