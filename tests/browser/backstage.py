@@ -95,6 +95,10 @@ class Stage:
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.content else None
 
+    def silent_workers(self) -> list[str]:
+        """The workers that count as dead: the one of the past does, a while after it was last heard of."""
+        return [each["worker"] for each in self.ask("GET", "/v1/workers")["items"] if each["state"] == "dead"]
+
     def ended(self, run_id: str, states: Sequence[str] = ("succeeded", "failed", "cancelled")) -> dict[str, Any]:
         """A run, once it has ended."""
 
@@ -114,6 +118,7 @@ def open_stage(folder: Path, *, secret: str | None = None, more: int = 12, is_se
     stage = Stage(store, secret)
     stage.start()
     try:
+        until(lambda: stage.silent_workers() or not is_seeded)
         yield stage
     finally:
         stage.kill()
