@@ -170,10 +170,12 @@ def crowded(servers: Servers) -> Iterator[str]:
     asyncio.run(drop_database(servers.direct, name))
 
 
-@pytest.fixture
-def vacant(servers: Servers) -> str:
-    """The URL of a database with no runs at all."""
-    return in_database(servers.direct, servers.database)
+@pytest.fixture(scope="module")
+def vacant(servers: Servers) -> Iterator[str]:
+    """The URL of a database that never had any runs: what other tests leave in statistics would change its plans."""
+    name = asyncio.run(create_shared(servers.direct))
+    yield in_database(servers.direct, name)
+    asyncio.run(drop_database(servers.direct, name))
 
 
 @pytest.fixture(params=["crowded", "vacant"], ids=["on a million runs", "on none"])

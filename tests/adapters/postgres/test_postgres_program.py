@@ -90,6 +90,6 @@ def test_trouble_is_told_in_one_line_without_the_password(program: Program) -> N
 
 
 async def test_without_the_driver_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.wiring.find_spec", lambda name: None)
+    monkeypatch.setattr("mainspring.adapter.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"pip install 'mainspring\[postgres\]'"):
         await Mainspring("postgresql://localhost/x").open()
