@@ -48,9 +48,16 @@ ERRANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("calendar", "save"): ("a", "--weekends"),
     ("events",): ("--limit", "1"),
     ("audit",): (),
+    ("cluster",): (),
+    ("cost",): (),
+    ("advise",): ("--measured",),
+    ("forecast",): (),
 }
 """Every command that works against a server, and what it takes."""
-NOT_SENT = ("up", "server", "worker", "token", "db", "simulate", "completion")
+NOT_SENT = (
+    *("up", "server", "worker", "token", "db", "simulate", "completion"),
+    *("scale", "export", "import", "backup", "doctor"),
+)
 
 
 @pytest.fixture(scope="module")
