@@ -16,9 +16,8 @@ BEYOND = 2**60 + 1
 def test_the_overview_names_what_needs_attention(open_page: OpenPage) -> None:
     page = open_page("/")
     attention = page.locator("section", has=page.get_by_role("heading", name="Needs attention"))
-    expect(attention).to_contain_text(re.compile(r"gpu.*12 waiting, and no worker"))
-    expect(attention).to_contain_text(re.compile(r"sync-inventory.*failed \d+ times, last with ValueError"))
-    expect(attention).to_contain_text(re.compile(r"cleanup.*paused: maintenance of the disks"))
+    expect(attention).to_contain_text(re.compile(r"12 due runs wait in queue gpu, and no worker serves it"))
+    expect(attention).to_contain_text(re.compile(r"cleanup.*paused \(maintenance of the disks\)"))
 
 
 def test_back_restores_the_filter_of_the_jobs(open_page: OpenPage) -> None:

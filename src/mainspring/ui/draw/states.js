@@ -5,6 +5,7 @@
 /** @type {Record<string, Look>} */
 const LOOKS = {
   blocked: { glyph: "◇", word: "blocked", tone: "held" },
+  held: { glyph: "◇", word: "held", tone: "held" },
   pending: { glyph: "◔", word: "pending", tone: "neutral" },
   running: { glyph: "▶", word: "running", tone: "running" },
   succeeded: { glyph: "✓", word: "succeeded", tone: "succeeded" },

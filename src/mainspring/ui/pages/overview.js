@@ -5,36 +5,37 @@ import { Badge, Meter } from "../parts/badge.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { When } from "../parts/when.js";
 import { to } from "../router.js";
-import { useOverview } from "../state/overview.js";
+import { useResource } from "../state/resource.js";
 import { jobHref } from "./jobs.js";
 import { runHref } from "./runs.js";
 
 const FEW = 8;
+const MOST = 10_000;
 
 /** @param {{ title: string, href: string, figure: any, children?: any }} given */
 function Card({ title, href, figure, children }) {
   return html`<section class="panel"><header><h2>${title}</h2><a class="muted" href=${href}>open</a></header><div class="body"><div class="figure">${figure}</div><div class="muted">${children}</div></div></section>`;
 }
 
-/** @param {{ count: number, more: boolean }} counted */
-function written({ count, more }) {
-  return `${count.toLocaleString("en-GB")}${more ? "+" : ""}`;
+/** Counts stop at the server's bound.
+ * @param {number} count */
+function written(count) {
+  return `${count.toLocaleString("en-GB")}${count >= MOST ? "+" : ""}`;
 }
 
 /** @param {{ all: any }} given */
 function Cards({ all }) {
-  const { ready, workers, counts } = all;
-  const active = workers.filter((/** @type {any} */ each) => each.state === "active");
-  const sum = (/** @type {string} */ name) => active.reduce((/** @type {number} */ total, /** @type {any} */ each) => total + each[name], 0);
+  const { leader, workers, counts } = all;
+  const outcomes = [["succeeded", counts.succeeded], ["failed", counts.failed], ["missed", counts.missed]];
   return html`<div class="cards">
-    <${Card} title="Server" href=${to("/events")} figure=${html`<${Badge} state=${ready.status === "ready" ? "active" : "failed"} word=${ready.status} />`}>
-      ${ready.degradation === "normal" ? "under no pressure" : `${ready.degradation}, pressure ${ready.pressure}`}</${Card}>
-    <${Card} title="Workers" href=${to("/workers")} figure=${`${active.length} of ${workers.length}`}>
-      <${Meter} used=${sum("running")} of=${sum("concurrency")} /> ${sum("running")} of ${sum("concurrency")} slots</${Card}>
-    <${Card} title="Runs" href=${to("/runs", { state: "running" })} figure=${`${written(counts.running)} running`}>
-      ${written(counts.pending)} pending · ${written(counts.blocked)} blocked</${Card}>
-    <${Card} title="Failed for good" href=${to("/failures")} figure=${html`<${Badge} state=${counts.failed.count ? "failed" : "succeeded"} word=${written(counts.failed)} />`}>
-      ${written(counts.active)} jobs active · ${written(counts.paused)} paused</${Card}>
+    <${Card} title="Leader" href=${to("/events")} figure=${leader ? leader.owner : html`<${Badge} state="failed" word="none" />`}>
+      ${leader ? html`term ${leader.term}, since <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : ` ${all.degradation}, pressure ${all.pressure}`}</${Card}>
+    <${Card} title="Workers" href=${to("/workers")} figure=${`${workers.active} of ${workers.known}`}>
+      <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots</${Card}>
+    <${Card} title="Waiting" href=${to("/runs", { state: "pending" })} figure=${`${written(counts.due)} due`}>
+      ${all.oldest_due && html`oldest <${When} at=${all.oldest_due} plain /> · `}${written(counts.blocked)} blocked · ${written(counts.later)} later</${Card}>
+    <${Card} title="Last 24 hours" href=${to("/failures")} figure=${html`<span class="row">${outcomes.map(([state, count]) => html`<${Badge} state=${state} word=${written(count)} />`)}</span>`}>
+      succeeded, failed, missed</${Card}>
   </div>`;
 }
 
@@ -62,7 +63,7 @@ function Attention({ causes }) {
 function Cause({ cause }) {
   const look = lookOf(cause.state);
   return html`<li><span class=${`glyph s-${look.tone}`} aria-hidden="true">${look.glyph}</span>
-    <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> ${cause.text}${cause.remedy && html`<br /><code class="muted">${cause.remedy}</code>`}</span>
+    <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> ${cause.text}${cause.remedy && html`<br /><span class="muted">${cause.remedy}</span>`}</span>
     <span class="muted"><${When} at=${cause.since} plain none="" /></span></li>`;
 }
 
@@ -77,7 +78,7 @@ function Now({ all }) {
 }
 
 export default function Overview() {
-  const all = useOverview();
+  const all = useResource("/v1/overview");
   return html`<${Head} title="Overview" /><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
     <div class="columns"><${Attention} causes=${it.attention} /><div class="stack"><${Now} all=${it} /></div></div>`}</${Loaded}>`;
