@@ -173,9 +173,9 @@ class Jobs:
         async for firing in each(self._connection, await self._path(job, "firings"), {}, records.Firing, limit):
             yield firing
 
-    async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[records.ListedRun, None]:
+    async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Run, None]:
         """The runs of a job, newest first."""
-        async for run in each(self._connection, await self._path(job, "runs"), {}, records.ListedRun, limit):
+        async for run in each(self._connection, await self._path(job, "runs"), {}, records.Run, limit):
             yield run
 
     async def sync(self, app: Mainspring) -> records.Synced:

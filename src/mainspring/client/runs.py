@@ -67,11 +67,11 @@ class Runs:
         query = {"fresh": True} if fresh else {}
         return await self._connection.ask(Request("GET", path_of("runs", run_id, "status"), query), records.RunStatus)
 
-    async def find(self, part: str, limit: int = 2) -> Sequence[records.ListedRun]:
+    async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
         """Runs whose ids begin or end with a text that somebody typed."""
         query = {"id": part, "limit": limit}
-        kind: Any = records.Page[records.ListedRun]
-        page: records.Page[records.ListedRun] = await self._connection.ask(Request("GET", path_of("runs"), query), kind)
+        kind: Any = records.Page[records.Run]
+        page: records.Page[records.Run] = await self._connection.ask(Request("GET", path_of("runs"), query), kind)
         return page.items
 
     def list(
@@ -86,11 +86,11 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int | None = None,
-    ) -> AsyncGenerator[records.ListedRun, None]:
+    ) -> AsyncGenerator[records.Run, None]:
         """Runs, newest first; of running ones, those that `worker` holds."""
         named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
         query = {"state": list(states), **named, **_span(since, until)}
-        return each(self._connection, path_of("runs"), query, records.ListedRun, limit)
+        return each(self._connection, path_of("runs"), query, records.Run, limit)
 
     async def count(
         self,
@@ -111,10 +111,10 @@ class Runs:
 
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
-    ) -> AsyncGenerator[records.ListedRun, None]:
+    ) -> AsyncGenerator[records.Run, None]:
         """Runs that failed for good, newest first."""
         query = {"job": job, "task": task, "tag": tag}
-        return each(self._connection, path_of("dead-letters"), query, records.ListedRun, limit)
+        return each(self._connection, path_of("dead-letters"), query, records.Run, limit)
 
     async def rerun(self, **words: object) -> records.Rerun:
         """Run failed runs again, each at most once: `run_ids`, or all of a `job`, a `task` or a `tag`; `limit`,

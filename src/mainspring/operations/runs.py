@@ -115,10 +115,10 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int | None = None,
-    ) -> AsyncGenerator[records.ListedRun, None]:
+    ) -> AsyncGenerator[records.Run, None]:
         """Runs, newest first; those that `worker` holds, those that were due or submitted from `since` to `until`."""
 
-        async def fetch(place: str | None, size: int) -> records.Page[records.ListedRun]:
+        async def fetch(place: str | None, size: int) -> records.Page[records.Run]:
             return await self.page(
                 states=states,
                 job=job,
@@ -148,13 +148,13 @@ class Runs:
         rows: bool = False,
         before: str | None = None,
         limit: int = 50,
-    ) -> records.Page[records.ListedRun]:
+    ) -> records.Page[records.Run]:
         """One page of runs, newest first, those before an id. As `rows` they have no payloads."""
         named = {"states": tuple(states), "job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
         where = self._filter(named, since, until, before, limit + 1)
         runs, read = await (await self._context.open()).list_runs(where), self._context.read
         following = runs[limit - 1].id if len(runs) > limit else None
-        listed = [run_row(run, read) if rows else records.ListedRun(**run_fields(run, read)) for run in runs[:limit]]
+        listed: list[records.Run] = [run_row(run, read) if rows else run_record(run, read) for run in runs[:limit]]
         return records.Page(listed, following)
 
     async def count(
@@ -186,7 +186,7 @@ class Runs:
 
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
-    ) -> AsyncGenerator[records.ListedRun, None]:
+    ) -> AsyncGenerator[records.Run, None]:
         """Runs that failed for good, newest first."""
         return self.list(states=(FAILED,), job=job, task=task, tag=tag, limit=limit)
 
