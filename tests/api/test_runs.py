@@ -33,8 +33,9 @@ def test_a_run_is_submitted_and_found(client: httpx.Client) -> None:
     run = answer.json()
     assert answer.headers["location"] == f"/v1/runs/{run['run_id']}"
     found = client.get(answer.headers["location"]).json()
-    why = found.pop("why")
+    why, causes = found.pop("why"), found.pop("causes")
     assert found == run
+    assert [cause["text"] for cause in causes] == why
     assert (run["state"], run["priority"], run["tags"]) == ("pending", 2, ["x"])
     assert "not due" in " ".join(why) or "due" in " ".join(why)
     problem(client.get("/v1/runs/01m7h0vadjb0daq5qy6sgrcq8d"), 404, "not-found")
