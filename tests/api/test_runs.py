@@ -35,7 +35,7 @@ def test_a_run_is_submitted_and_found(client: httpx.Client) -> None:
     found = client.get(answer.headers["location"]).json()
     why, causes = found.pop("why"), found.pop("causes")
     assert found == run
-    assert [cause["text"] for cause in causes] == why
+    assert [line.startswith(cause["text"]) for line, cause in zip(why, causes, strict=True)] == [True] * len(why)
     assert (run["state"], run["priority"], run["tags"]) == ("pending", 2, ["x"])
     assert "not due" in " ".join(why) or "due" in " ".join(why)
     problem(client.get("/v1/runs/01m7h0vadjb0daq5qy6sgrcq8d"), 404, "not-found")

@@ -59,13 +59,14 @@ def digest_of(path: Path) -> str:
 
 def check_file(path: Path, size: int, expected: str) -> None:
     """InvalidInput if a file of a backup is missing, cut short or changed."""
+    remedy, name = "choose another backup", f"{path.parent.name}/{path.name}"
     if not path.exists():
-        raise InvalidInput("backup", str(path), "is missing", "choose another backup")
+        raise InvalidInput("backup", name, "is missing", remedy)
     found = path.stat().st_size
     if found != size:
-        raise InvalidInput("backup", str(path), f"has {found} bytes, not {size}", "choose another backup")
+        raise InvalidInput("backup", name, f"has {found} bytes, not {size}", remedy)
     if digest_of(path) != expected:
-        raise InvalidInput("backup", str(path), "was changed since the backup", "choose another backup")
+        raise InvalidInput("backup", name, "was changed since the backup", remedy)
 
 
 def unpacked(path: Path) -> Iterator[bytes]:
