@@ -1,6 +1,8 @@
 """What holds for all tests. Zones come from where the program takes them: the `tzdata` package, not the system."""
 
+import logging
 import os
+import sys
 import zoneinfo
 from collections.abc import Generator
 from typing import Any
@@ -36,3 +38,15 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.fixture(autouse=True)
+def same_surroundings() -> Generator[None, None, None]:
+    """What a test adds to the process, other tests do not meet: places to import from, handlers of the root logger."""
+    root = logging.getLogger()
+    path, handlers, level = sys.path[:], root.handlers[:], root.level
+    yield
+    sys.path[:] = path
+    for handler in [each for each in root.handlers if each not in handlers]:
+        root.removeHandler(handler)
+    root.setLevel(level)

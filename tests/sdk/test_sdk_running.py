@@ -157,9 +157,26 @@ SERVED = """
 
 def start(tmp_path: Path, code: str, *argv: str) -> subprocess.Popen[str]:
     (tmp_path / "work.py").write_text(textwrap.dedent(SCRIPT) + textwrap.dedent(code))
-    return subprocess.Popen(
-        [sys.executable, *argv], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": "."}
-    )
+    # A shell that starts the tests in the background has its children ignore Ctrl-C; the script must not.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(
+            [sys.executable, *argv],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": "."},
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What it wrote until its end, which comes soon."""
+    try:
+        return process.communicate(timeout=BOUND_S)[0]
+    finally:
+        process.kill()
 
 
 def test_a_script_runs_until_ctrl_c_and_lets_work_finish(tmp_path: Path) -> None:
@@ -167,7 +184,7 @@ def test_a_script_runs_until_ctrl_c_and_lets_work_finish(tmp_path: Path) -> None
         assert process.stdout is not None
         assert process.stdout.readline() == "began\n"
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=BOUND_S)
+        rest = ended(process)
     assert (rest, process.returncode) == ("ended\nover\n", 0)
 
 
@@ -177,6 +194,6 @@ def test_a_web_service_keeps_its_own_signals(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "began\n"
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=BOUND_S)
+        rest = ended(process)
     assert rest.endswith("ended\nover\n")
     assert process.returncode in (0, -signal.SIGTERM)
