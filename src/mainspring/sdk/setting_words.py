@@ -44,6 +44,7 @@ class SettingWords(TypedDict, total=False):
     horizon: Length | None
     firing_rate: int | None
     firing_rates: str | Mapping[str, int] | None
+    fleet: str | None
     ordering: Ordering | None
     concurrency: int | None
     pools: str | Sequence[str] | Mapping[int, int] | None
