@@ -13,11 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from mainspring.api.endpoint import PUBLIC, Answer, Call, Endpoint
 from mainspring.api.load.limits import DEFINE, QUERY, SUBMIT
-from mainspring.api.prometheus import METRICS_TYPE, namespace_families, process_families, show
+from mainspring.api.prometheus import METRICS_TYPE, namespace_families, show
 from mainspring.errors import MainspringError
 from mainspring.operations import records
 from mainspring.operations.explain import look_around
 from mainspring.services.loop import Loop
+from mainspring.services.metric_families import process_families
 
 log = logging.getLogger("mainspring")
 
