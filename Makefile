@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
-.PHONY: setup kubernetes up quick test lint coverage services services-stop bench simulate chaos clean
+.PHONY: setup kubernetes up quick test lint docs coverage services services-stop bench simulate chaos clean
 # The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.
 UI := src/mainspring/ui
 UI_TOOLS := $(VENV)/ui-tools
@@ -61,6 +61,17 @@ lint: setup
 	@for file in tests/*/conftest.py; do $(BIN)/mypy --exclude none $$file || exit 1; done
 	$(BIN)/lint-imports
 	@if test -e $(UI_STAMP); then node $(UI_TOOLS)/node_modules/typescript/bin/tsc -p $(UI)/jsconfig.json; fi
+
+# The documentation site, in site/. MkDocs has an environment of its own: its 110 MB are no part of `make setup`.
+DOCS_BIN := $(VENV)-docs/bin
+$(DOCS_BIN)/mkdocs: pyproject.toml
+	@$(PYTHON) -m venv $(VENV)-docs
+	@$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"])')
+	@touch $@
+
+docs: $(DOCS_BIN)/mkdocs
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html is built; $(PYTHON) -m http.server --directory site serves it with search"
 
 # Embedded, then on servers that it starts and stops itself; `python -m bench --help` for parts of it.
 bench: $(STAMP)

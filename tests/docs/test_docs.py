@@ -9,17 +9,16 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pages import PAGES, PROJECT_PAGES, ROOT, anchors, links, name_of
 
 from mainspring.cli.lazy import LazyGroup
 from mainspring.cli.main import cli
 from mainspring.settings import describe_settings
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROMISE = "*exactly one record per due instant; at-least-once execution; at most one accepted result.*"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": f"docs_{page.stem}"}
@@ -30,10 +29,12 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
             asyncio.run(test())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *PROJECT_PAGES], ids=name_of)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for path, anchor in links(page):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
 def test_the_readme_makes_the_promise_in_its_exact_words() -> None:
