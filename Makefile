@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
-.PHONY: setup kubernetes up quick test lint docs coverage services services-stop bench simulate chaos clean
+.PHONY: setup kubernetes up quick test lint docs reference coverage services services-stop bench simulate chaos clean
 # The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.
 UI := src/mainspring/ui
 UI_TOOLS := $(VENV)/ui-tools
@@ -69,7 +69,11 @@ $(DOCS_BIN)/mkdocs: pyproject.toml
 	@$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"])')
 	@touch $@
 
-docs: $(DOCS_BIN)/mkdocs
+# The pages of docs/reference, from the code: commands, operations of the API, public names, errors, events.
+reference: $(STAMP)
+	@$(BIN)/python scripts/docs/reference.py
+
+docs: $(DOCS_BIN)/mkdocs reference
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html is built; $(PYTHON) -m http.server --directory site serves it with search"
 
