@@ -12,10 +12,10 @@ pyproject.toml; after `pip install`, `MAINSPRING_BROKER=memory://` finds it:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from mainspring.adapter import AdapterContext
-from mainspring.broker import Capabilities, Delivery, Notice, Place
+from mainspring.broker import Capabilities, Delivery, Depth, Notice
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES, rank
 
@@ -44,8 +44,9 @@ class MemoryBroker:
     async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> MemorySubscription:
         return MemorySubscription(self, worker, on_arrival)
 
-    async def depth(self) -> Mapping[Place, int]:
-        return Counter(notice.place for notice in self.waiting.values())
+    async def depth(self) -> list[Depth]:
+        counts = Counter(notice.place for notice in self.waiting.values())
+        return [Depth(place, count) for place, count in counts.items()]
 
     async def ping(self) -> None:
         """Memory always answers."""

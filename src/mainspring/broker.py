@@ -9,7 +9,7 @@ all the time while the broker does not answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from mainspring.core.instants import Instant
@@ -54,6 +54,19 @@ class Delivery(NamedTuple):
     """The broker's own."""
     redelivered: bool = False
     """Whether the broker knows that it delivered this message before."""
+    sent_at: Instant | None = None
+    """When the message was published, by the clock of the publisher or of the broker; None if the broker keeps no
+    time."""
+
+
+class Depth(NamedTuple):
+    """How many messages wait in one queue or partition of a broker."""
+
+    place: Place
+    waiting: int
+    source: str = ""
+    """The broker's name of the queue, or of the topic with the number of the partition: `jobs.a.b.c.high/3`. Empty
+    where the place has one queue without a name of its own."""
 
 
 class Capabilities(NamedTuple):
@@ -112,8 +125,9 @@ class Broker(Protocol):
         while, where a group must be joined. `on_arrival` is called on the caller's loop soon after something has
         arrived. It is a hint: nothing depends on it."""
 
-    async def depth(self) -> Mapping[Place, int]:
-        """How many messages wait in each place, for metrics and scaling. A place without any may be missing."""
+    async def depth(self) -> Sequence[Depth]:
+        """How many messages wait in each queue or partition, for metrics and scaling. One without any may be missing,
+        and so may a place that this process has neither published to nor subscribed to."""
 
     async def ping(self) -> None:
         """Return if the broker answers and takes messages."""

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from stage import FaultyStore, JumpingClock, let_pass, turning
 
-from mainspring.broker import Capabilities, Delivery, Notice, Place
+from mainspring.api.prometheus import broker_families, show
+from mainspring.broker import Capabilities, Delivery, Depth, Notice, Place
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, submit
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Claim, Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.errors import BrokerUnavailable, StoreUnavailable
+from mainspring.process.metrics import Metrics
 from mainspring.services.breaker import SLOW_S, CircuitBreaker
+from mainspring.services.broker_metrics import DepthReader, measured_publish
 from mainspring.services.scheduler.dispatcher import AGAIN_S, AGAIN_TWICE_S, Dispatcher
 from mainspring.services.store_layers import MeasuredStore
 from mainspring.services.worker.broker_source import EXTEND_S, LOOK_S, BrokerSource
@@ -36,6 +39,8 @@ class Line:
         self.slow = False
         self.asked = 0
         self.lasts = -1
+        self.sent_at: int | None = None
+        self.redelivers = False
         self.published: list[str] = []
         self.queued: dict[str, Notice] = {}
         self.acked: list[str] = []
@@ -51,8 +56,9 @@ class Line:
         self._answer()
         return self
 
-    async def depth(self) -> dict[Place, int]:
-        return {}
+    async def depth(self) -> list[Depth]:
+        self._answer()
+        return [Depth(Place("default", "default", "default"), len(self.queued), "line")]
 
     async def ping(self) -> None:
         self.asked += 1
@@ -66,7 +72,7 @@ class Line:
         taken = list(self.queued.values())[:limit]
         for notice in taken:
             del self.queued[notice.run_id]
-        return [Delivery(notice.run_id, notice.token, notice) for notice in taken]
+        return [Delivery(each.run_id, each.token, each, self.redelivers, self.sent_at) for each in taken]
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         self._answer()
@@ -323,6 +329,42 @@ async def test_messages_that_find_nothing_to_claim_are_counted(store: SqliteStor
     await line.publish(notices)  # As a broker does that was not told in time.
     assert await source.claim(a_worker("another"), 10, TTL, "strict") == []
     assert counted.metrics.counts["duplicates", "delivery"] == 3
+
+
+async def test_redeliveries_and_the_time_from_publication_are_counted(
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
+) -> None:
+    runs = [a_run(clock) for _ in range(2)]
+    await submit(store, *runs)
+    line.sent_at = clock.now() - 3 * SECOND
+    line.redelivers = True
+    await line.publish((await store.due_runs(10))[0])
+    assert len(await claim(source)) == 2
+    metrics = source._store.metrics
+    assert metrics.counts["broker_redeliveries", ""] == metrics.counts["deliveries", "claimed"] == 2
+    buckets = dict(metrics.broker_receive.buckets())
+    assert (buckets["2.5"], buckets["5"]) == (0, 2)
+
+
+async def test_where_the_node_leads_the_depths_of_the_broker_are_read(line: Line, clock: JumpingClock) -> None:
+    metrics, leads = Metrics(), True
+    reader = DepthReader(line, lambda: leads, metrics, clock, Random(1))
+    notice = Notice("r", 0, "default", "default", "default", 5, 0)
+    await measured_publish(line, [notice], metrics, clock)
+    assert dict(metrics.broker_publish.buckets())["+Inf"] == 1
+    await reader.turn()
+    assert metrics.broker_depths == {("default", "default", "default", "line"): 1}
+    text = show(broker_families("default", metrics.broker_depths)).decode()
+    assert 'mainspring_broker_depth{namespace="default",queue="default",region="default",source="line"} 1.0' in text
+    assert "line" not in show(broker_families("other", metrics.broker_depths)).decode()
+    line.away = True
+    await reader.turn()
+    assert metrics.broker_depths == {}  # An old figure would look like a queue that stands still.
+    line.away = False
+    await reader.turn()
+    leads = False
+    await reader.turn()
+    assert metrics.broker_depths == {}
 
 
 async def test_until_it_has_subscribed_a_worker_claims_from_the_store_at_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -24,6 +24,9 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 MOST_QUEUES, OTHERS = 50, "others"
 """Pairs of queue and region that are told apart; a tenant may make up as many as it likes."""
+
+MOST_SOURCES = 500
+"""Queues and partitions of the broker that are told apart."""
 
 
 class ApiMetrics:
@@ -84,6 +87,19 @@ def namespace_families(
     yield held
     yield from _worker_families(namespace, crowd)
     yield from _queue_families(namespace, crowd, [row for row in backlog if row.namespace == namespace], now)
+
+
+def broker_families(namespace: str, depths: Mapping[tuple[str, str, str, str], int]) -> Iterator[Metric]:
+    """What waits in the broker of one namespace; the queues and partitions with the most are told apart."""
+    labels = ["namespace", "queue", "region", "source"]
+    family = GaugeMetricFamily("mainspring_broker_depth", "Messages that no worker has acknowledged", labels=labels)
+    found = {place: waiting for place, waiting in depths.items() if place[0] == namespace}
+    shown = sorted(found, key=lambda place: (-found[place], place))[:MOST_SOURCES]
+    for place in shown:
+        family.add_metric(place, found.pop(place))
+    if found:
+        family.add_metric([namespace, OTHERS, OTHERS, OTHERS], sum(found.values()))
+    yield family
 
 
 def _worker_families(namespace: str, crowd: Crowd) -> Iterator[Metric]:

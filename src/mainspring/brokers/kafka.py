@@ -9,7 +9,7 @@ dispatcher publishes again what a worker gives up, and each band of priorities i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -19,9 +19,10 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 
 from mainspring.adapter import AdapterContext
-from mainspring.broker import Capabilities, Delivery, Notice, Place, Subscription
+from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
 from mainspring.brokers.layout import LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
+from mainspring.core.instants import MILLISECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.drivers.kafka.link import CLOSE_S, CONNECT_S, OPTIONS, KafkaLink, KafkaPublisher, bounded
@@ -99,14 +100,13 @@ class KafkaBroker:
             [(self._dead_letters, record.key or b"", record.value or b"", origin)], {self._dead_letters: 1}
         )
 
-    async def depth(self) -> Mapping[Place, int]:
-        """The lag of the group: records that are not committed."""
-        depths: dict[Place, int] = {}
+    async def depth(self) -> Sequence[Depth]:
+        """The lag of the group in each partition: records that are not committed."""
         names = self._layout.names()
-        for partition, lag in (await self.lag(list(names))).items():
-            place = names[partition.topic].place
-            depths[place] = depths.get(place, 0) + lag
-        return depths
+        lags = await self.lag(list(names))
+        return [
+            Depth(names[each.topic].place, lag, f"{each.topic}/{each.partition}") for each, lag in sorted(lags.items())
+        ]
 
     async def lag(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Of each partition of those of these topics that exist."""
@@ -315,9 +315,8 @@ class _KafkaSubscription(ConsumerRebalanceListener):
             await self._bury(record)
             self._finish(partition, record.offset)
             return
-        self._inbox.put(
-            Delivery(run_id, token, _Receipt(partition, record.offset)), priority, self._ranks[record.topic]
-        )
+        receipt, sent_at = _Receipt(partition, record.offset), record.timestamp * MILLISECOND
+        self._inbox.put(Delivery(run_id, token, receipt, sent_at=sent_at), priority, self._ranks[record.topic])
 
     async def _commit_acks(self) -> None:
         while True:

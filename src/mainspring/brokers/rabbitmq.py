@@ -12,7 +12,7 @@ Messages that the worker leaves in the inbox go back, and consuming pauses until
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -22,9 +22,10 @@ from aiormq.exceptions import AMQPError, ChannelNotFoundEntity, ChannelPrecondit
 from pamqp.commands import Basic
 
 from mainspring.adapter import AdapterContext
-from mainspring.broker import Capabilities, Delivery, Notice, Place, Subscription
+from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
 from mainspring.brokers.layout import LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
+from mainspring.core.instants import Instant
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.drivers.amqp.link import OPTIONS, AmqpLink, open_channel
@@ -39,6 +40,8 @@ DEAD_LETTERS: Final = "jobs.dlq"
 MAX_PRIORITY: Final = 10
 PREFETCH: Final = 100
 """The most that a subscription holds of a queue, unless the URL says otherwise."""
+SENT_AT: Final = "sent_at"
+"""The header that holds when a message was published, in microseconds: AMQP's own timestamp has seconds only."""
 RECONNECT_S: Final = 0.5
 GIVE_UP_S: Final = 5.0
 """A connection without an answer for this long is made anew."""
@@ -82,9 +85,10 @@ class _Topology:
 class _Publisher:
     """The publishing connection of one event loop, made when it is needed and anew after it failed."""
 
-    def __init__(self, link: AmqpLink, topology: _Topology) -> None:
+    def __init__(self, link: AmqpLink, topology: _Topology, now: Callable[[], Instant]) -> None:
         self._link = link
         self._topology = topology
+        self._now = now
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
         self._declared: set[str] = set()
@@ -118,7 +122,10 @@ class _Publisher:
 
     async def _send(self, channel: AbstractChannel, name: str, body: bytes, priority: int) -> bool:
         properties = Basic.Properties(
-            delivery_mode=2, priority=MAX_PRIORITY - priority, content_type="application/json"
+            delivery_mode=2,
+            priority=MAX_PRIORITY - priority,
+            content_type="application/json",
+            headers={SENT_AT: self._now()},
         )
         answer = await channel.basic_publish(
             body, exchange=self._topology.exchange, routing_key=name, properties=properties, mandatory=True
@@ -163,7 +170,7 @@ class RabbitMqBroker:
         self._topology = _Topology(self._link)
         self._layout = Layout(self._link.url, NAMING, "each" if self._topology.kind == "quorum" else "1-10")
         self._prefetch = self._link.url.number("prefetch", PREFETCH, most=10_000)
-        self._publishers = PerLoop(partial(_Publisher, self._link, self._topology), _Publisher.close)
+        self._publishers = PerLoop(partial(_Publisher, self._link, self._topology, context.clock.now), _Publisher.close)
         self._count = context.count
 
     async def publish(self, notices: Sequence[Notice]) -> None:
@@ -179,13 +186,12 @@ class RabbitMqBroker:
         await subscription.start()
         return subscription
 
-    async def depth(self) -> Mapping[Place, int]:
+    async def depth(self) -> Sequence[Depth]:
         publisher = await self._publishers.get()
-        depths: dict[Place, int] = {}
-        for name, queue in self._layout.names().items():
-            waiting = await publisher.call(partial(self._topology.declare, names=[name]))
-            depths[queue.place] = depths.get(queue.place, 0) + waiting
-        return depths
+        return [
+            Depth(queue.place, await publisher.call(partial(self._topology.declare, names=[name])), name)
+            for name, queue in self._layout.names().items()
+        ]
 
     async def ping(self) -> None:
         publisher = await self._publishers.get()
@@ -387,7 +393,9 @@ class _RabbitMqSubscription:
                 await message.channel.basic_reject(tag, requeue=False)
             return
         self._held[tag] = message
-        self._inbox.put(Delivery(run_id, token, message, bool(message.redelivered)), priority)
+        sent_at = (message.header.properties.headers or {}).get(SENT_AT)
+        sent_at = sent_at if isinstance(sent_at, int) else None  # Another program may have published the message.
+        self._inbox.put(Delivery(run_id, token, message, bool(message.redelivered), sent_at), priority)
 
     def _on_cancelled(self, frame: Basic.Cancel) -> None:
         """The queue was deleted. A new connection declares it again."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from itertools import product
 from typing import Any, Final
@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from mainspring.adapter import AdapterContext
-from mainspring.broker import Capabilities, Delivery, Notice, Place, Subscription
+from mainspring.broker import Capabilities, Delivery, Depth, Notice, Place, Subscription
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES, STEPS, Ordering, rank
@@ -201,11 +201,11 @@ class RedisBroker:
         subscription.on_closed = self._subscriptions.discard
         return subscription
 
-    async def depth(self) -> Mapping[Place, int]:
+    async def depth(self) -> Sequence[Depth]:
         names = await self._link.command("SMEMBERS", self._link.key(PLACES))
         places = [_decode_place(name) for name in names]
         counts = await asyncio.gather(*(self._link.command("ZCARD", _key(self._link, place)) for place in places))
-        return dict(zip(places, counts, strict=True))
+        return [Depth(place, count) for place, count in zip(places, counts, strict=True)]
 
     async def ping(self) -> None:
         await self._link.run(PING, [self._link.key("job_queue:ping")])

@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from hashlib import sha1
 from typing import Any, Final, NamedTuple
 
 from mainspring.adapter import AdapterContext
-from mainspring.broker import Capabilities, Delivery, Notice, Place, Subscription
+from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
 from mainspring.brokers.layout import LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
-from mainspring.core.instants import SECOND
+from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.drivers.aws.sqs import AT_ONCE, OPTIONS, SqsClient, SqsLink
@@ -141,15 +141,14 @@ class SqsBroker:
         ordered: dict[str, Any] = {"MessageGroupId": "unreadable", "MessageDeduplicationId": digest}
         await client.on_queue(self._dead_letters, "send_message", MessageBody=body, **(ordered if self._fifo else {}))
 
-    async def depth(self) -> Mapping[Place, int]:
+    async def depth(self) -> Sequence[Depth]:
         client = await self._clients.get()
-        depths: dict[Place, int] = {}
+        depths: list[Depth] = []
         for queue in self._layout.names().values():
             name, asked = self._suffixed(queue.name), ["ApproximateNumberOfMessages"]
             await self._prepare(client, name)
             answer = await client.on_queue(name, "get_queue_attributes", AttributeNames=asked)
-            waiting = int(answer["Attributes"]["ApproximateNumberOfMessages"])
-            depths[queue.place] = depths.get(queue.place, 0) + waiting
+            depths.append(Depth(queue.place, int(answer["Attributes"]["ApproximateNumberOfMessages"]), name))
         return depths
 
     async def ping(self) -> None:
@@ -312,10 +311,12 @@ class _SqsSubscription:
             MaxNumberOfMessages=room,
             WaitTimeSeconds=wait_s,
             VisibilityTimeout=self._visibility_s,
-            AttributeNames=["ApproximateReceiveCount"],
+            AttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
         )
         for message in answer.get("Messages", ()):
-            receives = int(message.get("Attributes", {}).get("ApproximateReceiveCount", 1))
+            known = message.get("Attributes", {})
+            receives = int(known.get("ApproximateReceiveCount", 1))
+            sent_at = int(known["SentTimestamp"]) * MILLISECOND if "SentTimestamp" in known else None
             receipt = _Receipt(queue.name, message["ReceiptHandle"], receives)
             try:
                 run_id, token, priority = decode(message["Body"])
@@ -325,7 +326,7 @@ class _SqsSubscription:
                 await self.ack([Delivery("", 0, receipt)])
                 continue
             self._held[receipt.handle] = receipt
-            self._inbox.put(Delivery(run_id, token, receipt, receives > 1), priority, queue.band.first)
+            self._inbox.put(Delivery(run_id, token, receipt, receives > 1, sent_at), priority, queue.band.first)
 
 
 def _receipt(delivery: Delivery) -> _Receipt:

@@ -6,14 +6,16 @@ The suite asks by capability: what a broker says that it cannot do is not asked 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from mainspring.broker import Broker, Delivery, Notice, Place, Subscription
+from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, submit, success
-from mainspring.core.instants import MINUTE, SECOND, Duration
+from mainspring.core.instants import MILLISECOND, MINUTE, SECOND, Duration
 from mainspring.core.model import Claim, Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.store import Store
@@ -54,6 +56,8 @@ class BrokerConformance:
     """How long messages may take to arrive."""
     quiet_s = 0.05
     """How long to wait before the suite believes that nothing arrives. A broker that fetches in rounds needs more."""
+    tells_when_sent = False
+    """Whether deliveries say when they were published."""
 
     async def kill(self, subscription: Subscription) -> None:
         """End a subscription as the death of its process would, without a word to the broker. A suite whose broker
@@ -343,13 +347,27 @@ class BrokerConformance:
 
     async def _await_depth(self, broker: Broker, depth: dict[Place, int]) -> None:
         """A depth may lag a little."""
-        found: dict[Place, int] = {}
+        found = Counter[Place]()
         for _ in range(round(self.patience_s / POLL_S)):
-            found = {place: count for place, count in (await broker.depth()).items() if count}
+            found = Counter[Place]()
+            for each in await broker.depth():
+                found[each.place] += each.waiting
+            found = +found
             if found == depth:
                 return
             await asyncio.sleep(POLL_S)
         assert found == depth
+
+    async def test_a_delivery_says_when_it_was_published(self, broker: Broker, clock: ManualClock) -> None:
+        began = SystemClock().now()
+        await broker.publish([Notice("r", 0, "default", "default", "default", 5, clock.now())])
+        async with self.subscribed(broker) as subscription:
+            (delivery,) = await self.receive(subscription, 1)
+        if not self.tells_when_sent:
+            assert delivery.sent_at is None
+        else:  # Servers round down to milliseconds.
+            assert delivery.sent_at is not None
+            assert began - MILLISECOND <= delivery.sent_at <= SystemClock().now() + MILLISECOND
 
     async def test_names_with_any_characters_are_places_of_their_own(
         self, store: Store, broker: Broker, clock: ManualClock

@@ -55,6 +55,11 @@ class Metrics:
         self.firing_delay = Durations()
         self.lock_wait = Durations()
         self.lock_held = Durations()
+        self.broker_publish = Durations()
+        self.broker_receive = Durations()
+        self.broker_depths: Mapping[tuple[str, str, str, str], int] = {}
+        """What waits in the broker, by namespace, queue, region, and the broker's own queue or partition. Empty unless
+        this process leads."""
 
     def count(self, name: str, label: str = "", number: int = 1) -> None:
         """Count `number` more."""

@@ -14,6 +14,7 @@ from mainspring.clock import Clock
 from mainspring.core.model import NewRun
 from mainspring.errors import BrokerUnavailable, StoreError
 from mainspring.services.breaker import CircuitBreaker
+from mainspring.services.broker_metrics import measured_publish
 from mainspring.store import Store
 
 MOST: Final = 1_000
@@ -90,7 +91,7 @@ class _Publisher:
         while self._due:
             due, self._due = self._due, []
             try:
-                await self._breaker.call(partial(self._broker.publish, due))
+                await self._breaker.call(partial(measured_publish, self._broker, due, self._store.metrics, self._clock))
             except BrokerUnavailable:
                 self._hint()
                 continue

@@ -28,8 +28,9 @@ COUNTED = {
     "workers_dead": ("", "Workers that this process found silent for too long"),
     "deliveries": (
         "result",
-        "Messages of the broker: claimed, refused (late, doubled or forged), redelivered, unreadable",
+        "Messages of the broker by what became of them: claimed, refused (late, doubled or forged), unreadable",
     ),
+    "broker_redeliveries": ("", "Messages that the broker had delivered before, to this worker or another"),
     "leases": ("result", "Leases and locks: taken, refused, renewed, lost, released"),
     "leadership": ("change", "Terms of this process, of the scheduler and of users: elected, resigned"),
     "locks": ("result", "Locks that users wanted: acquired, refused, lost"),
@@ -50,6 +51,8 @@ SPREADS = {
     "firing_delay": "From a due instant until it was recorded",
     "lock_wait": "How long locks were waited for",
     "lock_held": "How long locks were held",
+    "broker_publish": "How long it took the broker to take messages, of one call",
+    "broker_receive": "From the publication of a message until a worker took it",
 }
 
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.brokers
 
 class TestKafka(BrokerConformance):
     quiet_s = 0.7
+    tells_when_sent = True
 
     @pytest.fixture
     async def store(self, clock: ManualClock, tmp_path: Path) -> AsyncIterator[SqliteStore]:

@@ -37,6 +37,7 @@ class RabbitMqConformance(BrokerConformance):
     """What both kinds of queues share."""
 
     quiet_s = 0.3
+    tells_when_sent = True
 
     @pytest.fixture
     async def store(self, clock: ManualClock, tmp_path: Path) -> AsyncIterator[SqliteStore]:

@@ -41,6 +41,7 @@ class SqsConformance(BrokerConformance):
     """What all servers and kinds of queues share."""
 
     quiet_s = 0.3
+    tells_when_sent = True
 
     @pytest.fixture
     async def store(self, clock: ManualClock, tmp_path: Path) -> AsyncIterator[SqliteStore]:

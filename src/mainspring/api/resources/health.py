@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from mainspring.api.endpoint import PUBLIC, Answer, Call, Endpoint
 from mainspring.api.load.limits import DEFINE, QUERY, SUBMIT
-from mainspring.api.prometheus import METRICS_TYPE, namespace_families, show
+from mainspring.api.prometheus import METRICS_TYPE, broker_families, namespace_families, show
 from mainspring.errors import MainspringError
 from mainspring.operations import records
 from mainspring.operations.explain import look_around
@@ -194,8 +194,9 @@ async def metrics(call: Call) -> Answer:
     desk = call.desk
     _measure(call)
     families = process_families(desk.unguarded.metrics, desk.unguarded.strain())
-    refused = _refusals(call)
-    text = generate_latest(desk.metrics.registry) + show([*families, *refused, *await desk.vitals.figures(call)])
+    carried = broker_families(call.namespace, desk.unguarded.metrics.broker_depths)
+    others = [*families, *carried, *_refusals(call), *await desk.vitals.figures(call)]
+    text = generate_latest(desk.metrics.registry) + show(others)
     return Answer(200, text, media_type=METRICS_TYPE)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from mainspring.broker import Broker, Notice
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
+from mainspring.services.broker_metrics import measured_publish
 from mainspring.services.loop import Loop
 from mainspring.store import Store
 
@@ -55,7 +56,7 @@ class Dispatcher(Loop):
         self._looked_at = self.clock.monotonic()
         news = [notice for notice in due if self._is_news(notice, now)]
         if news:
-            await self._broker.publish(news)
+            await measured_publish(self._broker, news, self._store.metrics, self.clock)
         self._told = {notice.run_id: self._told.get(notice.run_id, (0, 0.0)) for notice in due} | {
             notice.run_id: (notice.token, now) for notice in news
         }

@@ -1,4 +1,5 @@
-"""The loops that plan: an elector and a planner for each shard, and the dispatcher where there is a broker."""
+"""The loops that plan: an elector and a planner for each shard; where there is a broker, the dispatcher and the reader
+of its depths."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from mainspring.clock import Clock
 from mainspring.core.load.leadership import LEASE, lease_names
 from mainspring.core.model import Term
 from mainspring.lease import Lease
+from mainspring.services.broker_metrics import DepthReader
 from mainspring.services.loop import Loop
 from mainspring.services.scheduler.check_in import CheckIn
 from mainspring.services.scheduler.contender import Contender
@@ -70,6 +72,7 @@ class Scheduler:
             planner.on_overtaken.append(elector.begin_anew)
         self._check_in = CheckIn(store, owner, settings, clock, random) if everyone else None
         self._dispatcher = None if broker is None else Dispatcher(store, broker, self.leads, clock, random)
+        self._depths = None if broker is None else DepthReader(broker, self.leads, store.metrics, clock, random)
 
     def term(self) -> Term | None:
         """The term of this node while it leads; with shards, that of the first."""
@@ -86,7 +89,7 @@ class Scheduler:
     @property
     def loops(self) -> Sequence[Loop]:
         """All loops, to be run."""
-        optional = (self._check_in, self._dispatcher)
+        optional = (self._check_in, self._dispatcher, self._depths)
         return (*self.electors, *self.planners, *(loop for loop in optional if loop is not None))
 
     def hint(self) -> None:

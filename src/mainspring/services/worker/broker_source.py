@@ -149,12 +149,15 @@ class BrokerSource:
 
     def _count(self, deliveries: Sequence[Delivery], claimed: int) -> None:
         metrics, refused = self._store.metrics, len(deliveries) - claimed
-        redelivered = sum(delivery.redelivered for delivery in deliveries)
-        for result, number in (("claimed", claimed), ("refused", refused), ("redelivered", redelivered)):
+        for result, number in (("claimed", claimed), ("refused", refused)):
             if number:
                 metrics.count("deliveries", result, number)
         if refused:
             metrics.count("duplicates", "delivery", refused)
+        if redelivered := sum(delivery.redelivered for delivery in deliveries):
+            metrics.count("broker_redeliveries", "", redelivered)
+        now = self._clock.now()
+        metrics.broker_receive.add(*(max(0, now - each.sent_at) for each in deliveries if each.sent_at is not None))
 
     @asynccontextmanager
     async def _extended(self, subscription: Subscription, deliveries: Sequence[Delivery]) -> AsyncIterator[None]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from random import Random
 from typing import Final, NamedTuple
 
-from mainspring.broker import Capabilities, Delivery, Notice, Place, Subscription
+from mainspring.broker import Capabilities, Delivery, Depth, Notice, Place, Subscription
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
 from mainspring.errors import BrokerUnavailable
@@ -71,9 +71,9 @@ class Post:
         """Whether anything waits in the worker's lines."""
         return any(self._lines[line] for line in _lines_of(worker))
 
-    def depth(self) -> dict[Place, int]:
+    def depth(self) -> list[Depth]:
         """How much waits where."""
-        return {place: len(words) for place, words in self._lines.items() if words}
+        return [Depth(place, len(words)) for place, words in self._lines.items() if words]
 
     def take(self, worker: Worker, limit: int, priorities: Sequence[int], *, mixed: bool) -> list[Notice]:
         """The best of the worker's lines; or any, `mixed` up."""
@@ -145,7 +145,7 @@ class Courier:
         await self.arrive()
         return Consumer(self, worker, on_arrival)
 
-    async def depth(self) -> Mapping[Place, int]:
+    async def depth(self) -> Sequence[Depth]:
         """See `broker.Broker`."""
         await self.arrive()
         return self.post.depth()
