@@ -90,7 +90,8 @@ def test_a_loop_that_hangs_is_reported_and_started_again(process: Process) -> No
 def test_a_loop_that_cannot_be_cancelled_fails_liveness_and_ends_the_process(process: Process) -> None:
     process.start("deaf")
     process.begin_fault()
-    process.until(lambda: process.get("/health/live")[0] == 503)
+    process.until(lambda: "reaper" in process.get("/health/live")[1])  # On a loaded machine another loop may be late before.
+    assert process.get("/health/live")[0] == 503
     status, text = process.get("/health/ready")
     assert status == 503
     assert "reaper" in text
