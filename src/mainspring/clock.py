@@ -28,7 +28,7 @@ class Clock(Protocol):
         """Done after this many seconds of this clock."""
 
     def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
-        """Call `ring` on the running loop after this many seconds of this clock. Cheaper than a sleep, for whoever
+        """Call `ring` on the running loop after this many seconds of this clock. Cheaper than a sleep, for one that
         mostly does not wait until the end."""
 
 

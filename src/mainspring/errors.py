@@ -1,7 +1,7 @@
 """Every exception that Mainspring raises on purpose.
 
     MainspringError
-    ├── InvalidInput                a value that somebody gave: names the field, the value and the remedy
+    ├── InvalidInput                a given value is wrong: names the field, the value and the remedy
     │   ├── InvalidCron
     │   ├── InvalidZone
     │   ├── InvalidDuration
@@ -16,7 +16,7 @@
     ├── AppLoadError                the user's app file could not be imported
     ├── StoreError
     │   ├── StoreUnavailable        try again: busy, locked, connection lost
-    │   │   ├── StoreRefused        it lets nobody in: somebody has to mend that first
+    │   │   ├── StoreRefused        it refuses all connections: an operator has to mend that first
     │   │   └── StoreFailed         this process may not use it any more: restart
     │   ├── StoreFull               the disk is full
     │   ├── StoreReadOnly
@@ -52,7 +52,7 @@ class MainspringError(Exception):
 
 
 class InvalidInput(MainspringError):
-    """A value that somebody gave is wrong. Nothing was written."""
+    """A given value is wrong. Nothing was written."""
 
     def __init__(self, field: str, value: object, problem: str, remedy: str = "") -> None:
         self.field = field
@@ -137,8 +137,8 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRefused(StoreUnavailable):
-    """A wrong password, no such database, a folder that does not exist: waiting alone does not mend that. Who is at
-    work already goes on trying all the same, for somebody may."""
+    """A wrong password, no such database, a folder that does not exist: waiting alone does not mend that. A running
+    process goes on trying all the same, since an operator may."""
 
 
 class StoreFailed(StoreUnavailable):
@@ -159,7 +159,7 @@ class StoreMismatch(StoreError):
 
 
 class NotAllowed(MainspringError):
-    """The server does not know who asks, or does not allow it."""
+    """The server does not know the caller, or does not allow the request."""
 
 
 class ServerError(MainspringError):
@@ -217,7 +217,7 @@ class RunFailed(MainspringError):
         self.run_id = run_id
         self.state = state
         self.reason = reason
-        super().__init__(f"run {run_id} {state}: {reason}. `mainspring run show {run_id}` tells its story")
+        super().__init__(f"run {run_id} {state}: {reason}. `mainspring run show {run_id}` shows its story")
 
 
 class WaitTimeout(MainspringError):

@@ -90,7 +90,7 @@ class RunContext:
 
     @property
     def token(self) -> int:
-        """Greater each time the run is given to a worker: whoever is handed it can refuse those of before."""
+        """Greater each time a worker claims the run: a resource that receives it can refuse earlier ones."""
         return self._claim.token
 
     @property
@@ -125,7 +125,7 @@ class RunContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has asked the run to stop. A task that sees it should clean up and return soon."""
+        """Whether the run's cancellation is requested. A task that sees it should clean up and return soon."""
         return self._cancelled
 
     @property
@@ -135,7 +135,7 @@ class RunContext:
         return self._soft_deadline is not None and self._now() >= self._soft_deadline
 
     def cancel(self) -> None:
-        """Let the task know that somebody has asked it to stop. Called by the worker."""
+        """Let the task know that its cancellation is requested. Called by the worker."""
         self._cancelled = True
 
     def filter(self, mask: Callable[[str], str]) -> None:
@@ -283,9 +283,9 @@ class AttemptContext:
         self.write: Write = _nowhere
         """Takes a stream and a line that the work wrote; and when it did, if that is not now."""
         self.behind: Callable[[], bool] = _never
-        """Whether so many lines wait to be stored that whoever can should write no more for now."""
+        """Whether too many lines wait to be stored: a task that can wait should write no more for now."""
         self.on_overdue: Callable[[], None] = _nothing
-        """Called at the soft deadline: an executor whose work has to be told puts here how."""
+        """Called at the soft deadline: an executor that has to notify its work sets it."""
         self.stop_kind: StopKind | None = None
         self.stop_reason = ""
         self.grace_s = 2.0

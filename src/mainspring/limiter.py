@@ -1,4 +1,4 @@
-"""The rate limiter port: who may spend how much of a limit that all servers share."""
+"""The rate limiter port: how much a subject may spend of a limit that all servers share."""
 
 from __future__ import annotations
 

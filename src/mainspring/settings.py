@@ -205,7 +205,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None, _text("what carries runs to workers: redis, amqp, kafka or sqs; without one, the store")
     ] = None
     cache: Annotated[str | None, _text("where statuses are kept for the API: redis://host; else, nowhere")] = None
-    lease: Annotated[str | None, _text("who elects, and keeps locks: redis://host; without one, the store")] = None
+    lease: Annotated[str | None, _text("elects leaders and keeps locks: redis://host; without one, the store")] = None
     sink: Annotated[str | None, _text("where events are sent on to: kafka://host, or several, separated by spaces")] = (
         None
     )
@@ -230,7 +230,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pool_idle: Annotated[Duration, _duration("how long one may lie idle before it is closed")] = 10 * MINUTE
     pool_lifetime: Annotated[Duration, _duration("how old one may become before it is replaced")] = 30 * MINUTE
     pool_leak: Annotated[
-        Duration, _duration("how long one may be in use before the log names who keeps it, and where it waits")
+        Duration, _duration("how long one may be in use before the log names its holder, and where that waits")
     ] = MINUTE
     pool_validation: Annotated[
         Duration, _duration("how long one that has rested for 30 s may take to prove that it works")
@@ -256,7 +256,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     coordination: Annotated[
         Coordination,
         _choice(
-            get_args(Coordination), "who plans: one node (leader), all (cluster), or who gets a job's lease (lock)"
+            get_args(Coordination), "which nodes plan: one (leader), all (cluster), the holder of a job's lease (lock)"
         ),
     ] = "leader"
     shards: Annotated[int, _count("how many leaders share the jobs; the same on all nodes")] = 1
@@ -318,7 +318,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token_algorithm: Annotated[
         Algorithm, _choice(get_args(Algorithm), "the one algorithm by which tokens are signed")
     ] = "HS256"
-    token_issuer: Annotated[str, _text("who issues tokens: their `iss`")] = "mainspring"
+    token_issuer: Annotated[str, _text("the issuer of tokens: their `iss`")] = "mainspring"
     token_audience: Annotated[str, _text("for whom tokens are: their `aud`")] = "mainspring"
     body_limit: Annotated[int, _count("how many bytes the body of a request may have")] = 16_777_216
     body_timeout: Annotated[Duration, _duration("how long a request may take to arrive")] = 10 * SECOND
@@ -383,7 +383,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_timeout: Annotated[Duration, _duration("how long an HTTP call may take, redirects included")] = 30 * SECOND
     http_limit: Annotated[int, _count("how many bytes of an HTTP answer are read")] = 1_048_576
     alert: Annotated[
-        str | None, Knob(_read_alert, "who is told of each run that failed for good; named: only whom its run names")
+        str | None, Knob(_read_alert, "receives alerts of runs that failed for good; named: only if a run names it")
     ] = None
     notice: Annotated[str | None, _text("a file that, once it exists, makes this process drain and stop")] = None
     secrets: Annotated[str | None, _text("the folder of secrets, one file each, for runs that name them")] = None
@@ -503,7 +503,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Variables of the environment that look like settings and are none.
 
     InvalidInput for one that is nearly the name of a setting: a program that ignored `MAINSPRING_STROE` would work on
-    another store than it was told to.
+    another store than the configured one.
     """
     unknown = []
     for variable, value in environ.items():

@@ -1,4 +1,4 @@
-"""The store port: the truth about jobs, firings and runs. Split by who calls it.
+"""The store port: the truth about jobs, firings and runs. Split by caller.
 
 What every adapter guarantees, whatever the method:
 
@@ -196,7 +196,7 @@ class PlanStore(Protocol):
 
     async def changed_jobs(self, since: int, limit: int = MOST_CHANGED) -> tuple[int, list[Job]]:
         """Jobs edited, paused or resumed after change number `since`, and the newest change number. One more than
-        `limit` at most: then there may be more of them, which are not told."""
+        `limit` at most: then there may be more of them, which are not returned."""
 
     async def adopt_zones(self, version: str) -> int:
         """Note which zone data fire times are computed with; where it is other data than before, recompute those of
@@ -209,7 +209,7 @@ class PlanStore(Protocol):
 
 
 class RunStore(Protocol):
-    """For whoever submits and looks."""
+    """For submitters and readers."""
 
     async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
         """Accept runs, all or nothing, durable on return. The answer has one id per run: its own, or, for an
@@ -220,7 +220,7 @@ class RunStore(Protocol):
         """NotFound otherwise."""
 
     async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
-        """Ids that begin with what somebody typed, or whose tails (`core.ids.TAIL`) do; if there are none, recent
+        """Ids that begin with a given text, or whose tails (`core.ids.TAIL`) do; if there are none, recent
         ones that end with it."""
 
     async def list_runs(self, where: RunFilter) -> list[Run]:
@@ -242,7 +242,7 @@ class RunStore(Protocol):
         """Those of the runs that have lines with a number greater than the one given for each."""
 
     async def upstream_runs(self, run_id: str) -> list[str]:
-        """The unfinished runs that a blocked run waits for: its dependencies, and who is before it in its lines."""
+        """The unfinished runs that a blocked run waits for: its dependencies, and the runs before it in its lines."""
 
     async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
         """Used and capacity of a gate."""
@@ -319,7 +319,7 @@ class Outlook(NamedTuple):
 
 
 class DispatchStore(Protocol):
-    """For the dispatcher, which tells a broker what is due, and for workers that hear of it there."""
+    """For the dispatcher, which hands due runs to a broker, and for workers that receive them there."""
 
     async def due_runs(self, limit: int) -> tuple[list[Notice], Instant | None]:
         """Pending runs that are due, of all namespaces: of each queue, region and priority the `limit` that are due
@@ -358,9 +358,9 @@ class WorkStore(DispatchStore, Protocol):
     def stand(self, standing: Standing | None) -> None:
         """Leave a claim with the store, or take it back. The store may make it in the transaction that accepts a run,
         if the worker could start all that waits: once, where it was left in the same process, or for each of several
-        submissions of any, where the store is a server. It need not: whoever leaves one looks for work all the same,
+        submissions of any, where the store is a server. It need not: the worker looks for work all the same,
         and gives back what comes after it was taken back. None means that the worker looks for itself and will stand
-        again in a moment, so a server need not be told; a limit of 0 that it has no room."""
+        again in a moment, so a server need not know; a limit of 0 that it has no room."""
 
     async def next_due(self, worker: Worker) -> Instant | None:
         """When the earliest pending run that this worker may take is due."""
@@ -375,7 +375,7 @@ class WorkStore(DispatchStore, Protocol):
         whether the worker is asked to drain."""
 
     async def cancels(self, run_ids: Collection[str]) -> dict[str, str]:
-        """Those of the running runs that somebody asked to cancel."""
+        """Those of the running runs whose cancellation is requested."""
 
     async def report(self, reports: Sequence[Report]) -> list[Verdict]:
         """Record what attempts came to; free gates, lines and dependants; schedule retries on the store's clock. One
@@ -407,7 +407,7 @@ class MaintenanceStore(Protocol):
 
 
 class PressureStore(Protocol):
-    """For whoever watches how much there is to do."""
+    """For observers of the backlog."""
 
     async def backlog(self, limit: int) -> list[Backlog]:
         """What waits, of all namespaces; at most `limit` of each is counted."""
@@ -438,7 +438,7 @@ class LeaseStore(Protocol):
         """Free it, if it is still ours."""
 
     async def holders(self, name: str) -> list[str]:
-        """Who holds a lease now whose name begins so: to know whether anybody does, not to decide by."""
+        """The holders of leases whose names begin with a prefix: for information, not for decisions."""
 
     async def begin_term(self, name: str, owner: str) -> Term:
         """A new term, greater than every earlier one. Repeated by the owner of the newest term, it answers that. The
@@ -462,7 +462,7 @@ class LeaseStore(Protocol):
 
 
 class EventStore(Protocol):
-    """For the relay and whoever follows events."""
+    """For the relay and followers of events."""
 
     async def number_events(self, limit: int) -> int:
         """Give the events of the next transactions, at most `limit`, their public positions in commit order; how many
@@ -480,7 +480,7 @@ class EventStore(Protocol):
     async def note_heard(self, listener: str, position: int) -> None:
         """Note that a listener has dealt with all events before a position. A note never moves back."""
 
-    async def tell(self, events: Sequence[Event]) -> None:
+    async def record_events(self, events: Sequence[Event]) -> None:
         """Append events that belong to no other write."""
 
 
@@ -490,17 +490,17 @@ class ApiStore(Protocol):
     async def reserve_reply(
         self, scope: str, key: str, fingerprint: str, *, hold: Duration, keep: Duration
     ) -> Reserved:
-        """Ask for the answer to a key, or take it on to give one within `hold`. Of several who ask at once one takes it
+        """Ask for the answer to a key, or take it on to give one within `hold`. Of several callers at once one takes it
         on; once its hold has passed without an answer, the next does, with the same `since`. Conflict if the key was
         used with another fingerprint. Forgotten after `keep`."""
 
     async def keep_reply(
         self, scope: str, key: str, fingerprint: str, reply: Reply | None, *, keep: Duration = 0
     ) -> None:
-        """Give the answer to a key, to be kept so long; None gives the key back unanswered."""
+        """Give the answer to a key, and how long to keep it; None gives the key back unanswered."""
 
     async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
-        """Let somebody spend within a pace, by `core.limits`; a refusal costs nothing."""
+        """Admit a spending within a pace, by `core.load.rate_limits`; a refusal costs nothing."""
 
     async def revoke(self, name: str, keep: Duration, *, audit: Audit[None] | None = None) -> None:
         """Note that what has this name is no longer good from now on; remembered for `keep` at least."""

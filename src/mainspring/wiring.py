@@ -210,7 +210,7 @@ def _sqlite_path(url: str) -> str:
     """The file that a URL names; every other kind of URL is refused with what to write instead."""
     scheme, separator, rest = url.partition("://")
     if ":memory:" in url:
-        problem = "is a database that nobody else could see, and that ends with this process"
+        problem = "is a database that no other process could see, and that ends with this process"
         raise InvalidInput("store", url, problem, "name a file, if only in a temporary folder: sqlite:///file.db")
     if not separator:
         raise InvalidInput("store", url, "is not a URL", f"for a file, {_SQLITE}")
@@ -300,13 +300,13 @@ def open_sinks(settings: Settings, clock: Clock, metrics: Metrics) -> dict[str, 
 
 
 def names_alerts(app: App) -> bool:
-    """Whether the app's own tasks or jobs say who is to be told if they fail."""
+    """Whether the app's own tasks or jobs name a receiver of alerts."""
     named = [each.options.alert for each in app.declared_jobs(0)]
     return any(named) or any(task.defaults.options.alert for task in app.tasks.values())
 
 
 def find_executors(app: App, concurrency: int, settings: Settings | None = None) -> ExecutorRegistry:
-    """Who executes a task of a given name; settings are the app's own unless given."""
+    """The executor of a task of a given name; settings are the app's own unless given."""
     from mainspring.executors.registry import ExecutorRegistry
 
     chosen = msgspec.structs.replace(settings or app.settings, concurrency=concurrency)
@@ -314,7 +314,7 @@ def find_executors(app: App, concurrency: int, settings: Settings | None = None)
 
 
 def describe_host(app: App, settings: Settings) -> list[str]:
-    """What this host can do to confine runs, and what it cannot, in words; nothing where nobody asks for that."""
+    """What this host can do to confine runs, and what it cannot, in words; nothing where no setting asks for that."""
     if not _asks_for_confinement(app, settings):
         return []
     from mainspring.executors.programs.host import look_around

@@ -90,7 +90,7 @@ def test_a_loop_that_hangs_is_reported_and_started_again(process: Process) -> No
 def test_a_loop_that_cannot_be_cancelled_fails_liveness_and_ends_the_process(process: Process) -> None:
     process.start("deaf")
     process.begin_fault()
-    process.until(lambda: "reaper" in process.get("/health/live")[1])  # On a loaded machine another loop may be late before.
+    process.until(lambda: "reaper" in process.get("/health/live")[1])
     assert process.get("/health/live")[0] == 503
     status, text = process.get("/health/ready")
     assert status == 503
@@ -104,4 +104,4 @@ def test_an_event_loop_that_stops_ends_the_process_at_once(process: Process, fau
     process.start(fault)
     process.begin_fault()
     assert process.exit_code() == 70
-    assert ("has stood still" if fault == "blocked" else "has ended although nobody stopped it") in process.log
+    assert ("has stood still" if fault == "blocked" else "has ended although it was not stopped") in process.log

@@ -101,7 +101,7 @@ async def test_streams_of_events_share_one_reader(store: Counting, watching: Wat
     for count in (FEW, MANY):
         streams = Streams(watching, count, await store.next_position())
         counts.append(await asked_by(store))
-        await store.tell([Event("one", 0)])
+        await store.record_events([Event("one", 0)])
         await store.number_events(10)
         await until(lambda: all(kinds == ["one"] for kinds in streams.heard))  # noqa: B023
         await streams.stop()
@@ -112,13 +112,13 @@ async def test_a_stream_hears_what_was_before_it_and_what_comes_after_in_order(
     store: Counting, watching: Watching
 ) -> None:
     for number in range(5):
-        await store.tell([Event(f"old-{number}", 0), Event(f"older-{number}", 0)])
+        await store.record_events([Event(f"old-{number}", 0), Event(f"older-{number}", 0)])
     await store.number_events(100)
     first = Streams(watching, 3, 4)
     await until(lambda: all(len(kinds) == 7 for kinds in first.heard))
     second = Streams(watching, 3, 1)
     for number in range(5):
-        await store.tell([Event(f"new-{number}", 0)])
+        await store.record_events([Event(f"new-{number}", 0)])
         await store.number_events(100)
     old = [f"{word}-{number}" for number in range(5) for word in ("old", "older")]
     new = [f"new-{number}" for number in range(5)]
@@ -136,11 +136,11 @@ async def test_a_stream_that_lags_behind_what_is_kept_misses_nothing(
     slow: list[EventBatch] = []
     follower = watching.tail.follow(await store.next_position())
     other = Streams(watching, 1, await store.next_position())
-    await store.tell([Event("0", 0)])
+    await store.record_events([Event("0", 0)])
     await store.number_events(10)
     slow.append(await anext(follower))
     for number in range(1, 700):
-        await store.tell([Event(str(number), 0)])
+        await store.record_events([Event(str(number), 0)])
     while await store.number_events(200):
         pass
     await until(lambda: len(other.heard[0]) == 700)

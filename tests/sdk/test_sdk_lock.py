@@ -173,7 +173,7 @@ async def test_a_lock_that_redis_forgot_is_lost_and_its_body_cancelled(
             await asyncio.sleep(BOUND_S)
             pytest.fail("the body must be cancelled")
 
-    with pytest.raises(LockLost, match="forgotten"):
+    with pytest.raises(LockLost, match="server has lost it"):
         await work()
     assert lock.lost.is_set()
     task = asyncio.current_task()

@@ -37,7 +37,7 @@ def make(store: Any, clock: JumpingClock, sink: Recorder, on_duty: bool = True) 
 
 async def tell(store: Any, clock: JumpingClock, *kinds: str) -> None:
     for kind in kinds:
-        await store.tell([Event(kind, clock.now())])
+        await store.record_events([Event(kind, clock.now())])
     await store.number_events(1_000)
 
 
@@ -77,7 +77,7 @@ async def test_the_last_events_of_a_process_are_sent_before_it_ends(store: Any, 
     relay = Relay(store, lambda: True, [], clock, Random(0))
     async with turning(forwarder):
         await let_pass(clock, "1s")
-        await store.tell([Event("last", clock.now())])
+        await store.record_events([Event("last", clock.now())])
         await relay.finish()
         await forwarder.finish()
     assert [kind for _, kind in sink.heard] == ["last"]

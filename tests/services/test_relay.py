@@ -44,7 +44,7 @@ def make_relay(store: Any, clock: JumpingClock, *sinks: Notebook, leads: Callabl
 async def tell(store: Any, clock: JumpingClock, *kinds: str) -> None:
     """One transaction for each."""
     for kind in kinds:
-        await store.tell([Event(kind, clock.now())])
+        await store.record_events([Event(kind, clock.now())])
 
 
 def numbered(count: int, first: int = 0) -> list[str]:

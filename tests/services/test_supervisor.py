@@ -262,7 +262,7 @@ class TestWatchdog:
             loop.call_soon_threadsafe(loop.stop)
             await until(lambda: failures)
             dog.stop()
-        assert failures == ["the thread of the API has ended although nobody stopped it"]
+        assert failures == ["the thread of the API has ended although it was not stopped"]
 
     async def test_what_answers_and_what_was_stopped_is_not(self) -> None:
         dog = Watchdog(0.06)

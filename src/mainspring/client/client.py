@@ -76,8 +76,8 @@ class Client:
     async def live(self) -> AsyncGenerator[overview_records.News, None]:
         """Which jobs and runs change, at most twice a second, without end. The first news, also after a broken
         connection, has `more` set: something may have changed before."""
-        async for told in follow(self._connection, Request("GET", path_of("live"))):
-            yield msgspec.json.decode(told.data, type=overview_records.News)
+        async for message in follow(self._connection, Request("GET", path_of("live"))):
+            yield msgspec.json.decode(message.data, type=overview_records.News)
 
     async def open(self) -> None:
         """Nothing to open: connections are made when they are needed."""

@@ -47,9 +47,9 @@ RETRY = Retry(6, delay="200ms", factor=2.0, cap="20s", jitter=0.5)
 one that died was working on."""
 CONNECT_S = 5.0
 SILENCE_S = 45.0
-"""A stream that is silent for so long is dead: servers send something every 15 s."""
+"""A stream that is silent for this long is dead: servers send something every 15 s."""
 SKEW: Duration = 2 * SECOND
-"""Servers tell the time in whole seconds: less is no difference."""
+"""Servers report the time in whole seconds: less is no difference."""
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _REFUSED = ("rate-limited", "overloaded", "in-progress")
 _ELSEWHERE = ("not-found", "method-not-allowed", "bad-request")
@@ -227,7 +227,7 @@ class Connection:
         return to_error(problem, request.body or request.query)
 
     async def _version(self, url: str) -> str | None:
-        """The server's, if it tells."""
+        """The server's, if it names one."""
         try:
             answer = await self._once(Request("GET", "/openapi.json"), url)
             return str(answer.json()["info"]["version"]) if answer.is_success else None
@@ -236,10 +236,10 @@ class Connection:
 
     def _note_time(self, answer: httpx.Response) -> None:
         try:
-            told = from_datetime(parsedate_to_datetime(answer.headers["date"]))
+            reported = from_datetime(parsedate_to_datetime(answer.headers["date"]))
         except (LookupError, ValueError, InvalidInput):
             return
-        skew = told - self._clock.now()
+        skew = reported - self._clock.now()
         self._skew = skew if abs(skew) > SKEW else 0
 
 

@@ -105,7 +105,7 @@ def expired_at(token: str) -> Instant | None:
 
 
 def _value(sent: Mapping[str, object], field: str) -> object:
-    """What was sent under a name, as far as that can be told."""
+    """What was sent under a name, as far as that is known."""
     value: object = sent
     for part in field.replace("[", ".").replace("]", "").split("."):
         if isinstance(value, Mapping):
@@ -181,7 +181,7 @@ def _reason(error: httpx.TransportError) -> str:
 
 
 def tls_fault(error: BaseException) -> ssl.SSLError | None:
-    """The failure to agree on who one talks to that is behind an error: it would come again."""
+    """The TLS verification failure behind an error: it would come again."""
     found = _find(error, ssl.SSLError)
     return found if isinstance(found, ssl.SSLError) else None
 

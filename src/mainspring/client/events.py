@@ -29,8 +29,8 @@ class Events:
     ) -> AsyncGenerator[records.Event, None]:
         """What happens from now on, or beyond a position, as it happens: each event once, over broken connections."""
         query = {"after": after, "kind": list(kinds), "job": job, "task": task, "run": run}
-        async for told in follow(self._connection, Request("GET", path_of("events"), query)):
-            yield msgspec.json.decode(told.data, type=records.Event)
+        async for message in follow(self._connection, Request("GET", path_of("events"), query)):
+            yield msgspec.json.decode(message.data, type=records.Event)
 
 
 class Audit:

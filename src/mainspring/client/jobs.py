@@ -156,7 +156,7 @@ class Jobs:
     async def backfill(
         self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
     ) -> records.Backfill:
-        """Fire the instants of a past interval that never ran, at most `limit`; `next` in the answer tells where to go
+        """Fire the instants of a past interval that never ran, at most `limit`; `next` in the answer says where to go
         on."""
         interval = {"from": since.isoformat(), "to": until.isoformat()}
         words = {"limit": limit, "dry_run": dry_run, **({"reason": reason} if reason else {})}

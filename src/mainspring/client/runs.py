@@ -68,7 +68,7 @@ class Runs:
         return await self._connection.ask(Request("GET", path_of("runs", run_id, "status"), query), records.RunStatus)
 
     async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
-        """Runs whose ids begin or end with a text that somebody typed."""
+        """Runs whose ids begin or end with a given text."""
         query = {"id": part, "limit": limit}
         kind: Any = records.Page[records.Run]
         page: records.Page[records.Run] = await self._connection.ask(Request("GET", path_of("runs"), query), kind)
@@ -182,9 +182,9 @@ class Runs:
             after = page.next
 
     async def _follow(self, path: str) -> AsyncGenerator[records.Line, None]:
-        async for told in follow(self._connection, Request("GET", path, {"follow": True}), end="end"):
-            if told.kind == "line":
-                yield msgspec.json.decode(told.data, type=records.Line)
+        async for message in follow(self._connection, Request("GET", path, {"follow": True}), end="end"):
+            if message.kind == "line":
+                yield msgspec.json.decode(message.data, type=records.Line)
 
 
 def _read(words: Mapping[str, object]) -> tuple[Values, str | None]:

@@ -27,11 +27,11 @@ async def follow(connection: Connection, request: Request, end: str | None = Non
         resumed = request if last is None else request._replace(headers={**request.headers, "Last-Event-ID": last})
         try:
             async with connection.stream(resumed) as answer:
-                async for told in _parse(answer.aiter_lines()):
+                async for message in _parse(answer.aiter_lines()):
                     failures = 0
-                    last = told.number or last
-                    yield told
-                    if told.kind == end:
+                    last = message.number or last
+                    yield message
+                    if message.kind == end:
                         return
         except ServerUnavailable:
             failures += 1

@@ -44,5 +44,5 @@ class Cluster:
         self._connection = connection
 
     async def show(self, limit: int = 20) -> records.Cluster:
-        """Who leads, which nodes check in, and the latest terms."""
+        """The leader, the nodes that check in, and the latest terms."""
         return await self._connection.ask(Request("GET", path_of("cluster"), {"limit": limit}), records.Cluster)

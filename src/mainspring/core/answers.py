@@ -17,7 +17,7 @@ class Renewal(msgspec.Struct, frozen=True):
 
     held: frozenset[tuple[str, int]]
     cancels: Mapping[str, str]
-    """Run id -> who asked and why."""
+    """Run id -> the caller that asked, and the reason."""
     drain: bool = False
     """Whether the worker is asked to finish what it holds and to end."""
 
@@ -56,7 +56,7 @@ class RunFilter(msgspec.Struct, frozen=True):
     limit: int = 50
     queue: str | None = None
     worker: str | None = None
-    """The worker that holds the run now: only running ones have one. Who ran a finished one is in its attempts."""
+    """The worker that holds the run now: only running ones have one. A finished run's workers are in its attempts."""
     since: str | None = None
     """The smallest id: `core.ids.encode_time` of an instant."""
 
@@ -88,11 +88,11 @@ class Reserved(msgspec.Struct, frozen=True):
     reply: Reply | None = None
     """The answer, if there is one."""
     busy: bool = False
-    """Whether somebody else works on the answer right now; otherwise, without an answer, it is the caller's to give."""
+    """Whether another caller computes the answer now; if not, and there is no answer, this caller must give it."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Who changed what: a row of the audit trail. Before and after are JSON."""
+    """A row of the audit trail: the actor and the change. Before and after are JSON."""
 
     namespace: str
     subject: str
@@ -106,7 +106,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """Due runs that nobody has taken: of one namespace and priority in one queue and region."""
+    """Due runs that no worker has claimed: of one namespace and priority in one queue and region."""
 
     namespace: str
     queue: str

@@ -14,7 +14,7 @@ PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 LENGTH = 26
 """Characters of an id."""
 TAIL = 8
-"""So many at its end tell runs apart, and are shown to people: already their beginnings mostly differ."""
+"""The number of final characters that identify a run to people: even their first few mostly differ."""
 
 
 def encode_time(instant: Instant) -> str:

@@ -99,7 +99,7 @@ def to_datetime(instant: Instant, zone: str = "UTC") -> datetime:
 
 
 def from_datetime(moment: datetime, field: str = "instant") -> Instant:
-    """An aware datetime as an instant; a naive one is refused, since nobody knows which instant it means."""
+    """An aware datetime as an instant; a naive one is refused, since it is ambiguous."""
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInput(field, moment.isoformat(), "has no time zone", "add one, e.g. datetime(..., tzinfo=UTC)")
     instant = (moment - EPOCH) // _MICROSECOND

@@ -39,7 +39,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     timeout: Duration | None = None
     soft_timeout: Duration | None = None
-    """After this an attempt is told that it takes long; after `timeout` it is killed."""
+    """After this time the attempt is warned that it takes long; after `timeout` it is killed."""
     retry: Retry = Retry()
     max_losses: int = 3
     """How often its worker may be lost before the run is failed; separate from retries, which count the task's own
@@ -48,7 +48,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     isolation: Isolation | None = None
     alert: str | None = None
-    """Who is told if the run fails for good: see `core.alerts`."""
+    """The alert to send if the run fails for good: see `core.runs.alerts`."""
     under_pressure: UnderPressure = "wait"
     """Whether it runs without waiting for what it follows while there is far too much to do: see `core.degradation`."""
     said: tuple[str, ...] | None = None
@@ -61,7 +61,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KeptOptions(RunOptions, frozen=True, omit_defaults=True):
-    """What is stored with a run: how it is executed, and who asked for it (a token's subject), if that is known."""
+    """What is stored with a run: how it is executed, and its submitter (a token's subject), if known."""
 
     submitted_by: str = ""
 
@@ -126,7 +126,7 @@ class Job(msgspec.Struct, frozen=True):
     updated_at: Instant = 0
     origin: Origin = ""
     source: str = ""
-    """What tells the code of its origin from that of other programs: see `core.declaring.source_of`."""
+    """Identifies the program that declared the job: see `core.planning.declaring.source_of`."""
 
 
 class NewRun(msgspec.Struct, frozen=True, gc=False):
@@ -370,7 +370,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Something that happened, told in the transaction in which it happened."""
+    """Something that happened, recorded in the transaction in which it happened."""
 
     kind: str
     at: Instant

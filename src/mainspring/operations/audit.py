@@ -1,4 +1,4 @@
-"""The audit trail: who changed what over the API, with each change before and after."""
+"""The audit trail: the actor of each change over the API, with the values before and after."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ class Cluster:
         self._context = context
 
     async def show(self, limit: int = 20) -> records.Cluster:
-        """Who leads, which nodes check in, and at most `limit` of the latest terms: those of the scheduler, and of the
-        namespace's own leaderships."""
+        """The leader, the nodes that check in, and at most `limit` of the latest terms: those of the scheduler, and of
+        the namespace's own leaderships."""
         store = await self._context.open()
         known = [term for term in await store.terms(None, MOST_TERMS) if self._is_visible(term)]
         return records.Cluster(

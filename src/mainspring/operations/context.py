@@ -135,7 +135,7 @@ class Admit(Protocol):
     """Is awaited before new runs or jobs are written, and raises if they are too many."""
 
     def __call__(self, kind: Literal["runs", "jobs"], count: int, /) -> Awaitable[object]:
-        """Admit so many."""
+        """Admit this number of runs."""
 
 
 async def _admit_all(kind: str, count: int) -> None:

@@ -451,7 +451,7 @@ class Jobs:
         if reason:
             store = await self._context.open()
             now = store.now()
-            await store.tell(
+            await store.record_events(
                 [
                     Event("job.noted", now, job.namespace, None, job.id, job.name, job.task, reason=reason)
                     for job in jobs

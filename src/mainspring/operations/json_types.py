@@ -55,7 +55,7 @@ AlertText = Annotated[
         min_length=1,
         max_length=10_000,
         pattern=r"^[^\x00]*$",
-        description="who is told if it fails for good: a task, a URL, or $ and a command, which needs run:command",
+        description="receives an alert if it fails for good: a task, a URL, or $ and a command (needs run:command)",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""How a namespace stands, in one answer: who leads, how much waits, what needs attention, what runs, what comes next.
+"""The state of a namespace in one answer: the leader, the backlog, what needs attention, what runs, what comes next.
 
 Everything is read by an index and up to a bound, so the answer costs the same at a million runs.
 """
@@ -69,7 +69,7 @@ class Overview:
         )
 
     async def _leader(self, store: Store) -> overview_records.Leader | None:
-        """The owner of the newest term that lasts. A lease in the store tells at once when nobody holds it."""
+        """The owner of the newest term that lasts. A lease in the store shows at once that it has no holder."""
         terms = [term for term in await store.terms(None, LATEST_TERMS) if _is_of_scheduler(term)]
         lasting = next((term for term in terms if term.ended_at is None), None)
         if lasting is None or (self._context.settings.lease is None and not await store.holders(LEASE)):

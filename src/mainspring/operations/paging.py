@@ -15,7 +15,7 @@ PAGE = 500
 async def walk(
     fetch: Callable[[str | None, int], Awaitable[Page[T]]], limit: int | None = None, size: int = PAGE
 ) -> AsyncGenerator[T, None]:
-    """The items of a list, at most `limit`. `fetch` gives the page that begins at a place, with at most so many
+    """The items of a list, at most `limit`. `fetch` gives the page that begins at a position, with at most that many
     items."""
     left, place = limit, None
     while left is None or left > 0:

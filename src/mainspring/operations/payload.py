@@ -352,8 +352,8 @@ def _problem_of(hint: Any) -> str:
     """Why no JSON value can satisfy an annotation; empty if one can."""
     try:
         kind = msgspec.inspect.type_info(hint)
-    except Exception:  # A union that JSON cannot tell apart, or a type of somebody else's making.
-        return "is a union that JSON cannot tell apart from a model" if any(map(_is_model, _parts(hint))) else ""
+    except Exception:  # A union that is ambiguous in JSON, or a foreign type.
+        return "is an ambiguous union of models in JSON" if any(map(_is_model, _parts(hint))) else ""
     return next((f"is a {each.__qualname__}, which JSON cannot carry" for each in _strangers(kind, set())), "")
 
 
@@ -398,5 +398,5 @@ def _usable(hint: Any) -> Any:
     except msgspec.ValidationError:
         return hint
     except Exception:
-        return Any  # E.g. a protocol, or a union that JSON cannot tell apart.
+        return Any  # E.g. a protocol, or a union that is ambiguous in JSON.
     return hint

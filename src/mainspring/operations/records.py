@@ -458,7 +458,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """Somebody answers."""
+    """The server answers."""
 
     status: Literal["alive"]
 
@@ -483,7 +483,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Who changed what."""
+    """An entry of the audit trail."""
 
     number: int
     at: Moment

@@ -77,7 +77,7 @@ class Runs:
         if context.actor is not None:
             run = msgspec.structs.replace(run, noted_for=context.actor.subject, request_id=context.actor.request_id)
         (run_id,) = await submit_runs(store, [run], connection)
-        # Inside of the caller's own transaction nobody can read the run yet; a run that waits for nothing is pending.
+        # Inside the caller's own transaction the run cannot be read yet; a run that waits for nothing is pending.
         waits = run.after or run.lines or run.idempotency_key is not None
         stored = await self._stored(run_id) if waits and connection is None else accepted(run)
         return records.NewRun(**run_fields(stored, context.read))
@@ -270,7 +270,7 @@ class Runs:
         await store.submit([again], audit=audit)
         if reason:
             event = Event("run.noted", store.now(), old.namespace, new_id, old.job_id, old.job, old.task, reason=reason)
-            await store.tell([event])
+            await store.record_events([event])
         return self._record(await self._stored(new_id))
 
     async def _repeat(self, old: Run, new_id: str) -> NewRun:

@@ -14,7 +14,7 @@ _TAILS = 2**40
 
 
 class IdSource:
-    """Ids that sort by time and never repeat: the milliseconds, a counter, and a tail by which people tell runs apart:
+    """Ids that sort by time and never repeat: the milliseconds, a counter, and a tail that identifies a run to people:
     40 random bits of this source, moved on with each id. Two ids of one millisecond and count have different tails,
     since their sources differ."""
 

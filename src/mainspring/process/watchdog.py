@@ -90,7 +90,7 @@ class Watchdog:
         if watched.trouble:
             return
         if not watched.thread.is_alive():
-            self._report(watched, f"the thread of {watched.name} has ended although nobody stopped it")
+            self._report(watched, f"the thread of {watched.name} has ended although it was not stopped")
         elif watched.missed > LOOKS:
             stack = sys._current_frames().get(watched.thread.ident or 0)
             where = "" if stack is None else "".join(traceback.format_stack(stack))

@@ -1,6 +1,6 @@
 """Mainspring, the app: what users hold. It declares tasks and jobs, submits runs, and looks after them."""
 
-# A function that returns a coroutine is a function too, so overloads that tell the two apart always overlap.
+# A function that returns a coroutine is a function too, so overloads for the two always overlap.
 # mypy: disable-error-code="overload-overlap"
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Mainspring:
     def task(
         self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **words: Unpack[TaskWords]
     ) -> Any:
-        """Register a function as a task, under its own name unless told otherwise. For the options see `TaskWords`."""
+        """Register a function as a task, under its own name by default. For the options see `TaskWords`."""
         values = read_words(words, TaskWords, "@app.task")
         if function is not None:
             return self._register(function, name, values)
@@ -186,7 +186,7 @@ class Mainspring:
     ) -> JobDecorator:
         """Declare a job: of a function, which becomes a task as well, or of a task. For the policies see `JobWords`.
 
-        It is stored by `sync_jobs`. Its name is the task's, unless told otherwise; a task may have several jobs.
+        It is stored by `sync_jobs`. Its name is the task's by default; a task may have several jobs.
         """
         _check_trigger(trigger)
         values = read_words(words, JobWords, "@app.job")

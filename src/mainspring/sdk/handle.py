@@ -79,7 +79,7 @@ class RunHandle(Generic[R]):
 
 
 class Waiting:
-    """Everybody who waits for runs of one app. One look at the store serves all who wait on one event loop."""
+    """The waiters for runs of one app. One look at the store serves all waiters of one event loop."""
 
     def __init__(self, open_store: Callable[[], Awaitable[Store]]) -> None:
         self._open_store = open_store
@@ -100,7 +100,7 @@ class Waiting:
             room.leave(run_id, ended)
 
     async def _watch(self, loop: asyncio.AbstractEventLoop, room: _Room) -> None:
-        """Look, less and less often, until nobody waits. Whoever comes in meanwhile is looked after at once."""
+        """Look, less and less often, until no waiter is left. A waiter that arrives meanwhile is served at once."""
         try:
             store = await self._open_store()
             pause = SHORTEST_PAUSE_S
@@ -109,7 +109,7 @@ class Waiting:
                     room.news.clear()
                     pause = SHORTEST_PAUSE_S
                 began = loop.time()
-                room.tell(await store.finished(list(room.waiting)))
+                room.deliver(await store.finished(list(room.waiting)))
                 # Never more than half of the time is spent looking, however many runs are looked for.
                 pause = max(pause, loop.time() - began)
                 with suppress(TimeoutError):
@@ -122,7 +122,7 @@ class Waiting:
 
 
 class _Room:
-    """Who waits on one event loop, and the task that looks for them."""
+    """The waiters of one event loop, and the task that looks for them."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[asyncio.Future[Run]]] = {}
@@ -142,7 +142,7 @@ class _Room:
         if not self.waiting:
             self.news.set()  # So that the watch ends now, not when its pause does.
 
-    def tell(self, runs: list[Run]) -> None:
+    def deliver(self, runs: list[Run]) -> None:
         for run in runs:
             for ended in self.waiting.pop(run.id, []):
                 if not ended.done():

@@ -80,8 +80,8 @@ def _failure(what: str, error: BaseException) -> AppLoadError:
     story = traceback.TracebackException.from_exception(error)
     _keep_users_frames(story)
     place = f" ({Path(story.stack[-1].filename).name}, line {story.stack[-1].lineno})" if story.stack else ""
-    told = story.format() if story.stack else story.format_exception_only()
-    return AppLoadError(f"{what} could not be imported: {type(error).__name__}: {error}{place}", "".join(told))
+    shown = story.format() if story.stack else story.format_exception_only()
+    return AppLoadError(f"{what} could not be imported: {type(error).__name__}: {error}{place}", "".join(shown))
 
 
 def _keep_users_frames(story: traceback.TracebackException) -> None:

@@ -1,8 +1,8 @@
 """Locks for users: `async with app.lock("payroll"):`. A lease with a watchdog that renews it while the body runs.
 
-What it promises: nobody else is given the lock while its holder renews it in time, and a holder that can no longer be
-sure of it is told, and cancelled, before anybody else can have it. What it cannot: stop a process that stands still and
-then writes on. For that there is `token`, which grows with each holder: let whoever is written to refuse smaller ones.
+What it promises: the lock has no second holder while the first renews it in time, and a holder that can no longer be
+sure of it is notified, and cancelled, before another can have it. What it cannot: stop a process that stands still and
+then writes on. For that there is `token`, which grows with each holder: let the written resource refuse smaller ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RENEWALS = 3
 RETRIES = 20
 """Where it could not be asked, so often within the time to live it is asked again."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.004, 0.05
-"""Between looks whether a lock is free; the real pause is random, so that those who wait do not ask in step."""
+"""Between looks whether a lock is free; the real pause is random, so that waiting callers do not ask in step."""
 
 
 class Locks:
@@ -146,7 +146,7 @@ class Lock:
             kind, error = asyncio.CancelledError, cancelled
         by_us = self._cancelled and body is not None and body.uncancel() <= self._cancelling
         if kind is asyncio.CancelledError and not by_us and error is not None:
-            raise error  # Somebody else has cancelled the body: that goes on.
+            raise error  # The cancellation came from outside: it propagates.
         if self.lost.is_set() and (kind is None or kind is asyncio.CancelledError):
             raise LockLost(f"lock {self.name!r} was lost before its body ended: {self._why}") from error
 
@@ -200,7 +200,7 @@ class Lock:
             if hold is not None:
                 if now < trusted_until(sent_at, hold.ttl):
                     return sent_at, hold
-                await lease.release(hold)  # The answer took so long that another may have it by now.
+                await lease.release(hold)  # The answer came too late: another may hold it by now.
             if now >= until:
                 waited = format_duration(self._wait) if self._wait else "no time"
                 said = f"lock {self.name!r} is held by another, and was waited for {waited}"
@@ -209,7 +209,7 @@ class Lock:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     async def _ask(self, lease: Lease, owner: str) -> Hold | None:
-        """One try. Whoever is cancelled meanwhile gives back what comes."""
+        """One try. If it is cancelled meanwhile, it gives back the lock that still arrives."""
         asking = asyncio.ensure_future(lease.acquire(self.lease_name, owner, self._ttl))
         try:
             return await asyncio.shield(asking)
@@ -252,7 +252,7 @@ class Lock:
                 pause_s, why = hold.ttl / SECOND / RETRIES, f"it could not be renewed in time: {error}"
                 continue
             if renewed is None:
-                return self._lose("it has passed to another, or whoever keeps it has forgotten it")
+                return self._lose("it has passed to another holder, or its server has lost it")
             self._trusted_until = trusted_until(sent_at, hold.ttl)
             pause_s = hold.ttl / SECOND / RENEWALS
 

@@ -19,12 +19,12 @@ async def check_twins(app: Mainspring) -> list[str]:
     for name in sorted(app.tasks):
         own = app.tasks[name].notice()
         for twin in find_twins(app.name, own, await store.announced(namespace, name), alive_after):
-            told = (
+            clash = (
                 f"task {name} of module {own.module} is also a task of app {twin.app}, in module {twin.module}: "
                 "workers of either would execute the runs of both"
             )
             if twin.app != app.name and app.settings.same_tasks == "refuse":
                 remedy = f'give one another name (@app.task(name="{app.name}.{name}")) or a namespace of its own'
-                raise Conflict(f"{told}. {remedy[0].upper()}{remedy[1:]}, or set same_tasks=warn")
-            warnings.append(told)
+                raise Conflict(f"{clash}. {remedy[0].upper()}{remedy[1:]}, or set same_tasks=warn")
+            warnings.append(clash)
     return warnings

@@ -1,4 +1,4 @@
-"""When a trigger is due: for people who try out an expression, and for tests."""
+"""When a trigger is due: to try out an expression, and for tests."""
 
 from __future__ import annotations
 

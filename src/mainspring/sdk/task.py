@@ -1,6 +1,6 @@
 """Tasks: functions that can be called as before, and submitted."""
 
-# A function that returns a coroutine is a function too, so overloads that tell the two apart always overlap.
+# A function that returns a coroutine is a function too, so overloads for the two always overlap.
 # mypy: disable-error-code="overload-overlap"
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class BoundTask(Generic[P, R]):
         return RunHandle(app, run_id, self.signature.decode_result)
 
     def _carrying(self, count: int) -> Recipe:
-        """The recipe for so many runs, with what hooks add to it."""
+        """The recipe for this number of runs, with what hooks add to it."""
         hooks, recipe = self.app.hooks, self._recipe
         if not hooks.on_submit:
             return recipe
@@ -253,7 +253,7 @@ def module_of(function: Callable[..., object]) -> str:
 
 
 def _digest_of(function: Callable[..., object]) -> str:
-    """What tells two functions apart, wherever their files are."""
+    """Identifies a function, wherever its file is."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return ""

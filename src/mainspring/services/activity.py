@@ -20,7 +20,7 @@ from mainspring.services.loop import Loop
 from mainspring.store import Fired, Verdict
 
 SUMMARY_S = 60.0
-"""How often to summarize. Often enough for a person who reads a log file, rare enough to cost nothing."""
+"""How often to summarize. Often enough for a reader of a log file, rare enough to cost nothing."""
 
 
 class Summary(NamedTuple):

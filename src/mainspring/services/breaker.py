@@ -31,7 +31,7 @@ class CircuitBreaker:
         self,
         store: Store,
         clock: Clock,
-        who: str,
+        process: str,
         *,
         kind: str = "broker",
         lost: str = "runs are claimed from the store",
@@ -40,7 +40,7 @@ class CircuitBreaker:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._who = who
+        self._process = process
         self._kind, self._lost, self._back = kind, lost, back
         self._unavailable = unavailable
         self._state = Breaker(POLICY, began_at=clock.monotonic())
@@ -91,6 +91,6 @@ class CircuitBreaker:
 
     async def _record(self, kind: str, why: str) -> None:
         try:
-            await self._store.tell([Event(kind, self._store.now(), worker=self._who, reason=why)])
+            await self._store.record_events([Event(kind, self._store.now(), worker=self._process, reason=why)])
         except MainspringError as error:
             log.warning("the event %s could not be recorded: %s", kind, error)

@@ -125,7 +125,7 @@ class StoreLayer:
         self.next_position = self._pass(store.next_position)
         self.heard = self._pass(store.heard)
         self.note_heard = self._pass(store.note_heard)
-        self.tell = self._pass(store.tell)
+        self.record_events = self._pass(store.record_events)
         self.reserve_reply = self._pass(store.reserve_reply)
         self.keep_reply = self._pass(store.keep_reply)
         self.spend = self._pass(store.spend)

@@ -209,7 +209,7 @@ class TestAFiringByHand:
 class TestPositionsOfEvents:
     async def test_are_given_to_a_late_commit_later(self, postgres: PostgresStore, first: First) -> None:
         await first.does(telling("late"))
-        await postgres.tell([Event("early", 0)])
+        await postgres.record_events([Event("early", 0)])
         assert await postgres.number_events(10) == 1
         assert await told(postgres) == ["early"]
         await first.commits()
@@ -217,7 +217,7 @@ class TestPositionsOfEvents:
         assert await told(postgres) == ["early", "late"]
 
     async def test_are_given_by_one_at_a_time(self, postgres: PostgresStore, clock: ManualClock, first: First) -> None:
-        await postgres.tell([Event("one", clock.now()), Event("two", clock.now())])
+        await postgres.record_events([Event("one", clock.now()), Event("two", clock.now())])
 
         async def number(tx: Transaction) -> None:
             assert await tx.fetchval(events._Q["number"], 10) == 1

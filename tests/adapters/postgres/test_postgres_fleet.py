@@ -71,7 +71,7 @@ async def until_true(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def is_ready(member: Member) -> None:
-    await until(lambda: member.store._db.listener.ear is not None)
+    await until(lambda: member.store._db.listener.address is not None)
     await until(lambda: member.store._offers._out is not None)
     await until(lambda: member.store._offers._saying is None)
 

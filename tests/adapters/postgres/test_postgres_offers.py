@@ -72,7 +72,7 @@ class Taker:
 
     async def stand(self, ttl: int = MINUTE) -> None:
         """Stand, and wait until the server knows."""
-        await until(lambda: self.store._db.listener.ear)
+        await until(lambda: self.store._db.listener.address)
         self.store.stand(Standing(self.worker, 10, ttl, "strict", self._take))
         await settled(self.store)
 
@@ -259,7 +259,7 @@ async def test_an_offer_that_is_taken_back_while_it_is_being_made_is_taken_back(
 ) -> None:
     monkeypatch.setattr("mainspring.stores.postgres.submissions.idle_workers.LINGER_S", 0.0)
     taker = Taker(await opened())
-    await until(lambda: taker.store._db.listener.ear)
+    await until(lambda: taker.store._db.listener.address)
     taker.store.stand(Standing(WORKER, 10, MINUTE, "strict", taker._take))
     await asyncio.sleep(0)
     assert taker.store._offers._saying is not None, "it is on its way"
@@ -283,7 +283,7 @@ async def test_an_offer_is_void_as_soon_as_the_connection_of_its_process_is_gone
 ) -> None:
     taker, submitter = Taker(await opened()), await opened()
     await taker.stand()
-    ear = taker.store._db.listener.ear
+    ear = taker.store._db.listener.address
     connection = await asyncpg.connect(postgres_url)
     await connection.fetch(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
@@ -294,7 +294,7 @@ async def test_an_offer_is_void_as_soon_as_the_connection_of_its_process_is_gone
     await submitter.submit([run])
     assert (await submitter.get_run("default", run.id)).state == "pending"
     assert await offers(postgres_url) == []
-    await until(lambda: taker.store._db.listener.ear != ear)
+    await until(lambda: taker.store._db.listener.address != ear)
     await taker.stand()
     await submitter.submit([other := a_run()])
     await until(lambda: taker.claims)

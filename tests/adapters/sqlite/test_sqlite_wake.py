@@ -106,7 +106,7 @@ async def test_what_changes_nothing_for_workers_wakes_nobody(tmp_path: Path, nob
 
 def test_a_process_is_woken_by_another(tmp_path: Path, listens: Listens) -> None:
     process, wake = listens(tmp_path / "x.db"), Wake(str(tmp_path / "x.db"))
-    wake.tell()
+    wake.publish()
     assert process.stdout is not None
     assert process.stdout.readline() == "heard\n"
     wake.close()
@@ -116,7 +116,7 @@ def test_a_path_may_be_longer_than_the_address_of_a_socket(tmp_path: Path, liste
     folder = tmp_path / ("f" * 100) / ("g" * 100)
     folder.mkdir(parents=True)
     process, wake = listens(folder / "x.db"), Wake(str(folder / "x.db"))
-    wake.tell()
+    wake.publish()
     assert process.stdout is not None
     assert process.stdout.readline() == "heard\n"
     wake.close()
@@ -129,7 +129,7 @@ def test_a_process_that_was_killed_is_forgotten(tmp_path: Path, listens: Listens
     dead.wait(PATIENCE_S)
     assert len(sockets(path)) == 2
     wake = Wake(str(path))
-    wake.tell()
+    wake.publish()
     assert alive.stdout is not None
     assert alive.stdout.readline() == "heard\n"
     assert len(sockets(path)) == 1
@@ -142,7 +142,7 @@ def test_one_that_does_not_read_holds_nobody_up(tmp_path: Path, listens: Listens
     stopped.send_signal(signal.SIGSTOP)
     wake = Wake(str(path))
     for _ in range(10_000):
-        wake.tell()
+        wake.publish()
     assert len(sockets(path)) == 1
     stopped.send_signal(signal.SIGCONT)
     assert stopped.stdout is not None
@@ -158,7 +158,7 @@ def test_sockets_of_other_machines_are_left_alone_until_they_are_old(tmp_path: P
     (folder / "elsewhere.2.bb").touch()
     os.utime(folder / "elsewhere.2.bb", (0, 0))
     wake = Wake(str(path))
-    wake.tell()
+    wake.publish()
     assert sockets(path) == ["elsewhere.1.aa"]
     wake.close()
 
@@ -179,10 +179,10 @@ def test_one_that_comes_after_the_last_has_gone_is_found(tmp_path: Path, listens
     path = tmp_path / "x.db"
     first, wake = Wake(str(path)), Wake(str(path))
     first.listen(lambda: None)
-    wake.tell()
+    wake.publish()
     first.close()
     process = listens(path)
-    wake.tell()
+    wake.publish()
     assert process.stdout is not None
     assert process.stdout.readline() == "heard\n"
     wake.close()

@@ -162,7 +162,7 @@ class Guard:
         why, now = degradation.hurried_why("dependency checks fail"), store.now()
         events = [Event("run.hurried", now, run.namespace, run.id, task=run.task, reason=why) for run in runs]
         try:
-            await store.tell(events)
+            await store.record_events(events)
         except MainspringError as error:
             log.warning("%d runs do not wait for what they follow, which could not be told: %s", len(runs), error)
 

@@ -167,9 +167,9 @@ class EventSuite:
             Event("leader.elected", clock.now(), worker="node-1", reason="Ü 🎬", count=0),
             Event("job.odd", clock.now(), "tenant-a", job_id="j", job="nightly", fire_at=7, attempt=2, duration=5),
         ]
-        await store.tell(events)
+        await store.record_events(events)
         assert await told(store) == events
-        await store.tell([])
+        await store.record_events([])
         assert await told(store) == []
 
     async def test_a_listener_can_note_how_far_it_has_come_and_never_falls_back(self, store: Store) -> None:

@@ -2,7 +2,7 @@
 
 Closed, all calls pass, and their outcomes of the last seconds are counted. Open, none passes. After a pause it is half
 open: a few calls pass as probes; if they go well it closes, if one fails it opens again, for longer each time. A value,
-without a clock: whoever calls tells the time (monotonic, in seconds).
+without a clock: the caller passes the time (monotonic, in seconds).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Breaker(NamedTuple):
 
 
 def admit(breaker: Breaker, now: float) -> tuple[Breaker, bool]:
-    """Whether a call may be made. Whoever is let through has to tell how it went."""
+    """Whether a call may be made. A caller that is admitted must report the result."""
     if breaker.state == "closed":
         return breaker, True
     if breaker.state == "open":
@@ -59,7 +59,7 @@ def admit(breaker: Breaker, now: float) -> tuple[Breaker, bool]:
 
 
 def note(breaker: Breaker, now: float, *, well: bool, before: int = 0) -> Breaker:
-    """How a call went that had been let through; and how many went well before it, if that was not yet told."""
+    """The result of an admitted call; and the number of earlier successes that were not yet reported."""
     if breaker.state == "open":
         return breaker  # It was let through before the breaker opened: that is known by now.
     if breaker.state == "half-open":

@@ -1,8 +1,8 @@
-"""How long a holder may trust what a lease told it.
+"""How long a holder may trust the answer of a lease.
 
 The store's clock decides when a lease or claim ends; the holder knows only when it asked. It may trust the answer
 until the moment before it *sent* the request plus the time to live, less a margin for the two clocks running at
-different speeds. Past that it must act as if it had lost: somebody else may already have it.
+different speeds. Past that it must act as if it had lost: another node may already hold it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ MARGIN = 0.1
 
 
 LEASE = "scheduler"
-"""Whoever holds it plans all jobs."""
+"""Its holder plans all jobs."""
 
 
 def lease_names(shards: int) -> list[str]:
     """The leases of the leaders that share the jobs, one for each shard.
 
-    The number of shards is part of the names: nodes that were told different numbers elect leaders apart, and each of
+    The number of shards is part of the names: nodes with different settings elect separate leaders, and each of
     these groups plans all jobs. That costs some guarded updates in vain while the number is being changed; with the
-    same names some jobs would be nobody's.
+    same names some jobs would have no planner.
     """
     return [LEASE] if shards == 1 else [f"{LEASE}:{number + 1}/{shards}" for number in range(shards)]
 

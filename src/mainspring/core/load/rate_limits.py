@@ -1,4 +1,4 @@
-"""How much somebody may ask for in a time: the generic cell rate algorithm, which needs one number per subject.
+"""How much a caller may ask for in a time: the generic cell rate algorithm, which needs one number per subject.
 
 That number is the instant at which all that was asked for so far will have been paid off at the allowed pace. Whoever
 asks pushes it forward; it may run ahead of now by the burst at most.
@@ -19,7 +19,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """The answer to somebody who asks."""
+    """The answer to a request for admission."""
 
     granted: bool
     paid_at: Instant

@@ -105,7 +105,7 @@ def _upstreams(job: Job) -> tuple[str, ...]:
 
 
 def source_of(app: str, module: str) -> str:
-    """What tells the jobs of one program's code from those of another. A name that was chosen does; under the name that
+    """Distinguishes the jobs of one program from those of another. A chosen name does; under the name that
     all programs have that chose none, it takes the module, too."""
     return module if app == DEFAULT else ""
 

@@ -192,7 +192,7 @@ def runs_in(made: Plan) -> int:
 
 
 def cut(made: Plan, runs: int) -> Plan | None:
-    """The part of a plan that makes at most so many runs; the rest stays due. None if nothing can be written."""
+    """The part of a plan that makes at most `most` runs; the rest stays due. None if nothing can be written."""
     for index, firing in enumerate(made.firings):
         runs -= len(firing.runs)
         if runs < 0:

@@ -1,4 +1,4 @@
-"""Who is told when a run has failed for good, and how: by a run of its own, of which there is one per failure."""
+"""Alerts for runs that have failed for good: each is sent by a run of its own, one per failure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mainspring.core.tasks.commands import split_command
 from mainspring.errors import InvalidInput
 
 LISTENER = "alerts"
-"""The name under which it is noted up to which event failures have been told."""
+"""The name of the position: the last event whose failure has been alerted."""
 TAG = "alert"
-"""The runs that tell have it, and nobody is told if they fail in turn."""
+"""The runs that send alerts have it; if they fail in turn, no alert follows."""
 ONLY_NAMED = "named"
-"""As a setting: tell only of runs that say themselves who is to be told."""
+"""As a setting: alert only for runs that name a receiver themselves."""
 
 
 def check_alert(text: str, field: str = "alert") -> str:
-    """A text that says whom to tell: the name of a task, a URL, or `$` and a command."""
+    """The receiver of an alert: the name of a task, a URL, or `$` and a command."""
     if not isinstance(text, str) or not text.strip() or text.strip() == "$":
         remedy = "name a task, give a URL, or write a command after a $"
-        raise InvalidInput(field, text, "says nobody to tell", remedy)
+        raise InvalidInput(field, text, "names no receiver", remedy)
     text = text.strip()
     if text.startswith("$"):
         split_command(text[1:], field)
@@ -33,7 +33,7 @@ def check_alert(text: str, field: str = "alert") -> str:
 
 
 def alert_of(run: Run, everybody: str | None, now: Instant) -> NewRun | None:
-    """The run that tells of this one, which has failed; None if nobody is to be told. `everybody` is told of all."""
+    """The run that alerts about this failed one; None if it has no receiver. `everybody` receives every alert."""
     options = msgspec.json.decode(run.options, type=RunOptions)
     whom = options.alert or (None if everybody == ONLY_NAMED else everybody)
     if whom is None or TAG in options.tags:

@@ -12,7 +12,7 @@ from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, for
 from mainspring.core.model import Amendment, Claim, Gate, KeptOptions, RunOptions, TaskNotice, Worker
 
 ASIDE: Final[Duration] = 30 * SECOND
-"""A worker whose code is too old for a run of a task leaves that task to others for so long."""
+"""How long a worker whose code is too old for a run of a task leaves that task to others."""
 SHORTEST: Final[Duration] = 500 * MILLISECOND
 LONGEST: Final[Duration] = 30 * SECOND
 """A run that no live worker fits is tried again after half the time that it has waited, within these bounds."""
@@ -43,13 +43,13 @@ class Unfit(NamedTuple):
     """What becomes of a run whose arguments do not fit this worker's code."""
 
     amendment: Amendment | None
-    """How to give it back; None: it has failed, for nobody took it in time."""
+    """How to give it back; None: it has failed, since no worker took it in time."""
     step_aside: bool
     """Whether the task should be left to others for a while."""
 
 
 def judge_unfit(claim: Claim, problem: str, now: Instant, patience: Duration, *, others_fit: bool) -> Unfit:
-    """Give it back without an attempt: to those who fit, or to wait for them as long as patience lasts."""
+    """Give it back without an attempt: to workers that fit, or to wait for one until the patience ends."""
     kept = _options(claim.options)
     since = now if kept.unfit_since is None else kept.unfit_since
     if not others_fit and now - since >= patience:

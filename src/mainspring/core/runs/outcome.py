@@ -43,7 +43,7 @@ def after_failure(
 
 
 def _about(delay: Duration) -> str:
-    """For people: jitter leaves microseconds, of which nobody wants to read."""
+    """For people: without the microseconds that jitter leaves."""
     for unit in (SECOND, 100 * MILLISECOND, MILLISECOND):
         if delay >= 10 * unit:
             return format_duration(round(delay / unit) * unit)
@@ -67,12 +67,12 @@ def is_suspect(losses: int, options: RunOptions) -> bool:
 
 
 def too_late(expires_at: Instant) -> Next:
-    """Nobody started the run before its starting deadline."""
+    """No worker started the run before its starting deadline."""
     return Next(SKIPPED, f"not started by {format_instant(expires_at)}")
 
 
 def settle(proposed: Next, cancel_reason: str | None) -> Next:
-    """The last word, in the transaction: a failure after somebody asked to cancel ends cancelled, never retried; a
+    """The final decision, in the transaction: a failure after a request to cancel ends cancelled, never retried; a
     success stands."""
     if cancel_reason is not None and proposed.state in (PENDING, FAILED):
         return Next(CANCELLED, cancel_reason)

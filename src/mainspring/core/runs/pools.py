@@ -7,7 +7,7 @@ has a pool. Idle places help lower priorities, never higher ones. So:
 - **Urgent work does not wait for what was helped.** Of each pool a quarter of its places (`KEPT`) are left free when
   places are lent to lower priorities, for as long as its own runs have not taken them.
 
-Places are alike, so nobody keeps count of who sits where: runs of the first pools together never hold more than those
+Places are alike, so no place is assigned to a run: runs of the first pools together never hold more than those
 pools have together, and that is all that has to hold.
 """
 
@@ -20,7 +20,7 @@ from mainspring.core.runs.priority import HIGHEST, LOWEST, check_priority
 from mainspring.errors import InvalidInput
 
 KEPT: Final = 4
-"""One of so many places of a pool is kept free for its own runs: at least one."""
+"""One in this many places of a pool is kept free for its own runs: at least one."""
 MOST_PLACES: Final = 10_000
 
 
@@ -47,7 +47,7 @@ def make_pools(sizes: Mapping[int, int]) -> tuple[Pool, ...]:
 
 
 def room_of(pools: Sequence[Pool], held: Sequence[int], index: int) -> int:
-    """How many more runs of a pool may begin, if so many of each are held: in its own places, and in those that higher
+    """How many more runs of a pool may begin, given the held ones: in its own places, and in those that higher
     pools can spare."""
     free, left = sum(pool.places for pool in pools), 0
     for number, pool in enumerate(pools):

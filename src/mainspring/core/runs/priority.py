@@ -3,7 +3,7 @@
 Both are one formula on integers, the smallest rank first: `priority * step + due_at`.
 
 - `strict`: a step outweighs any instant, so that a run is served before all of lower priority. Low ones may starve.
-- `ageing`: a step is worth 1000 seconds of waiting. Nobody starves: a run of priority p is overtaken only by runs that
+- `ageing`: a step is worth 1000 seconds of waiting. No run starves: a run of priority p is overtaken only by runs that
   come due at most (p - 1) * 1000 s after it. So it waits no longer than the runs due until then take to serve,
   whatever is submitted afterwards.
 """

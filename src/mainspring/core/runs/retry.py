@@ -69,7 +69,7 @@ class Retry:
         on: ErrorType | Iterable[ErrorType] | None = None,
         never: ErrorType | Iterable[ErrorType] | None = None,
     ) -> None:
-        """Three retries after 10 s, 40 s and 2 min 40 s, unless told otherwise.
+        """Three retries after 10 s, 40 s and 2 min 40 s by default.
 
         - `retries`: how many after the first attempt; 0 for none. With `delays`, by default one for each.
         - `policy`: all waits by name, instead of `delay`, `backoff`, `factor`, `delays` and `cap`: `"fixed-5m"`,

@@ -1,4 +1,4 @@
-"""What a status query answers of a run or a worker, as events tell it or as the store knows it: the same either way.
+"""What a status query answers about a run or a worker, from events or from the store: the same either way.
 
 Only states that end with an event are kept for long. A run that waits may become blocked or free without one, and a
 worker that was taken for dead may be heard of again: these are kept for a moment.
@@ -87,7 +87,7 @@ def posting_of(event: Event, position: int) -> Posting | None:
 
 
 def _run_after(event: Event) -> RunStatus | None:
-    """What the commonest events tell completely."""
+    """The status that the commonest events describe completely."""
     state = event.kind.removeprefix("run.")
     if event.run_id is None or event.attempt is None or state not in (RUNNING, SUCCEEDED):
         return None

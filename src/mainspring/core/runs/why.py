@@ -24,7 +24,7 @@ from mainspring.core.schedules.triggers import AfterTrigger, AtTrigger, ManualTr
 from mainspring.core.states import FINAL, PENDING, RUNNING
 
 OVERDUE: Final[Duration] = 5 * SECOND
-"""A job due for longer than this has nobody who plans it: planners take milliseconds, and elections two seconds."""
+"""A job due for longer than this has no planner: planning takes milliseconds, an election two seconds."""
 _NAMED = 5
 _COARSE = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (SECOND, SECOND), (0, MILLISECOND))
 
@@ -67,7 +67,7 @@ class GateUse(NamedTuple):
 
 
 DEAD_LATELY: Duration = 10 * MINUTE
-"""For so long a dead worker counts as a loss of the fleet; then it was replaced, or is not missed."""
+"""How long a dead worker counts as a loss of the fleet; later it was replaced, or is not missed."""
 
 
 class Crowd(NamedTuple):
@@ -88,7 +88,7 @@ class Crowd(NamedTuple):
         return [each for each in self.workers if self.state_of(each) == "dead" and each.heartbeat_at >= oldest]
 
     def state_of(self, worker: Worker) -> Literal["active", "draining", "stopped", "dead"]:
-        """The state that a worker is really in: one that was silent for too long is dead, if nobody noticed yet."""
+        """The worker's real state: one that was silent for too long is dead, even if no reaper has recorded that."""
         silent = worker.heartbeat_at < self.now - self.dead_after
         return "dead" if silent and worker.state != "stopped" else worker.state
 
@@ -241,9 +241,9 @@ def _in_the_queue(run: Run, crowd: Crowd) -> Cause:
         return Cause(kind="worker-free", text=text, queue=run.queue, since=run.due_at)
     running, slots = sum(each.running for each in active), sum(each.concurrency for each in active)
     one = len(active) == 1
-    who = "The only worker that could take it is" if one else f"All {len(active)} workers that could take it are"
+    subject = "The only worker that could take it is" if one else f"All {len(active)} workers that could take it are"
     due = f"It is due since {_when(run.due_at, crowd.now)}, at priority {run.priority}."
-    text = f"{who} busy ({running} of {slots} slots). {due}"
+    text = f"{subject} busy ({running} of {slots} slots). {due}"
     return Cause(
         kind="workers-busy",
         text=text,

@@ -34,7 +34,7 @@ from mainspring.core.schedules.cron import parse_cron
 from mainspring.errors import InvalidInput, NotFound
 
 MOST_PARTS = 1_000
-"""Each instant is held against all of them: a calendar of very many would hold up whoever plans."""
+"""Each instant is compared with every rule: a calendar with very many would delay the planner."""
 _SEARCHED_DAYS = 731
 _ONE_DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -235,7 +235,7 @@ def check_calendar(calendar: Calendar, known: Mapping[str, Calendar]) -> None:
 
 
 def settled(calendar: Calendar) -> Calendar:
-    """The calendar as it comes back from a store: authors may write lists where tuples are declared, and the two are
+    """The calendar as a store returns it: authors may write lists where tuples are declared, and the two are
     not equal. InvalidInput if it is no calendar at all."""
     try:
         return msgspec.convert(msgspec.to_builtins(calendar), Calendar)

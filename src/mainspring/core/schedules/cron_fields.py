@@ -35,7 +35,7 @@ class Kind(msgspec.Struct, frozen=True):
 
     @property
     def period(self) -> int:
-        """After so many values a range that wraps is where it began; in Unix both 0 and 7 are Sunday."""
+        """The number of values after which a range wraps; in Unix both 0 and 7 are Sunday."""
         return 7 if self.names is _WEEKDAYS else self.high - self.low + 1
 
 
@@ -136,7 +136,7 @@ class Field(msgspec.Struct, frozen=True):
         if step == 0:
             raise self.refusal(part, "has a step of 0", f"use a step of 1 to {largest}")
         if step > largest:
-            # Cron takes */90 for "once an hour", silently; whoever writes it means every 90 minutes.
+            # Cron silently reads */90 as "once an hour"; its author means every 90 minutes.
             remedy = f"use a step of 1 to {largest}, or an interval (`every`) for longer ones"
             raise self.refusal(part, "steps further than the field reaches", remedy)
         return step

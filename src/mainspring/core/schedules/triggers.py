@@ -63,7 +63,7 @@ class AtTrigger(msgspec.Struct, frozen=True, tag_field="kind", tag="at"):
 
 
 class ManualTrigger(msgspec.Struct, frozen=True, tag_field="kind", tag="manual"):
-    """Never due by itself: somebody triggers it."""
+    """Never due by itself: only a manual trigger fires it."""
 
 
 class AfterTrigger(msgspec.Struct, frozen=True, tag_field="kind", tag="after"):
@@ -108,7 +108,7 @@ def at(instant: str | datetime) -> AtTrigger:
 
 
 def manual() -> ManualTrigger:
-    """Due only when somebody triggers the job."""
+    """Due only when the job is triggered by hand."""
     return ManualTrigger()
 
 
@@ -145,7 +145,7 @@ def next_fire(trigger: Trigger, after: Instant, anchor: Instant) -> Instant | No
 
 
 def check_trigger(trigger: Trigger) -> None:
-    """Refuse a trigger that could not be evaluated, whoever wrote it: the constructors, a file, a request."""
+    """Refuse a trigger that could not be evaluated, wherever it comes from: a constructor, a file, a request."""
     match trigger:
         case CronTrigger(expression, tz, dialect):
             check_cron(expression, dialect)

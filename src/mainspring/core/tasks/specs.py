@@ -1,4 +1,4 @@
-"""The tasks that Mainspring itself provides: what each may be told to do."""
+"""The tasks that Mainspring itself provides: the arguments of each."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class RedisLink:
             raise self._explained(error) from error
 
     async def run(self, script: Script, keys: Sequence[str], *arguments: str | bytes | float) -> Any:
-        """One script, all of it or nothing. The server is told the text only if it does not know it yet."""
+        """One script, atomically. Its text is sent only if the server does not know it yet."""
         call, _ = await self._client()
         try:
             return await call("EVALSHA", script.digest, len(keys), *keys, *arguments)
@@ -158,7 +158,7 @@ class RedisLink:
 
     @property
     def counts_listeners(self) -> bool:
-        """Whether who publishes in a script learns how many hear it: nodes of a cluster know of their own only."""
+        """Whether a script that publishes learns how many subscribers it reached: a cluster's node knows its own."""
         return self.place.kind != "cluster"
 
     async def listen(self, channels: Sequence[str], hear: Hear) -> None:
@@ -208,7 +208,7 @@ class RedisLink:
 
 
 async def _close_at_the_end(ends: Sequence[Any]) -> AsyncGenerator[None, None]:
-    """Whoever ends a loop properly ends its generators: so connections are closed even if nobody closes the link."""
+    """A loop that ends properly closes its generators: so connections are closed even if the link is not."""
     try:
         yield
     finally:
@@ -222,7 +222,7 @@ async def _end(farewell: AsyncGenerator[None, None]) -> None:
 
 
 def _make_client(place: Place) -> tuple[Client, list[Any]]:
-    """Who carries commands, the driver for all else, and what is to be closed at the end."""
+    """The carrier of commands, the driver for all else, and what is to be closed at the end."""
     from redis import asyncio as redis
     from redis.asyncio.sentinel import Sentinel
 

@@ -2,7 +2,7 @@
 other, and answered in order.
 
 Why not the driver's own client: it lends a connection to each call, and takes several times as long for it. What the
-driver knows besides (clusters, subscriptions, who is master) is still asked of it: see `redis_link`.
+driver knows besides (clusters, subscriptions, the current master) is still asked of it: see `client`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Line(asyncio.Protocol):
     def _take(self, reply: Any) -> None:
         answer = self.pending.popleft()
         if answer.done():
-            return  # Whoever asked has gone.
+            return  # The caller has gone.
         if isinstance(reply, Exception):
             answer.set_exception(ReplyError(str(reply)))
         else:
@@ -75,7 +75,7 @@ class _Line(asyncio.Protocol):
 
 
 class _Ear(_Line):
-    """A connection that is told what it did not ask for."""
+    """A connection that receives pushed messages."""
 
     def __init__(self, hear: Hear) -> None:
         super().__init__()

@@ -35,11 +35,11 @@ class WorkerGone(Exception):
 
 
 class Shim:
-    """`watched` becomes readable if the worker dies. `tell` is called with the folder and the control groups that will
+    """`watched` becomes readable if the worker dies. `report` receives the folder and the control groups that will
     be created for the program: the fork server removes them if this process is killed. A shim is ready before there is
     a program."""
 
-    def __init__(self, watched: int | None, tell: Callable[[Sequence[str]], None]) -> None:
+    def __init__(self, watched: int | None, report: Callable[[Sequence[str]], None]) -> None:
         self._watched = watched
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -55,7 +55,7 @@ class Shim:
         self._code: int | None = None
         self._kill_at: float | None = None
         self._out_of_cpu = False
-        self._say_made = tell
+        self._say_made = report
         self._name = f"{GROUP_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
         self._group: Group | None = None
         self._user: UserTaken | None = None

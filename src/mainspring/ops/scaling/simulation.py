@@ -1,4 +1,4 @@
-"""A day of load without a single process: what a policy would do, for people who choose its figures.
+"""A day of load without a single process: what a policy would do, to choose its figures.
 
 Runs arrive along a curve with a quiet night, a busy evening and one sudden burst. Workers of equal size take them in
 order. The policy sees what the autoscaler would see, and its workers start after a delay.

@@ -45,7 +45,7 @@ class Chores:
         alerts: bool | None = False,
         cache: StatusCache | None = None,
     ) -> None:
-        """`sinks` are told what happens from now on; `forwarded`, by name, every event since the sink was first named.
+        """`sinks` receive what happens from now on; `forwarded`, by name, every event since the sink was first named.
         `leads` says whether the scheduler of this process leads; None where it has no scheduler. `alerts` says
         whether the app names recipients of alerts; None turns alerts off."""
         self._leads = leads

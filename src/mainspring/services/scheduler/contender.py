@@ -1,6 +1,6 @@
-"""Who fires a job, where nodes contend for each firing (`coordination="lock"`): whoever gets the job's lease.
+"""Contention for each firing (`coordination="lock"`): the node that gets the job's lease fires it.
 
-The lease spares the others a vain write, no more: the store accepts one firing of an instant, whoever holds what. So
+The lease only spares the others a vain write: the store accepts one firing of an instant from any node. So
 where the lease cannot be asked, every node tries, as in a `cluster`.
 """
 
@@ -27,7 +27,7 @@ class Contender:
         self._lease = lease
         self._owner = owner
         self.ttl = ttl
-        """After this time whoever won has fired, or has died."""
+        """After this time the winner has fired, or has died."""
         self._silent = False
 
     @asynccontextmanager

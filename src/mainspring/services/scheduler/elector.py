@@ -182,14 +182,14 @@ class Elector(Loop):
     async def _lead(self, until: float) -> None:
         if self._term is None:
             if self.clock.monotonic() >= until:
-                return  # The answer took so long that another node may lead by now, and must not be overtaken.
+                return  # The answer came too late: another node may lead by now, and must not be overtaken.
             self._term = await self._store.begin_term(self._lease_name, self._owner)
             self._trusted_until = until
             log.info("%s leads %s, term %d", self._owner, self._lease_name, self._term.number)
             for callback in self.on_elected:
                 callback()
-            for tell in self.on_change:
-                tell(self._term, None)
+            for notify in self.on_change:
+                notify(self._term, None)
         self._trusted_until = until
 
     def begin_anew(self) -> None:
@@ -205,8 +205,8 @@ class Elector(Loop):
             self._ended = (led, why)
             for callback in self.on_resigned:
                 callback()
-            for tell in self.on_change:
-                tell(led, why)
+            for notify in self.on_change:
+                notify(led, why)
 
     async def _note_end(self) -> None:
         """Write down why this node's last term ended. Without the store it stays open until the next term begins."""

@@ -1,4 +1,4 @@
-"""Leadership while whoever keeps the lease cannot be asked: the store's own lease stands in.
+"""Leadership while the elector is away: the store's own lease stands in.
 
 Who leads by the lease keeps the store's lease of the same name as well, for longer and renewed less often. Where the
 lease cannot be asked, its holder goes on by that; and nobody else can, unless the holder has died too. When the lease

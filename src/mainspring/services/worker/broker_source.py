@@ -39,11 +39,11 @@ backlog."""
 class BrokerSource:
     """See `services.worker.claimer.ClaimSource`."""
 
-    def __init__(self, store: Store, broker: Broker, clock: Clock, who: str) -> None:
+    def __init__(self, store: Store, broker: Broker, clock: Clock, process: str) -> None:
         self._store = store
         self._broker = broker
         self._clock = clock
-        self._breaker = CircuitBreaker(store, clock, who)
+        self._breaker = CircuitBreaker(store, clock, process)
         self._subscription: Subscription | None = None
         self._subscribing: asyncio.Task[None] | None = None
         self._began_at = clock.monotonic()
@@ -79,7 +79,7 @@ class BrokerSource:
             await subscription.close()
 
     def delivers(self) -> bool:
-        """Whether the broker tells of new work."""
+        """Whether the broker announces new work."""
         return self._breaker.is_closed and self._subscription is not None
 
     async def claim(

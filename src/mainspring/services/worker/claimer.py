@@ -213,7 +213,7 @@ class Claimer(Loop):
 
     def _take(self, claims: Sequence[Claim], until: float, *, early: bool) -> None:
         if self.clock.monotonic() >= until:
-            # The answer took so long that other workers may have them by now: none may start here.
+            # The answer came too late: other workers may hold these runs by now, so none may start here.
             self._give_back([(claim.run_id, claim.token) for claim in claims])
             return
         attempts = self._prepare(claims, until)

@@ -81,11 +81,11 @@ class LoopMonitor(Loop):
     def _report(self) -> None:
         attempt = self._runner.attempt_of(asyncio.current_task(self._task_loop))
         stack = "".join(self.stack())
-        who = "a task" if attempt is None else f"task {attempt.claim.task} (run {attempt.claim.run_id})"
+        subject = "a task" if attempt is None else f"task {attempt.claim.task} (run {attempt.claim.run_id})"
         log.warning(
             "%s has blocked the event loop for %.1f s, and with it all other async tasks of this worker. Run what "
             'blocks in a thread (asyncio.to_thread), or the task in a process (isolation="process"). Its stack:\n%s',
-            *(who, self.blocked_s, stack),
+            *(subject, self.blocked_s, stack),
         )
         if attempt is not None:
             attempt.write("log", f"this run has blocked the event loop of its worker for {self.blocked_s:.1f} s:")

@@ -57,7 +57,7 @@ def submitted(run: NewRun) -> Event:
 
 
 def noted(runs: Sequence[NewRun], events: Collection[Event]) -> list[Change]:
-    """What the audit trail tells of runs that were accepted, as the events say, and are to be noted one by one."""
+    """The audit trail's entries for accepted runs that are noted one by one, made from their events."""
     if not any(map(_noted_for, runs)):
         return []
     accepted = {event.run_id for event in events if event.kind == "run.submitted"}

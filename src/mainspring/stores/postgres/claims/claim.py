@@ -27,7 +27,7 @@ _options = msgspec.json.Decoder(RunOptions)
 _encode = msgspec.json.Encoder().encode
 _ROUNDS = 50
 _WINDOW = 500
-"""After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
+"""After some candidates had to wait at gates, a claim looks further: the batch size, and the number of looks."""
 
 SLOW: Duration = 5 * MILLISECOND
 SLOW_EACH: Duration = 20
@@ -109,13 +109,13 @@ class Marks:
 
 
 class Judgement(NamedTuple):
-    """Who of the candidates may be claimed now."""
+    """The candidates that may be claimed now."""
 
     chosen: list[Record]
     alone: bool
     """Whether the claim ends here, because a run that was lost before is given alone."""
     blocked: set[str]
-    """Who has to wait at a gate."""
+    """The runs that have to wait at a gate."""
 
 
 class Claims:
@@ -153,9 +153,9 @@ class Claims:
         marks = self.marks.of(places, now)
         question = _question(places, marks, worker, now, limit, ordering, ahead)
         shared = {"kind": "run.running", "namespace": worker.namespace, "worker": worker.id}
-        told = _encode(shared).decode().removesuffix("}") + ',"at":'
+        event = _encode(shared).decode().removesuffix("}") + ',"at":'
         rows = await self._db.alone(
-            _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering], told
+            _Q["claim_plain"], self._db.clock.given(), *question, worker.id, ttl, STEPS[ordering], event
         )
         if rows[-1]["special"]:
             return None
@@ -271,7 +271,7 @@ def _question(
 
 
 def _lanes(places: Sequence[Place], ordering: Ordering) -> int:
-    """Within a priority all lanes must be seen before the best can be told; the next priority only if too few."""
+    """Within a priority all lanes must be seen before the best is known; the next priority only if too few."""
     return len(places) if ordering != "strict" else len(places) // len({place.priority for place in places})
 
 
@@ -287,7 +287,7 @@ def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[lis
 
 
 async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
-    """Who of those that were found, in their order, may be claimed now."""
+    """Those of the found runs, in their order, that may be claimed now."""
     room = await Room.at(tx, namespace, [name for row in found if row["gates"] for name in row["gates"]])
     chosen: list[Record] = []
     alone = False

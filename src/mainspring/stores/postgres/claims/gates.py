@@ -17,7 +17,7 @@ _WORK = load_queries("postgres", "work")
 _encode = msgspec.json.Encoder().encode
 
 _PASSING = "firing:"
-"""Gates of this name are deleted when nobody needs them any more."""
+"""Gates of this name are deleted when no run needs them any more."""
 
 
 async def save_gates(tx: Transaction, runs: Collection[NewRun]) -> None:
@@ -58,7 +58,7 @@ class Room:
     def enter(self, run_id: str, gates: Sequence[str]) -> bool:
         """Take a place at all of these gates; or else wait at the first that is full."""
         for name in gates:
-            # A gate that is not there limits nobody.
+            # A gate that does not exist limits nothing.
             if self._free.get(name, 1) <= 0:
                 self._waiting[run_id] = name
                 return False
@@ -69,7 +69,7 @@ class Room:
         return True
 
     async def apply(self, tx: Transaction) -> set[str]:
-        """Write it all; who has to wait."""
+        """Write it all; returns the runs that have to wait."""
         if self._entered:
             await tx.run(_WORK["enter_gates"], self._namespace, list(self._entered), _encode(self._entered).decode())
         if self._waiting:
@@ -78,7 +78,7 @@ class Room:
 
 
 async def leave_gates(tx: Transaction, leaving: Iterable[tuple[str, Sequence[str], bool]]) -> None:
-    """Give up places at gates (namespace, names, whether places are held), and let in whoever waits. Without a place
+    """Give up places at gates (namespace, names, whether places are held), and admit waiting runs. Without a place
     (it never ran) there may still be one to pass on."""
     places: dict[str, Counter[str]] = defaultdict(Counter)
     for namespace, names, held in leaving:

@@ -1,4 +1,5 @@
-"""Lines: keys and `overlap="queue"`. Whoever touches a line first takes its lock, so that its order is that of commits.
+"""Lines: keys and `overlap="queue"`. A transaction locks a line before it touches it, so that its order is that of
+commits.
 
 Locks of lines are taken before those of rows, wherever that is possible: two transactions that need the same ones then
 wait for each other in one direction only.
@@ -28,7 +29,7 @@ Line = tuple[str, str]
 
 
 async def lock_lines(tx: Transaction, lines: Collection[Line]) -> None:
-    """Nobody else joins, leaves or is let into these lines until the transaction ends."""
+    """Lock these lines: no other run joins or leaves them until the transaction ends."""
     await tx.fetchval(_Q["lock_lines"], [namespace for namespace, _ in lines], [name for _, name in lines])
 
 
@@ -71,7 +72,7 @@ class Places:
 
 
 async def leave_lines(tx: Transaction, ended: Sequence[tuple[str, State, str]]) -> list[tuple[str, Next]]:
-    """Give up the places of runs (id, state, options) that have ended, and let in whoever is next; those who end
+    """Give up the places of runs (id, state, options) that have ended, and admit the next ones; those that end
     because of it."""
     runs = {run_id: (state, options) for run_id, state, options in ended}
     await lock_lines_of(tx, list(runs))

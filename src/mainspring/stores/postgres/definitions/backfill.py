@@ -18,7 +18,7 @@ _Q = load_queries("postgres", "firings")
 
 
 async def backfill(tx: Transaction, job: Job, firings: Sequence[PlannedFiring]) -> list[str]:
-    """See `store.JobStore.backfill`. While the job is held, nobody else records or judges its firings."""
+    """See `store.JobStore.backfill`. While the job is locked, no other transaction records or judges its firings."""
     held = await hold_jobs(tx, [job.id])
     check_editable(held[0] if held else None, job, job.version)
     instants = [firing.fire_at for firing in firings]

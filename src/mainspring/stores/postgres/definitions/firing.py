@@ -1,6 +1,6 @@
 """Writing firings: rows of the ledger, and the runs of those that run; few statements for many jobs.
 
-Whoever writes firings of a job holds its row: nobody else judges its overlap meanwhile.
+The writer of a job's firings locks its row: no other transaction judges its overlap meanwhile.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ async def _admit(
     written: Sequence[NewRun],
     verdicts: _Verdicts,
 ) -> list[NewRun]:
-    """The runs of one firing that may be, from those whose rows are new; and what is to be told of it."""
+    """The runs of one firing that may be, from those whose rows are new; and its events."""
     runs: list[NewRun] = []
     by_region: dict[str, list[NewRun]] = defaultdict(list)
     for run in written:

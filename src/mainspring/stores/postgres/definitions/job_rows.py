@@ -1,7 +1,7 @@
-"""Looking up jobs and calendars, and the order in which whoever changes jobs takes its locks.
+"""Looking up jobs and calendars, and the order of locks for changes of jobs.
 
-First the counter of changes (`lock_changes`), then rows of jobs in order of id. So all who edit jobs take turns; who
-fires meets them only at the rows.
+First the counter of changes (`lock_changes`), then rows of jobs in order of id. So all editors of jobs take turns; one
+that fires meets them only at the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Q = load_queries("postgres", "jobs")
 
 
 async def lock_changes(tx: Transaction) -> None:
-    """From here on nobody else changes jobs, or makes an `after` job due, until this transaction has ended."""
+    """No other transaction changes jobs, or makes an `after` job due, until this one has ended."""
     await tx.fetchval(_Q["lock_changes"])
 
 
@@ -37,7 +37,7 @@ async def find_job(tx: Transaction, namespace: str, name: str) -> Job:
 
 
 async def hold_jobs(tx: Transaction, ids: Collection[str]) -> list[Job]:
-    """These jobs as they are now; nobody fires or changes them until this transaction has ended."""
+    """These jobs as they are now, locked: no other transaction fires or changes them until this one has ended."""
     return read_jobs(await tx.fetch(_Q["hold"], list(ids))) if ids else []
 
 

@@ -63,7 +63,7 @@ MakeRuns = Callable[[Job, Instant], Sequence[NewRun]]
 
 
 class Jobs:
-    """See `store.JobStore`. Whoever changes definitions holds `lock_changes`, and the rows it read first."""
+    """See `store.JobStore`. A change of definitions holds `lock_changes`, and the rows that it read first."""
 
     _db: Database
 

@@ -54,7 +54,7 @@ class Plans:
 
     async def changed_jobs(self, since: int, limit: int = MOST_CHANGED) -> tuple[int, list[Job]]:
         async def work(tx: Transaction) -> tuple[int, list[Job]]:
-            # In this order: a change in between is then told twice, not never.
+            # In this order: a change in between is then read twice, not never.
             newest = int(await tx.fetchval(_JOBS["newest_change"]))
             return newest, read_jobs(await tx.fetch(_JOBS["changed"], since, limit + 1)) if newest > since else []
 

@@ -42,7 +42,7 @@ async def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Insta
     firings = [firing for firing in firings if firing[0] in downstream]
     if not firings:
         return
-    # Of two runs of one firing that end at once, each must see the other's end, or neither would tell of it.
+    # Of two runs of one firing that end at once, each must see the other's end, or neither would report it.
     jobs, instants = zip(*firings, strict=True)
     await tx.fetchval(_Q["lock_firings"], jobs, instants)
     touched: dict[str, None] = {}

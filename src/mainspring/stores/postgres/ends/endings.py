@@ -127,9 +127,9 @@ async def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
 
 
 async def _judge_dependants(tx: Transaction, ended: dict[str, State]) -> dict[str, Next]:
-    """Free those who waited for runs that have ended; the answer are those who end with them.
+    """Free the runs that waited for ended ones; returns those that end with them.
 
-    They are locked before the edges: who waits for any of two runs that end at once would otherwise be freed by both,
+    They are locked before the edges: a run that waits for any of two that end at once would otherwise be freed by both,
     each of which would wait for the other's deleted edges.
     """
     ids = list(ended)

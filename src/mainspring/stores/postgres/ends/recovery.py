@@ -68,6 +68,6 @@ async def _bury(tx: Transaction, dead_after: Duration) -> tuple[str, ...]:
 
 
 async def _open_gates(tx: Transaction) -> None:
-    """A gate that has room lets in whoever waits: the one that it let in before may have nobody to serve it."""
+    """A gate with room admits a waiting run: the one admitted before may have no worker."""
     waiting = await tx.fetch(_Q["waiting_gates"])
     await leave_gates(tx, [(namespace, [name], False) for namespace, name in waiting])

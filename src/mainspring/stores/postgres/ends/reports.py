@@ -26,7 +26,7 @@ _WORK = load_queries("postgres", "work")
 _encode = msgspec.json.Encoder().encode
 
 CAREFUL = 20
-"""After a batch of which most runs were not plain, so many go the long way at once."""
+"""After a batch of mostly special runs, this many take the long way at once."""
 Pending = tuple[str, str, Duration, int, int]
 """Id, reason, delay, attempts and losses to add."""
 
@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
     @property
     def cancel(self) -> str | None:
-        """Why somebody wants it to end, if so."""
+        """The reason of a request to cancel, if there is one."""
         return None if self.cancel_requested_at is None else self.cancel_reason or "cancelled"
 
 
@@ -86,7 +86,7 @@ class Reports:
         return await self.report(reports[:half]) + await self.report(reports[half:])
 
     async def _end_plain(self, reports: Sequence[Report]) -> set[str]:
-        """One journey for the ends of runs on which nothing else hangs; who they were."""
+        """One round trip for the ends of runs on which nothing else depends; returns their ids."""
         tokens = {report.run_id: report.token for report in reports if report.state != PENDING}
         if self._careful or len(tokens) < len(reports) or not reports:
             self._careful = max(self._careful - 1, 0)

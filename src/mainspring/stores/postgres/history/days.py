@@ -24,7 +24,7 @@ def not_before(run_ids: Iterable[str], now: Instant) -> Instant:
 
 
 def _made_at(run_id: str) -> Instant:
-    """0 for an id that tells no time."""
+    """0 for an id that contains no time."""
     number = 0
     for character in run_id[:10]:
         value = _VALUES.get(character)

@@ -38,7 +38,7 @@ class Events:
     async def note_heard(self, listener: str, position: int) -> None:
         await self._db.write(lambda tx: tx.run(_Q["note_heard"], listener, position))
 
-    async def tell(self, events: Sequence[Event]) -> None:
+    async def record_events(self, events: Sequence[Event]) -> None:
         async def work(tx: Transaction) -> None:
             tx.events.extend(events)
 

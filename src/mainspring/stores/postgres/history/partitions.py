@@ -62,12 +62,12 @@ async def _make(db: Database, table: str, day: Instant) -> None:
             f"FOR VALUES FROM ({day}) TO ({day + DAY})"
         )
 
-    with suppress(StoreUnavailable):  # Somebody reads.
+    with suppress(StoreUnavailable):  # A reader holds a lock.
         await db.write(work, patient=True)
 
 
 async def _begin(tx: Transaction, partition: str, *, exists: bool) -> bool:
-    """Whether it is ours to make or drop a partition: nobody else is at it, and it is there, or not, as expected."""
+    """Whether this process may make or drop a partition: no other does, and it exists, or not, as expected."""
     if not await tx.fetchval(_ALONE):
         return False
     await tx.run(_PATIENCE)

@@ -208,7 +208,7 @@ async def _list_finished(
         since = await tx.fetchval(_Q["states_of_tags_since"])
         return await tx.fetch(queries["list_tagged"], *page, where.tag, states, where.task, where.queue, since)
     if len(classes) > SOME_CLASSES and where.task is None:
-        # What fits so many classes fits most runs, mostly: it is among the newest of all.
+        # A filter that fits this many classes mostly fits most runs: they are among the newest of all.
         looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
         rows = await tx.fetch(queries["list_finished"], *page, states, where.queue, where.tag, looked_at)
         if looked_at is None or len(rows) == where.limit:

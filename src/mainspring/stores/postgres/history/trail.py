@@ -1,4 +1,4 @@
-"""The audit trail as rows: who changed what, written in the transaction of the change."""
+"""The audit trail as rows: each is written in the transaction of its change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time it is at the server, as far as this process can tell without asking."""
+"""The server's time, as far as this process knows it without asking."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ServerClock:
 
 
 class GivenClock:
-    """The clock of a test: the server is told what time it is."""
+    """The clock of a test: the test sets the server's time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -21,13 +21,13 @@ log = logging.getLogger("mainspring")
 OLDEST_SERVER = 14
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
-"""A statement that takes longer counts as lost: a connection may be cut without anybody being told."""
+"""A statement that takes longer counts as lost: a connection may be cut silently."""
 IDLE_TIMEOUT = "3s"
 """A process that stands still in the middle of a transaction would keep its locks, and all others waiting for them."""
 LOCK = 0x4D535052
-"""Whoever migrates holds the advisory lock of this number: "MSPR"."""
+"""A migrating process holds the advisory lock of this number: "MSPR"."""
 BUILD_TIMEOUT_S = 3_600.0
-"""An index of many million rows takes minutes, and nobody waits for it but the program that starts."""
+"""An index of many million rows takes minutes, and only the starting program waits for it."""
 UNUSABLE = 2**31 - 1
 """The version of a migration that no program knows: a restore keeps programs out by it until it has finished."""
 _APPLIED = "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)"
@@ -39,7 +39,7 @@ SETTINGS = (
 )
 """Compiling a plan takes longer than any of our statements. A plan that was made while a table was small would read it
 whole also when it has a million rows: a claim would take seconds. And rows that are found by a bitmap are locked in the
-order of their places, not of their ids: two who end and renew the same runs would wait for each other."""
+order of their places, not of their ids: two workers that end and renew the same runs would wait for each other."""
 
 
 class SchemaStatus(NamedTuple):
@@ -172,7 +172,7 @@ async def _check_server(connection: Connection, shown: str) -> None:
 
 
 async def schema_status(connection: Connection, shown: str) -> SchemaStatus:
-    """Which schema the database has; StoreMismatch if somebody else has made one of our name."""
+    """Which schema the database has; StoreMismatch if another program has made one of our name."""
     latest = len(load_migrations("postgres"))
     async with connection.transaction():
         # Tables are looked for first: what another process makes meanwhile is then seen whole, or not at all.
@@ -214,7 +214,7 @@ async def migrate(connection: Connection, now: int) -> None:
 async def _migrate(
     connection: Connection, now: int, wanted: Sequence[Migration], fresh: Sequence[Migration]
 ) -> set[int]:
-    """Apply these, or, where nobody can be in the way, all. Which ones the database has then."""
+    """Apply these, or all where no other process can be in the way. Returns those that the database has then."""
     async with connection.transaction():
         await connection.execute(f"SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})", timeout=600)
         await connection.execute(

@@ -1,4 +1,4 @@
-"""Transactions: work is given a connection, the store's time and a place to tell what happened; it is committed, or
+"""Transactions: work gets a connection, the store's time and a list for its events; it is committed, or
 nothing of it happened.
 
 The store is used from several event loops (the services' own, the user's), and a connection belongs to one: each loop
@@ -89,7 +89,7 @@ class Transaction:
             await self.connection.executemany(query, rows)
 
     async def append_events(self) -> None:
-        """Keep what was told, as one row."""
+        """Keep the events, as one row."""
         if self.events:
             text = _encode_events(self.events).decode("utf-8", "replace")
             await self.connection.execute(_APPEND, len(self.events), text, self.now)
@@ -117,9 +117,9 @@ class Database:
     """The server. `write` and `read` run work in a transaction each; writes are durable when they return."""
 
     herald: Callable[[Sequence[NewRun]], None] | None = None
-    """Who tells of submissions instead of this: see `announcing.HeraldedStore`."""
+    """Announces submissions instead of this: see `submissions`."""
     schedulers: tuple[float, Sequence[str]] = (-math.inf, ())
-    """Who held the scheduler's lease at a monotonic instant: an idle worker's look tells it by the way."""
+    """The holder of the scheduler's lease at a monotonic instant: an idle worker's look brings it along."""
 
     def __init__(self, server: Server, clock: Clock, *, limits: Limits, listen: str | None, given_time: bool) -> None:
         self.server = server
@@ -160,8 +160,8 @@ class Database:
     async def write(
         self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True, patient: bool = False
     ) -> T:
-        """Run work in a transaction and commit it; errors undo all of it. `patient` work, which nobody waits for, may
-        take any time; each of its statements is bounded.
+        """Run work in a transaction and commit it; errors undo all of it. `patient` work, for which no caller waits,
+        may take any time; each of its statements is bounded.
 
         Work that lost against another transaction (a deadlock, a serialization failure) is run again from the start,
         so it must change nothing outside of its transaction. What is not `durable` may be lost with the server.
@@ -176,7 +176,7 @@ class Database:
         return await self._try(work, self._begin_reading if self.server.pooled else "", looks=True)
 
     async def alone(self, query: str, *args: object, heard: Callable[[], None] | None = None) -> list[Record]:
-        """Execute one statement that is a transaction by itself: two journeys fewer. Whatever there is to tell is part
+        """Execute one statement that is a transaction by itself: two round trips fewer. Its events are part
         of the statement; `announce` afterwards what others may wait for. `heard` is called when the statement says so
         itself, before it has ended."""
 
@@ -205,7 +205,7 @@ class Database:
             raise self._late(within_s, trouble) from trouble
 
     def _late(self, seconds: float, trouble: Exception | None = None) -> StoreUnavailable:
-        why = trouble or f"{self.server.shown} is busy, or somebody holds a lock on what is to be written"
+        why = trouble or f"{self.server.shown} is busy, or another session holds a lock on what is to be written"
         return StoreUnavailable(f"not done within {seconds:.3g} s, so given up: {why}. It may be tried again")
 
     def count_connections(self) -> tuple[int, int, int, int]:
@@ -225,7 +225,7 @@ class Database:
     def announce(self) -> None:
         """Planners or workers may have something to do, here and elsewhere. After a commit."""
         self.listener.call()
-        self.listener.tell(self._pool())
+        self.listener.publish(self._pool())
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         """See the store port."""
@@ -283,7 +283,7 @@ class Database:
                     raise self._explained(error.cause) from error.cause
             except Exception as error:
                 explained = self._explained(error)
-                # Who only looks may look again; who writes does not know whether it has.
+                # A read may be repeated; a write may already have happened.
                 again = looks and attempt == 1 and isinstance(explained, StoreUnavailable)
                 if attempt == TRIES or not (again or _is_worth_retrying(error)):
                     raise explained from error

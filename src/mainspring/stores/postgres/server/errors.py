@@ -58,7 +58,7 @@ def mapped_errors(url: str) -> Iterator[None]:
 
 
 def explain(error: BaseException, url: str) -> MainspringError | None:
-    """What an error of the driver means for whoever reads it; None for one that is not the driver's."""
+    """The error to raise for an error of the driver; None for one that is not the driver's."""
     shown, text = show_url(url), (str(error).strip() or type(error).__name__).splitlines()[0]
     match error:
         case asyncpg.PostgresError():

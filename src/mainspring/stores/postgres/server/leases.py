@@ -12,7 +12,7 @@ from mainspring.stores.sql import load_queries
 _Q = load_queries("postgres", "leases")
 
 SEEN_S = 2.0
-"""Who holds the scheduler's lease is asked again if what is known of it is older than this."""
+"""The holder of the scheduler's lease is read again if it was read longer ago than this."""
 
 
 class Leases:

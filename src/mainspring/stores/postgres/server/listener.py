@@ -1,10 +1,11 @@
-"""Hints between processes: whoever changed something tells it by NOTIFY; a thread of each process listens.
+"""Hints between processes: a process publishes its changes by NOTIFY; a thread of each process listens.
 
-Nothing depends on a hint. While nobody listens, because the connection is lost or a pooler leaves no way to, listeners
-are called every half second instead.
+Nothing depends on a hint. While this process does not listen, because the connection is lost or a pooler leaves no way
+to, listeners are called every half second instead.
 
 The server wakes every connection that listens, to whatever channel, for every notification: with 60 of them one NOTIFY
-takes 3 ms of its processor time. So a process listens only while it has to: see `Listener.add` and `Listener.keep_ear`.
+takes 3 ms of its processor time. So a process listens only while it has to: see `Listener.add` and
+`Listener.keep_address`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ log = logging.getLogger("mainspring")
 
 CHANNEL = "mainspring"
 GAP_S = 0.004
-"""Changes are told one by one unless they come closer together than this; then those within this time together."""
+"""Changes are published one by one unless they come closer together than this; then all of this time together."""
 LENIENCE_S = 0.012
-"""By so much some may come too soon, if others came late."""
+"""The tolerance by which some may come too soon, if others came late."""
 POLL_S = 0.5
 PING_S = 3.0
 """How often the connection is tried: one that was cut without a word would stay silent for ever."""
@@ -59,23 +60,23 @@ class Listener:
         self._stopping = False
         self._remote = 0
         """How many listeners have to hear of changes by other processes."""
-        self._keeps_ear = False
+        self._keeps_address = False
         self._changed: asyncio.Event | None = None
         self._connection: Connection | None = None
         self._using: asyncio.Lock | None = None
         self._asked_at = 0.0
         """When the connection last answered."""
-        self._telling = False
+        self._publishing = False
         self._paid_until = 0.0
         self._seen_at = 0.0
         """When the thread last showed that it lives."""
         self.hears = False
         """Whether changes of other processes are heard as they happen."""
-        self.ear: str | None = None
-        """By what name this process can be told something that is for it alone: another for each connection."""
+        self.address: str | None = None
+        """The name under which this process alone is notified: another for each connection."""
         self.on_hand: Callable[[str], None] = lambda _: None
-        self.on_ear: Callable[[], None] = lambda: None
-        """Called, on the listener's thread, when there is a new ear."""
+        self.on_address: Callable[[], None] = lambda: None
+        """Called, on the listener's thread, when there is a new address."""
 
     def add(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         """See the store port."""
@@ -92,14 +93,14 @@ class Listener:
 
         return remove
 
-    def keep_ear(self, wanted: bool) -> None:
+    def keep_address(self, wanted: bool) -> None:
         """Whether this process is to be reached by other processes, even if no listener asks for it."""
-        self._keeps_ear = wanted
+        self._keeps_address = wanted
         self._attend()
 
     @property
     def _is_needed(self) -> bool:
-        return self._remote > 0 or self._keeps_ear
+        return self._remote > 0 or self._keeps_address
 
     def _attend(self) -> None:
         """Begin to listen, or end it, as needed. From any thread."""
@@ -116,7 +117,7 @@ class Listener:
         """The answer to a question that is asked through the connection that listens, from any loop: so the question
         also shows that the connection lives. ConnectionError if there is none."""
         loop = self._loop
-        if loop is None or self.ear is None:
+        if loop is None or self.address is None:
             raise ConnectionError("nothing is listened to")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(query, *args), loop))
 
@@ -146,40 +147,40 @@ class Listener:
             try:
                 listener()
             except Exception:
-                # A hint that nobody could take must not undo the commit that it tells of.
+                # A hint that could not be delivered must not undo its commit.
                 log.exception("a listener to changes of the store failed")
 
     def may_tell(self) -> bool:
         """Whether a transaction may notify `CHANNEL` by itself, with a message that this process hears too. Not while
         many changes share the next notification."""
         now = time.monotonic()
-        if self._telling or now < self._paid_until - LENIENCE_S or (self._listeners and not self.hears):
+        if self._publishing or now < self._paid_until - LENIENCE_S or (self._listeners and not self.hears):
             return False
         self._paid_until = max(self._paid_until, now) + GAP_S
         return True
 
-    def tell(self, pool: Pool) -> None:
-        """Let other processes know, soon: at once, unless they were told only just now."""
-        if not self._telling:
-            self._telling = True
+    def publish(self, pool: Pool) -> None:
+        """Notify other processes: at once, unless the last notification is very recent."""
+        if not self._publishing:
+            self._publishing = True
             task = pool.loop.create_task(self._tell(pool))
             pool.await_at_end(task)
             task.add_done_callback(self._told)
 
     def _told(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            self._telling = False  # Its loop ended before it had begun.
+            self._publishing = False  # Its loop ended before it had begun.
 
     async def _tell(self, pool: Pool) -> None:
         wait = self._paid_until - LENIENCE_S - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)
         self._paid_until = max(self._paid_until, time.monotonic()) + GAP_S
-        self._telling = False  # What changes from here on is told by the next one.
+        self._publishing = False  # The next notification covers what changes from here on.
         try:
             connection = await pool.take("NOTIFY")
         except (StoreError, *DRIVER_ERRORS):
-            return  # A hint; and the loops will find the same trouble, and tell of it.
+            return  # Only a hint; the loops will meet and report the same trouble.
         try:
             await connection.execute(f"NOTIFY {CHANNEL}, '{self._name}'")
         except DRIVER_ERRORS:
@@ -252,10 +253,10 @@ class Listener:
                 return False
             await connection.add_listener(CHANNEL, self._heard)
             self._connection, self._using, self._asked_at = connection, asyncio.Lock(), time.monotonic()
-            await self._lend_ear(connection)
+            await self._make_address(connection)
             self.hears = True
-            self.on_ear()
-            self.call()  # Nobody knows what was said before.
+            self.on_address()
+            self.call()  # Notifications from before are lost.
             lost = asyncio.Event()
             connection.add_termination_listener(lambda _: lost.set())
             assert self._changed is not None, "_listen has made it"
@@ -269,15 +270,15 @@ class Listener:
                 log.warning("the connection that hears of changes is lost: looking every %g s meanwhile", POLL_S)
             return True
         finally:
-            self.hears, self.ear, self._connection = False, None, None
+            self.hears, self.address, self._connection = False, None, None
             await close_quietly(connection)
 
-    async def _lend_ear(self, connection: Connection) -> None:
-        """The lock goes with the connection: then others know at once that nobody hears there any more."""
-        ear = secrets.token_hex(8)
-        await connection.add_listener(f"{CHANNEL}_{ear}", self._handed)
-        await connection.execute(f"SELECT pg_advisory_lock(mainspring.ear_lock('{ear}'))")
-        self.ear = ear
+    async def _make_address(self, connection: Connection) -> None:
+        """The lock goes with the connection: then others know at once that this address is dead."""
+        address = secrets.token_hex(8)
+        await connection.add_listener(f"{CHANNEL}_{address}", self._handed)
+        await connection.execute(f"SELECT pg_advisory_lock(mainspring.ear_lock('{address}'))")
+        self.address = address
 
     def _handed(self, connection: Connection, pid: int, channel: str, payload: object) -> None:
         self.on_hand(str(payload))
@@ -299,7 +300,7 @@ class Listener:
 
 
 async def _any(events: Sequence[asyncio.Event], seconds: float | None = None) -> None:
-    """Wait for one of some events, or for so long."""
+    """Wait for one of some events, at most this long."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,6 @@
 """A bounded number of connections of one event loop, lent one at a time.
 
-Why not the driver's own pool: waiting is measured and bounded apart from connecting, whoever keeps a connection too
+Why not the driver's own pool: waiting is measured and bounded apart from connecting, the holder of a connection for too
 long is named, and nothing is done to a connection between two uses, unless it lay idle for long.
 """
 
@@ -34,13 +34,13 @@ class Bounds(NamedTuple):
     min_idle: int = 2
     """So many stay open however long they lie idle."""
     wait_s: float = 5.0
-    """A caller that gets no connection within this time is told so."""
+    """A caller that gets no connection within this time gets an error."""
     exhausted_s: float = 5.0
-    """Once no connection has become free for this long, nobody waits any more."""
+    """Once no connection has become free for this long, callers are refused at once."""
     idle_s: float = 600.0
     lifetime_s: float = 1_800.0
     leak_s: float = 60.0
-    """Who keeps a connection for this long is named in the log."""
+    """The holder of a connection for this long is named in the log."""
     validation_s: float = 3.0
 
 
@@ -66,7 +66,7 @@ class _Loan(msgspec.Struct):
     since: float
     taker: object
     task: asyncio.Task[object] | None
-    told: bool = False
+    reported: bool = False
 
 
 class Pool:
@@ -174,7 +174,7 @@ class Pool:
         self._closed = True
 
     async def _close_at_the_end(self) -> AsyncGenerator[None, None]:
-        """Whoever ends a loop properly ends its generators: so its connections are closed even if nobody closes the
+        """A loop that ends properly closes its generators: so its connections are closed even if no caller closes the
         store, as in a program that calls `asyncio.run` several times."""
         try:
             yield
@@ -207,7 +207,7 @@ class Pool:
         return None
 
     async def _is_fit(self, connection: Connection, rested_s: float) -> bool:
-        """Whether a connection can be used, after it has lain idle for so long."""
+        """Whether a connection can be used after this idle time."""
         if connection.is_closed():
             return False
         if rested_s < RESTED_S:
@@ -222,7 +222,7 @@ class Pool:
         return True
 
     def _pass_on(self) -> None:
-        """A place is free: for whoever has waited longest."""
+        """A place is free: for the caller that has waited longest."""
         self._passed_on_at = time.monotonic()
         while self._queue:
             turn = self._queue.popleft()
@@ -232,13 +232,13 @@ class Pool:
         self._free += 1
 
     async def _wait_turn(self) -> None:
-        """Until a place is free. The timer gives the answer itself, so that no wait ends by a cancellation that nobody
-        asked for."""
+        """Until a place is free. The timer gives the answer itself, so that no wait ends by a cancellation that no
+        caller asked for."""
         began = time.monotonic()
         if self._queue and began - self._passed_on_at >= self._bounds.exhausted_s:
             raise StoreUnavailable(self._describe_shortage(began - self._passed_on_at))
         if not self._queue:
-            self._passed_on_at = max(self._passed_on_at, began)  # It is from now on that somebody goes without.
+            self._passed_on_at = max(self._passed_on_at, began)  # From now on a caller waits.
         turn: asyncio.Future[bool] = self.loop.create_future()
         self._queue.append(turn)
         timer = self.loop.call_later(self._bounds.wait_s, _end_wait, turn)
@@ -265,11 +265,11 @@ class Pool:
         return min(self._bounds.leak_s, self._bounds.idle_s) / 2
 
     def _look_after(self) -> None:
-        """Name who keeps a connection for too long, and close what has not been used for long."""
+        """Name the holders of connections for too long, and close what has not been used for long."""
         now = time.monotonic()
         for loan in self._held.values():
-            if not loan.told and now - loan.since >= self._bounds.leak_s:
-                loan.told = True
+            if not loan.reported and now - loan.since >= self._bounds.leak_s:
+                loan.reported = True
                 self._waiting.leaks += 1
                 waits = "" if loan.task is None else f", which waits in {where(loan.task)}"
                 log.warning(

@@ -25,13 +25,13 @@ class _Group:
 
     def __init__(self) -> None:
         self.alone = 0
-        """Submissions that are being written by whoever brought them."""
+        """Submissions that their own submitters write at the moment."""
         self.waiting: list[tuple[Sequence[NewRun], _Answer]] = []
         self.writer: asyncio.Task[None] | None = None
 
 
 class GroupCommit:
-    """A lone submission is written at once, by whoever brings it. A commit takes about as long for many as for one."""
+    """A lone submission is written at once, by its submitter. A commit takes about as long for many as for one."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -74,7 +74,7 @@ class GroupCommit:
         try:
             while group.waiting:
                 await self._accept(_first(group.waiting))
-                await asyncio.sleep(0)  # Whoever was answered may have the next one ready.
+                await asyncio.sleep(0)  # An answered submitter may have the next one ready.
         finally:
             group.writer = None
             for _, answer in group.waiting:  # Only if this task itself was cancelled.
@@ -114,7 +114,7 @@ def _refuse(answer: _Answer, error: MainspringError) -> None:
 
 
 def _first(waiting: list[tuple[Sequence[NewRun], _Answer]]) -> list[tuple[Sequence[NewRun], _Answer]]:
-    """As many as share a transaction, taken from those that wait. Who waited too long has left."""
+    """As many as share a transaction, taken from those that wait. A submitter that waited too long has left."""
     waiting[:] = [each for each in waiting if not each[1].done()]
     count = size = 0
     for runs, _ in waiting:

@@ -7,9 +7,9 @@ from math import inf
 from typing import Final
 
 LATELY_S: Final = 0.05
-"""For so long after one was handed over it is likely that the next can be."""
+"""How long after a hand-over the next one is likely to succeed."""
 PAUSE_S: Final = 0.004
-"""For so long after one was not, no other tries, unless it is likely."""
+"""How long after a failed hand-over no other is tried, unless it is likely to succeed."""
 
 
 class Handover:
@@ -24,7 +24,7 @@ class Handover:
         self._done_at = self._monotonic()
 
     def missed(self) -> None:
-        """Nobody offered, or others were handed theirs at the same time."""
+        """No worker offered, or others took the offers at the same time."""
         self._missed_at = self._monotonic()
 
     def is_likely(self) -> bool:

@@ -45,10 +45,10 @@ LINGER_S: Final = 1.0
 MOST_STANDING: Final = 2
 """So many free workers, for each set of tasks, queues and regions, are woken when there is work."""
 DUTY_S: Final = 5.0
-"""A worker that has come to stand by goes on for so long, even if others have become free: to begin to listen costs the
+"""How long a worker goes on standing by, even if others have become free: to begin to listen costs the
 server a process."""
-EAR_KEPT_S: Final = 2.0
-"""A worker that stands by no longer listens for so long: what it was given at the last moment may be on its way."""
+ADDRESS_KEPT_S: Final = 2.0
+"""How long a worker listens after it stood by: a run handed to it at the last moment may be on its way."""
 ANY_NUMBER: Final = 1_000_000
 HEARTBEAT: Final[Duration] = 2 * SECOND
 """A look counts as a heartbeat if the last one is older than this."""
@@ -61,9 +61,9 @@ class Offers:
         self._db = db
         self._standing: Standing | None = None
         self._last: Standing | None = None
-        """Who is given what comes: some of it may be under way when an offer is taken back."""
+        """The receivers of arriving runs: some may be under way when an offer is taken back."""
         self._out: tuple[str, str] | None = None
-        """The worker whose offer is with the server, and through which ear it will hear."""
+        """The worker whose offer is with the server, and the address at which it listens."""
         self._offered_at = 0.0
         self._saying: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -71,7 +71,7 @@ class Offers:
         """Whether the worker is among those that stand by."""
         self._duty_until = 0.0
         db.listener.on_hand = self._handed
-        db.listener.on_ear = self._have_ear
+        db.listener.on_address = self._have_address
 
     def stand(self, standing: Standing | None) -> None:
         """See `WorkStore.stand`. On the worker's loop."""
@@ -85,7 +85,7 @@ class Offers:
         else:
             self._standing = self._last = standing
             if self.on_duty:
-                self._db.listener.keep_ear(True)
+                self._db.listener.keep_address(True)
             self._look()
 
     def _forget(self, standing: Standing) -> None:
@@ -94,7 +94,7 @@ class Offers:
             self._standing = None
             self._look()
 
-    def _have_ear(self) -> None:
+    def _have_address(self) -> None:
         """On the listener's thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # The worker's loop has ended.
@@ -108,11 +108,11 @@ class Offers:
     def _is_known(self) -> bool:
         if self._standing is None or not self.on_duty:
             return self._out is None
-        ear = self._db.listener.ear
-        if ear is None:
-            return True  # Nothing can be offered by whoever cannot hear.
+        address = self._db.listener.address
+        if address is None:
+            return True  # A process that does not listen cannot offer anything.
         fresh = self._db.monotonic() < self._offered_at + FRESH_S
-        return fresh and self._out == (self._standing.worker.id, ear)
+        return fresh and self._out == (self._standing.worker.id, address)
 
     async def _say(self) -> None:
         try:
@@ -128,13 +128,13 @@ class Offers:
         self._look()  # It may have changed its mind meanwhile.
 
     async def _offer(self, standing: Standing) -> None:
-        worker, ear, now = standing.worker, self._db.listener.ear, self._db.monotonic()
-        if ear is None:
+        worker, address, now = standing.worker, self._db.listener.address, self._db.monotonic()
+        if address is None:
             return
-        self._out, self._offered_at = (worker.id, ear), now
+        self._out, self._offered_at = (worker.id, address), now
         await self._db.alone(
             _Q["offer"],
-            *(worker.id, worker.namespace, worker.queues, worker.regions, worker.tasks, ear, standing.ttl),
+            *(worker.id, worker.namespace, worker.queues, worker.regions, worker.tasks, address, standing.ttl),
             *(int(now * SECOND), self._db.clock.given(), min(GOOD, standing.ttl // 4)),
         )
 
@@ -142,24 +142,24 @@ class Offers:
         """What will be due; and whether to stand by. `places` are columns: queues, regions, priorities."""
         db, sent_at = self._db, self._db.monotonic()
         standing = self._standing if self.on_duty else None
-        ear = db.listener.ear if standing is not None else None
+        address = db.listener.address if standing is not None else None
         ttl = standing.ttl if standing is not None else 0
         most = MOST_STANDING if sent_at >= self._duty_until else ANY_NUMBER
-        if ear is not None:
-            self._out, self._offered_at = (worker.id, ear), sent_at
+        if address is not None:
+            self._out, self._offered_at = (worker.id, address), sent_at
         values = (
             *(db.clock.given(), worker.id, worker.namespace, worker.queues, worker.regions, worker.tasks, idle),
-            *(HEARTBEAT, ear, ttl, int(sent_at * SECOND), min(GOOD, ttl // 4), most, *places, LEASE),
+            *(HEARTBEAT, address, ttl, int(sent_at * SECOND), min(GOOD, ttl // 4), most, *places, LEASE),
         )
-        ((now, others, before, due_at, schedulers, drain),) = await self._ask(ear, values)
+        ((now, others, before, due_at, schedulers, drain),) = await self._ask(address, values)
         db.clock.learn(now, sent_at)
         db.schedulers = (sent_at, schedulers)
         self._take_or_leave_duty(most, others, before)
         return Outlook(due_at, self.on_duty, idle, bool(drain))
 
-    async def _ask(self, ear: str | None, values: tuple[object, ...]) -> list[Any]:
+    async def _ask(self, address: str | None, values: tuple[object, ...]) -> list[Any]:
         """Through the connection that listens, if there is one: then no other question need show that it lives."""
-        if ear is not None:
+        if address is not None:
             with suppress(*DRIVER_ERRORS):
                 return await self._db.listener.ask(_Q["look"], *values)
         return await self._db.alone(_Q["look"], *values)
@@ -167,14 +167,14 @@ class Offers:
     def _take_or_leave_duty(self, most: int, others: int, before: int) -> None:
         if self.on_duty and before >= most:
             self.on_duty, self._out = False, None
-            asyncio.get_running_loop().call_later(EAR_KEPT_S, self._drop_ear)
+            asyncio.get_running_loop().call_later(ADDRESS_KEPT_S, self._drop_address)
         elif not self.on_duty and others < MOST_STANDING:
             self.on_duty, self._duty_until = True, self._db.monotonic() + DUTY_S
-            self._db.listener.keep_ear(True)
+            self._db.listener.keep_address(True)
 
-    def _drop_ear(self) -> None:
+    def _drop_address(self) -> None:
         if not self.on_duty:
-            self._db.listener.keep_ear(False)
+            self._db.listener.keep_address(False)
 
     def _handed(self, message: str) -> None:
         """On the listener's thread."""

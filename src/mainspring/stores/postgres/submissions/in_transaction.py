@@ -136,7 +136,8 @@ class _AsyncPsycopg(_Psycopg):
 
 
 class _BlockingPsycopg(_Psycopg):
-    """One that blocks, as code without a loop has it: on a thread, so that it holds nobody up. psycopg allows that."""
+    """One that blocks, as code without a loop has it: on a thread, so that it blocks no other code. psycopg allows
+    that."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

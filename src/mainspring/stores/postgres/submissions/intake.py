@@ -27,14 +27,14 @@ _encode = msgspec.json.Encoder().encode
 _FEW = 20
 """Fewer runs than this are not worth a statement of their own."""
 _MANY = 1_000
-"""From so many on, events are made while the server writes the runs."""
+"""From this number on, events are made while the server writes the runs."""
 _SLICE = 500
-"""After so many events, a fraction of a millisecond, the connection gets its turn."""
+"""After this many events, a fraction of a millisecond, the connection gets its turn."""
 _NOT_UNIQUE = "23505"
 _CHUNK = 10_000
 """So many runs at most go into one statement: a message has a size limit, and more gain nothing."""
 _ONE_SOURCE = 18
-"""Ids that share so many characters were made by one source within one millisecond."""
+"""Ids that share this many characters were made by one source within one millisecond."""
 
 
 async def insert_runs(tx: Transaction, runs: Iterable[NewRun]) -> None:
@@ -54,7 +54,7 @@ async def insert_runs(tx: Transaction, runs: Iterable[NewRun]) -> None:
 
 
 async def _insert_many(tx: Transaction, runs: dict[str, NewRun]) -> None:
-    """What is to be told of them is put together while the server writes them."""
+    """Their events are made while the server writes them."""
     inserting = asyncio.ensure_future(_insert_plain(tx, list(runs.values())))
     try:
         events: list[Event] = []
@@ -169,7 +169,7 @@ async def _lock_upstreams(tx: Transaction, runs: Sequence[NewRun]) -> dict[str, 
     """Namespaces and states of the runs outside of this batch that runs of it depend on.
 
     Locked first, then marked, then looked for in history: one that ends meanwhile is either kept from it until this
-    transaction is done, and then sees who waits for it; or it has ended, and a new look finds it.
+    transaction is done, and then sees the runs that wait for it; or it has ended, and a new look finds it.
     """
     ours = {run.id for run in runs}
     wanted = {upstream for run in runs for upstream in run.after} - ours

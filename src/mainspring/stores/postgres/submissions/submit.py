@@ -49,7 +49,7 @@ async def accept(db: Database, runs: Sequence[NewRun], audit: Audit[list[str]] |
 
 
 async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
-    """Accept runs in a transaction, whoever's it is."""
+    """Accept runs in a transaction, ours or the caller's."""
     if not any(map(_key_of, runs)):
         await insert_runs(tx, runs)
         await note(tx, noted(runs, tx.events))
@@ -73,8 +73,8 @@ def _answer(run: NewRun, answers: dict[Key, str]) -> str:
 async def _recall(tx: Transaction, requests: dict[Key, NewRun]) -> dict[Key, str]:
     """What each key is answered with: as before, or with the run that it now stands for.
 
-    Kept first, then looked up: of two who bring a key at once, the second waits at the index for the first, and sees
-    its answer.
+    Kept first, then looked up: of two submitters of a key at once, the second waits at the index for the first, and
+    sees its answer.
     """
     keys = sorted(requests)
     namespaces, names = zip(*keys, strict=True)

@@ -35,7 +35,7 @@ _COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("prio
 _notice = msgspec.json.Decoder(TaskNotice).decode
 _ROUNDS = 50
 _WINDOW = 500
-"""After some of what it found had to wait at gates, a claim looks further, so many at a time, and so often."""
+"""After some candidates had to wait at gates, a claim looks further: the batch size, and the number of looks."""
 
 _READ_AT_ONCE = 250
 """So many claims are read as one text: faster than row by row, and still short where arguments are long."""
@@ -161,7 +161,7 @@ def _candidates(
     tx: Transaction, worker: Worker, limit: int, ordering: Ordering, ahead: Duration = 0
 ) -> list[Candidate]:
     """The best runs that this worker may take, at most `limit`: those that are due, and those that will be in a moment
-    (`ahead`) unless they are special. Those of tasks that nobody here knows are passed over: another worker may know
+    (`ahead`) unless they are special. Those of tasks that no worker here knows are passed over: another worker may know
     them."""
     places, tasks, until = _places(worker), _encode(worker.tasks).decode(), tx.now + ahead
     if len(places) == 1 and ordering == "strict" and not ahead:
@@ -201,7 +201,7 @@ def _find(tx: Transaction, priorities: str, place: Place, asked: tuple[Instant, 
 
 
 def look_closer(tx: Transaction, found: Sequence[Candidate], wanted: int, *, first: bool) -> tuple[list[int], bool]:
-    """Who of the candidates may be claimed now; and whether the claim ends here, because a run that was lost before
+    """The candidates that may be claimed now; and whether the claim ends here, because a run that was lost before
     is given alone."""
     chosen: list[int] = []
     for _, seq, special in found:

@@ -149,7 +149,7 @@ def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
 
 
 def leave_gates(tx: Transaction, namespace: str, gates: str, *, held: bool) -> None:
-    """Give up places at gates, and let in whoever waits. Without a place (it never ran) there may still be one to
+    """Give up places at gates, and admit waiting runs. Without a place (it never ran) there may still be one to
     pass on."""
     for name in sorted(_names.decode(gates)):
         if held:
@@ -169,7 +169,7 @@ def _leave_lines(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
 
 
 def grant_line(tx: Transaction, namespace: str, name: str) -> None:
-    """Let in as many of those who wait in a line as it has places for, in order."""
+    """Admit as many waiting runs of a line as it has places for, in order."""
     while following := tx.execute(_Q["next_in_line"], (namespace, name)).fetchone():
         seq, run_id, capacity = following
         if tx.execute(_Q["granted_in_line"], (namespace, name, capacity)).fetchone()[0] >= capacity:

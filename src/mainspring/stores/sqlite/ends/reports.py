@@ -67,7 +67,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def cancel(self) -> str | None:
-        """Why somebody wants it to end, if so."""
+        """The reason of a request to cancel, if there is one."""
         return None if self.cancel_requested_at is None else self.cancel_reason or "cancelled"
 
 
@@ -148,7 +148,7 @@ class Endings:
         started_at, finished_at = report.started_at or run.started_at, report.finished_at or tx.now
         row = (run.seq, state, attempt_outcome(state, report.outcome), reason, started_at, finished_at, result, error,
                1, losses)  # fmt: skip
-        if state != SUCCEEDED:  # An attempt that succeeded is told by the history of its run.
+        if state != SUCCEEDED:  # The run's history shows an attempt that succeeded.
             self._unsuccessful.append(row)
         if state == PENDING:
             self._delays.append((reason, tx.now + verdict.delay, 1, losses, run.seq))

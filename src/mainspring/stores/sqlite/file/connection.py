@@ -14,7 +14,7 @@ from urllib.parse import quote
 from mainspring.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreRefused, StoreUnavailable
 from mainspring.stores.sql import load_migrations
 
-APPLICATION_ID = 0x4D535052  # "MSPR": `file mainspring.db` and other programs can tell whose it is
+APPLICATION_ID = 0x4D535052  # "MSPR": `file mainspring.db` and other programs can recognise it
 BUSY_TIMEOUT_S = 5.0
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 SMALLEST_ROOM = 64 * 1024
@@ -54,7 +54,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
-    """Whoever fails to open a database leaves no connection behind."""
+    """A failure to open a database leaves no connection behind."""
     try:
         yield
     except BaseException:
@@ -64,7 +64,7 @@ def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _create_private(path: str) -> None:
     """A new file is its owner's alone: arguments and results are in it. SQLite gives its log and index the same mode.
-    Whoever wants to share it changes the mode, which is kept."""
+    To share it, change the mode, which is kept."""
     if path != ":memory:":
         with suppress(OSError):  # It is there already, or cannot be made: SQLite says so.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -99,7 +99,7 @@ def look_at(path: str) -> SchemaStatus:
 
 
 def check_ours(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a database that somebody else made, before anything is written to it."""
+    """Refuse a database of another program, before anything is written to it."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if application_id != APPLICATION_ID and (tables or application_id):
@@ -200,7 +200,7 @@ def mapped_errors(path: str) -> Iterator[None]:
 
 
 def explain(error: sqlite3.Error, path: str) -> StoreError:
-    """What a driver error means for whoever reads it."""
+    """The error to raise for an error of the driver."""
     text = str(error)
     if "not a database" in text or "malformed" in text:
         return StoreMismatch(

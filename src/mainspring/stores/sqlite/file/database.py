@@ -1,7 +1,6 @@
 """One writer thread, two reader threads (one for history, which may take its time), one file. Work that arrives while a
-commit is under way shares the next commit; quick work that meets nobody is done where it is asked for. What is promised
-is synced after its commit: see `log`.
-"""
+commit is under way shares the next commit; quick work without contention is done by the calling thread. What is
+promised is synced after its commit: see `wal_sync`."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ class Database:
         self._wal_sync = WalSync(path) if durable and POSSIBLE and path != MEMORY else None
         self._closed = self._gone = False
         self._may_close = True
-        """Whether whoever closes the file last may make a checkpoint: see `unsynced`."""
+        """Whether the last process to close the file may make a checkpoint: see `unsynced`."""
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._fairness = Fairness()
         self.standing: Standing | None = None
@@ -131,7 +130,7 @@ class Database:
     def _announce(self) -> None:
         """Something has changed by a commit of this process."""
         if self._wake is not None:
-            self._wake.tell()
+            self._wake.publish()
         self._call_listeners()
 
     def _call_listeners(self) -> None:
@@ -139,7 +138,7 @@ class Database:
             try:
                 listener()
             except Exception:
-                # A hint that nobody could take must not end the writer thread, and all writing with it.
+                # A hint that could not be delivered must not end the writer thread, and all writing with it.
                 log.exception("a listener to changes of %s failed", self.path)
 
     async def write(
@@ -148,7 +147,7 @@ class Database:
         """Run work under the write lock and commit; errors roll back all of it, and nothing else.
 
         What is not `promised` to anybody outside (a claim, a lease, a heartbeat) need not survive a power cut, since
-        whoever holds it does not either: it is synced with the next promise.
+        its holder does not either: it is synced with the next promise.
 
         `quick` work may be done on the calling thread: see `_write_here`. What `takes_in` sees to the inbox itself.
         """
@@ -161,8 +160,8 @@ class Database:
         return await item.send(self._writes)
 
     async def in_time(self, call: Awaitable[T], size: int = 1) -> T:
-        """The answer to a call that a program waits for, if it comes in time; bulk has more of it. Work that nobody has
-        begun with by then is never done."""
+        """The answer to a call that a program waits for, if it comes in time; bulk has more of it. Work that no thread
+        has begun with by then is never done."""
         within_s = self.schedule_s + (size - 1) / BULK_PER_S
         try:
             async with asyncio.timeout(within_s):
@@ -181,14 +180,14 @@ class Database:
         try:
             started = self._put_in(query, row)
         except sqlite3.Error:
-            return False  # Other work will find the same trouble, and tell of it.
+            return False  # Other work will meet and report the same trouble.
         finally:
             self._leave(loop)
         if not started:
             self._announce()
         await self._keep(loop)
         if started:
-            self._call_listeners()  # Not before, since nobody else has to hurry.
+            self._call_listeners()  # Not before, since no other work has to hurry.
         return True
 
     def _put_in(self, query: str, row: Sequence[object]) -> bool:
@@ -306,14 +305,14 @@ class Database:
                 return False
             self._commit_alone(item)
         except sqlite3.Error:
-            return False  # The thread will find the same trouble, and tell of it.
+            return False  # The thread will meet and report the same trouble.
         finally:
             self._leave(loop)
         return True
 
     def _enter(self, loop: asyncio.AbstractEventLoop, *, syncs: bool, patience_s: float = 0.0) -> bool:
-        """Take the writer for the calling thread, if it is its turn, nobody else writes, and the disk is fast if this
-        thread `syncs` as well."""
+        """Take the writer for the calling thread, if it is its turn, no other thread writes, and the disk is fast if
+        this thread `syncs` as well."""
         if self._fairness.are_others_served(loop):
             return False
         if syncs and self._wal_sync is not None and self._wal_sync.took_s > SLOW_S:
@@ -327,7 +326,7 @@ class Database:
 
     def _enter_to_accept(self, loop: asyncio.AbstractEventLoop) -> bool:
         """The same for a submission. Where a worker of ours listens, a thread syncs (see `_keep`), so the disk may be
-        slow; and where it stands ready, whoever writes is waited for."""
+        slow; and where it stands ready, it waits for the writer."""
         return self._enter(loop, syncs=not self._listeners, patience_s=MOMENT_S if self.standing is not None else 0.0)
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -341,14 +340,15 @@ class Database:
             try:
                 self._write_batch(batch, watch)
             except BaseException as error:
-                # Nobody would write in this process ever again if this thread ended.
+                # This process could never write again if this thread ended.
                 log.error("the thread that writes %s met something unexpected, and goes on", self.path, exc_info=error)
                 with suppress(sqlite3.Error):
                     self._undo(batch, error)
                 settle(batch)
 
     def _next_batch(self, pause_s: float) -> tuple[list[WorkItem[Any]], bool]:
-        """What is to be written together, and whether that is the last of it. Who gave up waiting is left out."""
+        """What is to be written together, and whether that is the last of it. Work whose caller gave up waiting is left
+        out."""
         batch: list[WorkItem[Any]] = []
         try:
             item = self._writes.get(timeout=pause_s)

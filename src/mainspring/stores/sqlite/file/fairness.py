@@ -1,4 +1,4 @@
-"""Who is served on its own thread in a turn of its loop.
+"""Which task is served on its own thread in a turn of its loop.
 
 To wake the writer thread and be woken by it takes as long as a commit on a fast disk. But only one of the callers of a
 loop's turn is served where it calls, and not for long: the others meet in the thread, and share a commit.
@@ -20,7 +20,7 @@ class Fairness:
         self._served: dict[asyncio.AbstractEventLoop, tuple[asyncio.Task[None] | None, float]] = {}
 
     def are_others_served(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether somebody else than the running task was served in this turn."""
+        """Whether another than the running task was served in this turn."""
         served = self._served.get(loop)
         return served is not None and served[0] is not asyncio.current_task(loop)
 

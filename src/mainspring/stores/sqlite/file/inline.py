@@ -22,12 +22,12 @@ class InlineDatabase(Database):
 
     def _serve(self) -> None:
         self._reader = self._writer
-        self._wake = None  # There is nobody else.
+        self._wake = None  # No other process can share it.
 
     @property
     def _may_be_waiting(self) -> bool:
-        """Whether to look into the inbox. Nobody else can put anything into a database in memory; there, to look all
-        the same would be every fourth statement."""
+        """Whether to look into the inbox. No other process can put anything into a database in memory; there, to look
+        all the same would be every fourth statement."""
         return self._accepted > 0 or self.path != MEMORY
 
     async def write(
@@ -76,7 +76,7 @@ class InlineDatabase(Database):
         quick: bool = False,
         queue: SimpleQueue[WorkItem[Any] | None] | None = None,
     ) -> T:
-        """Nobody else is there to write while it looks."""
+        """No other thread can write while it looks."""
         self._check_open()
         if self._may_be_waiting and is_waiting(self._reader):
             await self.write(nothing, promised=False)

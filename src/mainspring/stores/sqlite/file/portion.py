@@ -20,8 +20,8 @@ class Portion:
         self.rows = min(most, 4 * LEAST)
 
     def measure(self, rows: int, took_s: float) -> None:
-        """So many rows took so long. At most twice as many are taken on next, since the first of a kind may be cheap;
-        a portion that was slow is cut at once to what would have been in time."""
+        """Note how long a number of rows took. At most twice as many are taken on next, since the first of a kind may
+        be cheap; a portion that was slow is cut at once to what would have been in time."""
         if took_s > AIM_S:
             self.rows = max(int(min(rows, self.rows) * AIM_S / took_s), min(LEAST, self.most))
         elif rows >= self.rows:

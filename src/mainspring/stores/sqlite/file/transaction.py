@@ -20,7 +20,7 @@ BULK_ROWS = 256
 
 
 class Transaction:
-    """What work sees: the connection, the store's time, and a place to tell what happened."""
+    """What work sees: the connection, the store's time, and a list for its events."""
 
     __slots__ = ("changed", "connection", "events", "now")
 
@@ -46,7 +46,7 @@ class Transaction:
         return self.connection.executemany(query, rows)
 
     def commit(self) -> None:
-        """End it, and tell what happened."""
+        """End it, and record its events."""
         if self.events:
             text = _encode_events(self.events).decode("utf-8", "replace")
             self.execute(_APPEND, (len(self.events), text, self.now))
@@ -54,7 +54,7 @@ class Transaction:
 
     def bulk(self, query: str, rows: Sequence[tuple[object, ...]], constants: tuple[object, ...] = ()) -> int:
         """Execute a query over many rows at once: its `:rows` becomes a list of VALUES, and constants follow them. How
-        many rows it changed, unless it begins with WITH: of such a query the driver does not tell.
+        many rows it changed, unless it begins with WITH: the driver does not count those.
 
         A statement opens a cursor on the table and on each of its indexes: once per chunk instead of once per row makes
         an insert into a table with many indexes two to four times as fast. Chunks are as long as powers of two, since

@@ -2,7 +2,8 @@
 
 The kernel reports a failed sync once, and then takes the pages it could not write for clean: reads show them, later
 syncs succeed, and a power cut loses them with everything written after them. So the process that sees the failure stops
-using the file and leaves a mark beside it. Whoever opens the file next writes the log anew before it promises anything.
+using the file and leaves a mark beside it. The next process that opens the file writes the log anew before it promises
+anything.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ def mark_of(path: str) -> str:
 
 
 def is_marked(path: str) -> bool:
-    """Whether a sync of this database failed, here or in another process, and nobody has mended it yet."""
+    """Whether a sync of this database failed, here or in another process, and no process has mended it yet."""
     return os.path.exists(mark_of(path))
 
 
 def mark(path: str) -> None:
     """Warn every process that has the file open, or will open it. If even that fails, this process stops all the
-    same; the kernel tells each of the others itself, once."""
+    same; the kernel reports it once to each of the others."""
     with suppress(OSError):
         os.close(os.open(mark_of(path), os.O_CREAT | os.O_WRONLY, 0o600))
 

@@ -1,5 +1,5 @@
 """Processes of one machine that use one file wake each other: each that waits for changes has a datagram socket in a
-folder beside the file, and whoever has committed a change sends a byte to all that are there.
+folder beside the file, and a process that has committed a change sends a byte to all sockets there.
 
 A hint and no more: a byte that is lost, a folder that cannot be made, a process on another machine that shares the file
 are no trouble, since everybody also looks at the file itself (see `watch`). Nothing that a byte says is believed: it
@@ -26,7 +26,7 @@ POSSIBLE: Final = os.path.isdir("/proc/self/fd") and hasattr(socket, "AF_UNIX")
 """Whether a socket can be reached by way of an open folder: its own path may be longer than an address."""
 FOLDER: Final = ".wake"
 ABANDONED_S: Final = 7 * 24 * 3600.0
-"""A socket of another machine, or from before this one was started, goes away after so long."""
+"""After this time a socket of another machine, or from before this machine's start, is removed."""
 _GONE: Final = (errno.ECONNREFUSED, errno.ENOENT)
 
 
@@ -39,7 +39,7 @@ def _machine() -> str:
 
 
 class Wake:
-    """Of one file. `tell` may be called from any thread."""
+    """Of one file. `publish` may be called from any thread."""
 
     def __init__(self, path: str) -> None:
         self._folder = Path(os.path.realpath(path) + FOLDER)
@@ -47,38 +47,38 @@ class Wake:
         self._name = f"{self._machine}.{os.getpid()}.{secrets.token_hex(4)}"
         self._fd: int | None = None
         self._sender: socket.socket | None = None
-        self._ear: socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._lock = threading.Lock()
         self._others: tuple[str, ...] = ()
         self._listed_at_ns = -1
         self._closed = not POSSIBLE
 
     def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard`, on a thread of its own, soon after another process has told of something."""
+        """Call `heard`, on a thread of its own, soon after another process has published a change."""
         with self._lock:
-            if self._closed or self._ear is not None:
+            if self._closed or self._socket is not None:
                 return
-            ear = self._bind() or self._bind()  # The last one out may have removed the folder just now.
-            if ear is None:
+            bound = self._bind() or self._bind()  # The last process may have removed the folder just now.
+            if bound is None:
                 return
-            self._ear = ear
-        threading.Thread(target=self._hear, args=(ear, heard), name="mainspring-sqlite-wake", daemon=True).start()
+            self._socket = bound
+        threading.Thread(target=self._hear, args=(bound, heard), name="mainspring-sqlite-wake", daemon=True).start()
 
     def _bind(self) -> socket.socket | None:
         if not self._open(make=True):
             return None
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            ear.bind(self._address(self._name))
-            os.chmod(self._address(self._name), 0o666)  # Whoever may enter the folder may wake.
+            bound.bind(self._address(self._name))
+            os.chmod(self._address(self._name), 0o666)  # Every process that may enter the folder may wake.
         except OSError as error:
             log.debug("cannot be woken by other processes: %s", error)
-            ear.close()
+            bound.close()
             self._let_go()
             return None
-        return ear
+        return bound
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Something has changed. Never waits, and never fails."""
         with self._lock:
             if self._closed or not self._open(make=False):
@@ -93,7 +93,7 @@ class Wake:
         with self._lock:
             # First, since the thread that is woken looks at it once, and would otherwise wait for ever.
             self._closed = True
-            if self._ear is not None:
+            if self._socket is not None:
                 with suppress(OSError):
                     self._send(self._name)  # Its thread waits.
                 with suppress(OSError):
@@ -131,10 +131,10 @@ class Wake:
         return f"/proc/self/fd/{self._fd}/{name}"
 
     def _list(self) -> None:
-        """Who is there, if somebody has come or gone since the last time."""
+        """The present sockets, read anew if the folder has changed since the last time."""
         assert self._fd is not None, "it has been opened"
         found = os.fstat(self._fd)
-        if found.st_nlink == 0:  # The last one out has removed it, and somebody else has made another since.
+        if found.st_nlink == 0:  # The last process removed it, and another has made a new one since.
             self._let_go()
             if not self._open(make=False):
                 return
@@ -168,16 +168,16 @@ class Wake:
                 with suppress(OSError):
                     os.unlink(name, dir_fd=self._fd)
 
-    def _hear(self, ear: socket.socket, heard: Callable[[], None]) -> None:
-        with ear:
+    def _hear(self, bound: socket.socket, heard: Callable[[], None]) -> None:
+        with bound:
             while not self._closed:
                 try:
-                    ear.recv(16)
-                    ear.setblocking(False)
+                    bound.recv(16)
+                    bound.setblocking(False)
                     with suppress(BlockingIOError):
                         while True:
-                            ear.recv(16)  # Many before it looks are one.
-                    ear.setblocking(True)
+                            bound.recv(16)  # Many before it looks are one.
+                    bound.setblocking(True)
                 except OSError:
                     return
                 if not self._closed:

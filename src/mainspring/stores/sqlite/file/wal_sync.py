@@ -1,7 +1,7 @@
 """The write-ahead log, synced apart from the commits that wrote to it.
 
 SQLite's own way (`synchronous = FULL`) syncs inside the commit, under the write lock. Here a commit only writes, and
-whoever made it syncs the log afterwards, before anything is promised. Meanwhile others may already write, and see what
+its author syncs the log afterwards, before anything is promised. Meanwhile others may already write, and see what
 was written: a power cut takes the end of the log, so never something without all that was done because of it.
 """
 
@@ -41,12 +41,12 @@ class WalSync:
 
     def sync(self) -> None:
         """Whatever has been committed so far survives a power cut from now on. From any thread; one at a time, since
-        of two that sync at once the kernel tells only one that it failed."""
+        of two that sync at once the kernel reports a failure to only one."""
         began = time.perf_counter()
         with self._syncing:
             try:
                 if self._file < 0:
-                    # It is there as long as anybody has the database open; and nobody locks it, so it may be closed.
+                    # It exists while any process has the database open; and no process locks it, so it may be closed.
                     self._file = os.open(f"{self._path}-wal", os.O_RDONLY)
                 if not self.has_failed():
                     os.fdatasync(self._file)
@@ -74,7 +74,7 @@ class WalSync:
         return WorkItem(nothing).send(self._asked)
 
     def serve(self) -> None:
-        """Sync once for all who have asked meanwhile, until closed."""
+        """Sync once for all callers that have asked meanwhile, until closed."""
         item = self._asked.get()
         while item is not None:
             batch = [item]
@@ -86,7 +86,7 @@ class WalSync:
                 item = self._asked.get()
 
     def sync_for(self, batch: list[WorkItem[Any]]) -> None:
-        """Sync, or tell all of these that it failed."""
+        """Sync, or report the failure to all of these."""
         try:
             self.sync()
         except StoreFailed as error:

@@ -1,4 +1,4 @@
-"""Whether another process has written to the file: nobody tells, so somebody has to look."""
+"""Whether another process has written to the file: SQLite does not notify, so this looks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONE_WATCH_S = 0.05
 BUSY_WATCH_S = 0.1
 """How often a busy one looks."""
 COMPANY_S = 60.0
-"""For so long after another process has written there may be one."""
+"""How long after another process has written it counts as present."""
 
 
 class Watch:

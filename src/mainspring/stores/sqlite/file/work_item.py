@@ -59,7 +59,7 @@ def settle(batch: list[WorkItem[Any]]) -> None:
         try:
             loop.call_soon_threadsafe(_settle_here, items)
         except RuntimeError:
-            continue  # that loop has ended, and nobody waits there any more
+            continue  # That loop has ended, and its waiters with it.
 
 
 def _settle_here(items: list[WorkItem[Any]]) -> None:

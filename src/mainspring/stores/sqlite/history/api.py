@@ -96,14 +96,14 @@ class Api:
             query, values = _Q["notes_by"], [namespace, until, limit, subject]
         rows = await self._db.look_back(lambda tx: tx.execute(query, values).fetchall())
         return [
-            (seq, Change(namespace=namespace, at=at, subject=who, action=action, target=what, before=old, after=new,
+            (seq, Change(namespace=namespace, at=at, subject=subject, action=action, target=what, before=old, after=new,
                          request_id=request_id))
-            for seq, namespace, at, who, action, what, old, new, request_id in rows
+            for seq, namespace, at, subject, action, what, old, new, request_id in rows
         ]  # fmt: skip
 
 
 def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
-    """Delete what matters no more; how many rows went. Single submissions are told of as long as runs are kept."""
+    """Delete what matters no more; how many rows went. Single submissions are kept as long as runs."""
     return (
         tx.execute(_Q["forget_replies"], (tx.now, limit)).rowcount
         + tx.execute(_Q["forget_paces"], (tx.now,)).rowcount

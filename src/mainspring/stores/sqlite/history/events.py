@@ -49,5 +49,5 @@ class Events:
     async def note_heard(self, listener: str, position: int) -> None:
         await self._db.write(lambda tx: tx.execute(_Q["note_heard"], (listener, position)))
 
-    async def tell(self, events: Sequence[Event]) -> None:
+    async def record_events(self, events: Sequence[Event]) -> None:
         await self._db.write(lambda tx: tx.events.extend(events))

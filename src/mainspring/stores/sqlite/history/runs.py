@@ -136,10 +136,10 @@ class Runs:
 
 
 def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
-    told = len(tx.events)  # What came out of the inbox is noted already.
+    noted_before = len(tx.events)  # What came out of the inbox is noted already.
     if not any(run.idempotency_key for run in runs):
         insert_runs(tx, runs)
-        note(tx, noted(runs, tx.events[told:]))
+        note(tx, noted(runs, tx.events[noted_before:]))
         return [run.id for run in runs]
     answers, fresh = [], []
     for run in runs:
@@ -150,7 +150,7 @@ def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
             _remember(tx, run)
         answers.append(answer)
     insert_runs(tx, fresh)
-    note(tx, noted(fresh, tx.events[told:]))
+    note(tx, noted(fresh, tx.events[noted_before:]))
     return answers
 
 

@@ -1,7 +1,7 @@
 """Where a run that is submitted alone is accepted: one row in one table, which costs little more than the sync.
 
-Every transaction that writes begins with taking the inbox in, and whoever reads sees to it first that it is empty: so
-nobody else ever meets a run that was accepted but is not in its place.
+Every transaction that writes first takes the inbox in, and every reader first makes sure that it is empty: so
+no caller ever meets a run that was accepted but is not in its place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Q = load_queries("sqlite", "inbox")
 _encode = msgspec.json.Encoder().encode
 ACCEPT = _Q["accept"]
 LIMIT = 256
-"""After so many, a process takes them in itself: nobody else may be there to do it."""
+"""After this many, a process takes them in itself: there may be no other to do it."""
 
 
 def fits(run: NewRun) -> bool:
@@ -64,7 +64,7 @@ def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Clai
 
 
 def take_in(tx: Transaction) -> None:
-    """Put what was accepted in its place, and tell of it. Workers were woken when it was accepted."""
+    """Put what was accepted in its place, and record its events. Workers were woken when it was accepted."""
     if is_waiting(tx.connection):
         tx.execute(_Q["note"])
         rows = tx.execute(_Q["take_in"]).fetchall()

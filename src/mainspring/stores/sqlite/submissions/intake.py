@@ -135,7 +135,7 @@ def _unmet_dependencies(tx: Transaction, run: NewRun) -> tuple[list[str], Next |
 
 
 def _full_gate(tx: Transaction, run: NewRun) -> str | None:
-    """The first of its gates at which it would have to wait now; whoever frees it lets the next one in."""
+    """The first of its gates at which it would have to wait now; the run that frees it admits the next one."""
     for gate in sorted(run.gates, key=lambda gate: gate.name):
         tx.execute(_Q["save_gate"], (run.namespace, gate.name, gate.capacity))
     for gate in run.gates:
