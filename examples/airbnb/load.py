@@ -1,0 +1,43 @@
+"""A job for each home, fired by a cluster: `python -m examples.airbnb.load --rate 20 --seconds 30`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from examples.measuring import AIRBNB, Load, read_load, report_load
+from examples.running import connected, new_stage
+from mainspring import every
+
+HERE = Path(__file__).parent
+NODES = 3
+PERIOD_S = 10
+
+
+async def measure(load: Load) -> str:
+    """From the instant of each firing to the end of its work, by the clock of the database."""
+    jobs = round(load.rate * PERIOD_S)
+    async with new_stage(HERE / "app.py") as stage, connected(stage.store) as ledger:
+        await ledger.execute("INSERT INTO airbnb.listings SELECT i, 100 FROM generate_series(1, $1::int) i", jobs)
+        for number in range(NODES):
+            stage.node(f"node-{number}")
+        await stage.workers_ready(NODES)
+        for number in range(1, jobs + 1):
+            await stage.client.jobs.add(
+                f"listing-{number}", every(f"{PERIOD_S}s"), task="refresh_listing", args={"listing": number}
+            )
+        began = await ledger.fetchval("SELECT clock_timestamp()")
+        await asyncio.sleep(load.seconds)
+        await stage.drained()
+        rows = await ledger.fetch(
+            "SELECT extract(epoch FROM at - fire_at) AS late FROM airbnb.done"
+            " WHERE job LIKE 'listing-%' AND fire_at BETWEEN $1 AND $1 + $2 * interval '1 second'",
+            began,
+            load.seconds,
+        )
+        await stage.stop()
+    return report_load(AIRBNB, load, load.seconds, [float(row["late"]) for row in rows], "due to done")
+
+
+if __name__ == "__main__":
+    print(asyncio.run(measure(read_load(__doc__ or "", rate=20))))

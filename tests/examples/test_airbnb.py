@@ -1,0 +1,35 @@
+"""The cluster of examples/airbnb: every due instant has its outcome, also those of an outage of all nodes."""
+
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from examples.airbnb.scenario import OUTAGE_S, play
+
+
+async def test_a_cluster_makes_up_for_an_outage_of_all_its_nodes(tmp_path: Path) -> None:
+    outcome = await play(tmp_path)
+    assert outcome.verdict.ok, str(outcome.verdict)
+    assert {1, 3, 4, 5, 6, 14, 15, 19, 21} <= set(outcome.verdict.judged)
+
+    gaps = {later - earlier for earlier, later in pairwise(outcome.instants)}
+    assert gaps == {timedelta(seconds=1)}, "each instant of the reminders is in the ledger"
+    assert outcome.reminders == dict.fromkeys(outcome.instants, 1), "each was sent by one run"
+    assert set(outcome.outcomes["remind_guests"]) == {"succeeded"}
+
+    assert outcome.outcomes["sync_calendars"]["missed"] >= 1
+    assert outcome.outcomes["refresh_trending"]["missed"] >= OUTAGE_S - 2
+    assert outcome.outcomes["refresh_trending"]["succeeded"] >= 1
+
+    first, *_, last = outcome.chain
+    assert first == "sync_calendars"
+    assert last in {"publish_search_index", "smart_pricing", "sync_calendars"}
+    for position, job in enumerate(outcome.chain):
+        upstream = {"smart_pricing": "sync_calendars", "publish_search_index": "smart_pricing"}.get(job)
+        if upstream is not None:
+            assert outcome.chain[:position].count(upstream) >= outcome.chain[: position + 1].count(job)
+
+    local = [due.astimezone(ZoneInfo("America/Los_Angeles")) for due in outcome.reports]
+    assert {due.hour for due in local} == {2}
+    assert all(due.weekday() < 5 for due in local), "reports are due on business days"
