@@ -10,6 +10,13 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def _example_page(path: Path) -> str:
+    """The page of a file of examples/: its folders are part of the name, since each example has an app.py."""
+    return f"project/examples/{'-'.join(path.relative_to(ROOT / 'examples').with_suffix('').parts)}.md"
+
+
 OUTSIDE = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "project/architecture.md",
@@ -18,8 +25,9 @@ OUTSIDE = {
     "SECURITY.md": "project/security.md",
     "bench/README.md": "project/benchmarks.md",
     **{
-        path.relative_to(ROOT).as_posix(): f"project/examples/{path.stem}.md"
-        for path in sorted((ROOT / "examples").rglob("*.py"))
+        path.relative_to(ROOT).as_posix(): _example_page(path)
+        for pattern in ("*.py", "README.md")
+        for path in sorted((ROOT / "examples").rglob(pattern))
     },
 }
 """Files of the repository that are pages of the site, and where."""
