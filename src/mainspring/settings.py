@@ -29,6 +29,8 @@ from mainspring.errors import InvalidInput
 
 FILE = Path("mainspring.toml")
 PREFIX = "MAINSPRING_"
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
+_PUBLIC_URL = re.compile(r"https?://[^\s?#]+")
 _FLEET = re.compile(r"[a-z0-9_-]{1,40}")
 
 Coordination = Literal["leader", "cluster", "lock"]
@@ -68,6 +70,21 @@ def _read_fleet(field: str, value: object) -> str:
     if not _FLEET.fullmatch(name):
         raise InvalidInput(field, value, "is not a name", "use up to 40 of the characters a-z, 0-9, _ and -")
     return name
+
+
+def _read_base_path(field: str, value: object) -> str:
+    if not isinstance(value, str) or not _BASE_PATH.fullmatch(value):
+        raise InvalidInput(
+            field, value, "is not a path", "write it like /mainspring: a slash first, and none at the end"
+        )
+    return value
+
+
+def _read_public_url(field: str, value: object) -> str:
+    url = _read_text(field, value).rstrip("/")
+    if not _PUBLIC_URL.fullmatch(url):
+        raise InvalidInput(field, value, "is not an address", "write it like https://jobs.example.com")
+    return url
 
 
 def _read_duration(field: str, value: object) -> Duration:
@@ -331,6 +348,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     job_rate: Annotated[int, _count("how many jobs a subject may create or declare in a minute")] = 1_000
     query_rate: Annotated[int, _count("how many queries a subject may make of one server in a minute")] = 60_000
     ui: Annotated[bool, Knob(_read_switch, "whether the server serves the web UI under /ui/")] = True
+    base_path: Annotated[
+        str, Knob(_read_base_path, "the path under which a proxy serves the API and the web UI, like /mainspring")
+    ] = ""
+    public_url: Annotated[
+        str | None, Knob(_read_public_url, "the address of the server as people open it, for printed links")
+    ] = None
     health_port: Annotated[
         int | None,
         Knob(_read_port, "the port where a worker serves its health and metrics; without one, nowhere"),

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,9 +50,10 @@ def free_port() -> int:
 class Stage:
     """One server: its address, and a client for what a test arranges."""
 
-    def __init__(self, store: Path, secret: str | None = None) -> None:
+    def __init__(self, store: Path, secret: str | None = None, settings: Mapping[str, str] | None = None) -> None:
         self.store, self.secret, self.port = store, secret, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.settings = settings or {}
+        self.url = f"http://127.0.0.1:{self.port}{self.settings.get('MAINSPRING_BASE_PATH', '')}"
         headers = {"Authorization": f"Bearer {self.token('admin')}"} if secret else {}
         self.client = httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,7 +63,7 @@ class Stage:
         words = [sys.executable, "-m", "mainspring", "up", str(APP), "--queue", "default", "--undeclared", "report"]
         secret = {"MAINSPRING_SECRET": self.secret} if self.secret else {}
         address = {"MAINSPRING_STORE": f"sqlite:///{self.store}", "MAINSPRING_PORT": str(self.port)}
-        environment = {**os.environ, **address, **secret}
+        environment = {**os.environ, **address, **secret, **self.settings}
         self._process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(self._answers)
 
@@ -110,12 +111,19 @@ class Stage:
 
 
 @contextmanager
-def open_stage(folder: Path, *, secret: str | None = None, more: int = 12, is_seeded: bool = True) -> Iterator[Stage]:
+def open_stage(
+    folder: Path,
+    *,
+    secret: str | None = None,
+    more: int = 12,
+    is_seeded: bool = True,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Stage]:
     """A server that runs until the end of the block."""
     store = folder / "stage.db"
     if is_seeded:
         subprocess.run([sys.executable, str(SEEDING), str(store), str(more)], check=True)
-    stage = Stage(store, secret)
+    stage = Stage(store, secret, settings)
     stage.start()
     try:
         until(lambda: stage.silent_workers() or not is_seeded)

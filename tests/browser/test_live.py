@@ -60,7 +60,7 @@ def test_a_killed_server_is_told_and_its_return_too(open_page: OpenPage, small: 
 
 def test_where_no_stream_passes_the_page_asks_every_five_seconds(open_page: OpenPage, small: Stage) -> None:
     page = open_page("/settings", at=small.url, expects_faults=True)
-    page.route("**/v1/events*", lambda route: None)  # Held back for ever, as by a proxy that buffers.
+    page.route("**/v1/live*", lambda route: None)  # Held back for ever, as by a proxy that buffers.
     page.goto(f"{small.url}/ui/runs")
     expect(page.get_by_role("button", name="every 5 s")).to_be_visible()
     identity = submit(small)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from backstage import OpenPage, Stage
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 pytestmark = pytest.mark.browser
 
@@ -134,6 +134,26 @@ def test_ten_thousand_lines_are_text_and_each_has_an_address(open_page: OpenPage
     expect(target).to_contain_text("line 9000", timeout=30_000)
     expect(target).to_be_in_viewport()
     assert page.locator(".log > div").count() == 10_000
+
+
+def test_output_that_arrives_after_the_end_is_shown(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("POST", "/v1/runs", json={"task": "chatter", "args": {"lines": 3}})
+    stage.ended(run["run_id"])
+    page = open_page("/settings")
+    answered: list[str] = []
+
+    def answer(route: Route) -> None:
+        answered.append(route.request.url)
+        if len(answered) == 1:  # As if the lines were not stored yet.
+            route.fulfill(json={"items": [], "next": 0})
+        else:
+            route.continue_()
+
+    page.route("**/logs*", answer)
+    page.goto(f"{stage.url}/ui/runs/{run['run_id']}?tab=output")
+    expect(page.get_by_text("It wrote nothing.")).to_be_visible()
+    expect(page.get_by_role("log")).to_contain_text("line 3")
+    expect(page.get_by_text("3 lines")).to_be_visible()
 
 
 def test_integers_beyond_two_to_the_53_are_exact(open_page: OpenPage, stage: Stage) -> None:

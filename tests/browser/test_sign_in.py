@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -115,3 +116,24 @@ def test_another_namespace_is_not_there(open_page: OpenPage, door: Stage) -> Non
     sign_in(page, door.token("operator", namespace="theirs"))
     expect(page.get_by_role("alert")).to_contain_text("ours")
     expect(page.get_by_role("button", name="Trigger")).to_have_count(0)
+
+
+def test_behind_a_proxy_every_address_begins_with_the_base_path(open_page: OpenPage, tmp_path: Path) -> None:
+    with open_stage(tmp_path, is_seeded=False, settings={"MAINSPRING_BASE_PATH": "/x"}) as stage:
+        run = stage.ask("POST", "/v1/runs", json={"task": "exact", "args": {"number": 1}})
+        page = open_page("/", at=stage.url)
+        expect(page.get_by_role("button", name="live")).to_be_visible()
+        page.get_by_role("link", name="Runs", exact=True).click()
+        page.get_by_role("link", name=run["run_id"][-8:]).click()
+        expect(page.get_by_role("heading", name="exact")).to_be_visible()
+        addresses = page.evaluate("[...document.links].map((link) => link.pathname)")
+        assert [each for each in addresses if not each.startswith("/x/ui/")] == []
+        page.close()
+        landing = stage.client.get(stage.url.removesuffix("/x"), headers={"Accept": "text/html"})
+        assert landing.headers["location"] == "/x/ui/"
+        assert stage.client.get(f"{stage.url.removesuffix('/x')}/v1/me").status_code == 200  # A proxy that removes it.
+
+
+def test_without_the_setting_there_is_no_ui(tmp_path: Path) -> None:
+    with open_stage(tmp_path, is_seeded=False, settings={"MAINSPRING_UI": "false"}) as stage:
+        assert stage.client.get("/ui/").status_code == 404

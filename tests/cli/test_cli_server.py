@@ -52,11 +52,12 @@ ERRANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("cost",): (),
     ("advise",): ("--measured",),
     ("forecast",): (),
+    ("top",): ("--once",),
 }
 """Every command that works against a server, and what it takes."""
 NOT_SENT = (
     *("up", "server", "worker", "token", "db", "simulate", "completion"),
-    *("scale", "export", "import", "backup", "doctor"),
+    *("scale", "export", "import", "backup", "doctor", "ui"),
 )
 
 

@@ -64,6 +64,7 @@ class Application:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": "web sockets are not served"})
             return
+        scope = _below(self._context.settings.base_path, scope)
         record = RequestRecord(read_request_id(scope) or self._context.app.new_id())
         began = time.perf_counter()
         try:
@@ -99,3 +100,11 @@ class Application:
             return Problem("method-not-allowed", f"this path takes {allowed}", headers={"Allow": allowed})
         remedy = "a job whose name has a slash is found by /v1/jobs?name=NAME, and has an id"
         return Problem("not-found", "nothing is served at a path with an escaped slash", remedy=remedy)
+
+
+def _below(base_path: str, scope: Any) -> Any:
+    """The request without the base path. A proxy that removes it itself is served, too."""
+    if not base_path or not f"{scope['path']}/".startswith(f"{base_path}/"):
+        return scope
+    raw = scope.get("raw_path") or scope["path"].encode()
+    return {**scope, "path": scope["path"][len(base_path) :] or "/", "raw_path": raw[len(base_path) :] or b"/"}

@@ -78,7 +78,7 @@ class Server:
         self.context = ApiContext(app, settings, keys, node)
         self.assets = Assets()
         has_ui = settings.ui and not health_only
-        served = (*endpoints, *pages(self.assets)) if has_ui else endpoints
+        served = (*endpoints, *pages(self.assets, settings.base_path)) if has_ui else endpoints
         self.application = Application(self.context, served)
         self._server: uvicorn.Server | None = None
         self.loop: asyncio.AbstractEventLoop | None = None

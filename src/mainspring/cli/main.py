@@ -67,6 +67,8 @@ cli = LazyGroup(
         "server": Entry("mainspring.cli.processes.server:server", "Serve the API, and schedule."),
         "worker": Entry("mainspring.cli.processes.up:worker", "Run a worker."),
         "scale": Entry("mainspring.cli.admin.scale:scale", "Run as many workers as the load needs."),
+        "ui": Entry("mainspring.cli.web.ui:ui", "Open the web UI in the browser, signed in."),
+        "top": Entry("mainspring.cli.web.top:top", "Watch the overview in the terminal."),
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "export": Entry("mainspring.cli.jobs.kubernetes:export", "Print jobs as CronJobs of Kubernetes."),

@@ -1,18 +1,19 @@
-/** What changed: by one stream of events per visible tab, by asking every five seconds where streams do not pass, or not at all. */
+/** What changed: by one stream per visible tab; by a request every five seconds where a proxy holds streams back. */
 import { get, Problem, stream } from "./api.js";
 import { signal } from "./html.js";
 import { place } from "./router.js";
 
-/** Jobs by name and by id, runs by id; `more` if anything may have changed.
+/** Jobs and runs by id; `more` if anything else may have changed, too.
  * @typedef {{ jobs: Set<string>, runs: Set<string>, more: boolean }} News */
 
 /** The newest news. Pages subscribe, and fetch what they show of it. */
 export const changed = signal(/** @type {News | null} */ (null));
-/** `on`, `polling` or `away`, and since when. */
+/** `on`, `polling` or `away`, and since when it is so. */
 export const mark = signal({ state: "on", since: new Date() });
 export const paused = signal(false);
+/** The version of the server that answered last. A page of another version offers to reload. */
+export const version = signal(document.documentElement.dataset.version ?? "");
 
-const GATHER_MS = 500;
 const POLL_MS = 5_000;
 const LONGEST_PAUSE_MS = 30_000;
 const HIDDEN_MS = 5_000;
@@ -30,27 +31,14 @@ function refresh() {
   if (!paused.value) changed.value = { jobs: new Set(), runs: new Set(), more: true };
 }
 
-/** @type {News} */
-let gathered = { jobs: new Set(), runs: new Set(), more: false };
-let gathering = 0;
-
-/** Events are gathered, so that a page fetches at most twice a second whatever their rate.
- * @param {any} event */
-function gather(event) {
-  for (const each of [event.job, event.job_id]) if (each) gathered.jobs.add(each);
-  if (event.run_id) gathered.runs.add(event.run_id);
-  gathering ||= setTimeout(() => {
-    const news = gathered;
-    gathered = { jobs: new Set(), runs: new Set(), more: false };
-    gathering = 0;
-    if (!paused.value) changed.value = news;
-  }, GATHER_MS);
+/** @param {any} news as the server gathers them, at most twice a second */
+function publish(news) {
+  if (!paused.value) changed.value = { jobs: new Set(news.jobs), runs: new Set(news.runs), more: news.more };
 }
 
 let turn = 0;
 let timer = 0;
 let abort = new AbortController();
-let last = /** @type {number | undefined} */ (undefined);
 
 /** Listen until the stream ends. Whether it had begun.
  * @param {number} mine */
@@ -66,7 +54,7 @@ async function listen(mine) {
     began = true;
   };
   try {
-    await stream("/v1/events", { after: last }, own.signal, (event) => ((last = Number(event.id)), gather(event.data)), heard);
+    await stream("/v1/live", {}, own.signal, (event) => publish(event.data), heard);
   } catch (error) {
     if (error instanceof Problem && error.status === 401) throw error;
   } finally {
@@ -80,7 +68,7 @@ async function watch(mine) {
   for (let failures = 0; mine === turn; ) {
     const began = await listen(mine).catch(() => null);
     if (mine !== turn || began === null) return;
-    const answers = await get("/v1/me").then(() => true, () => false);
+    const answers = await get("/v1/me").then((me) => ((version.value = me.version), true), () => false);
     if (mine !== turn) return;
     failures = answers ? 0 : failures + 1;
     if (!answers) set("away");
@@ -118,6 +106,5 @@ let namespace = place.value.query.get("ns");
 place.subscribe((now) => {
   if (now.query.get("ns") === namespace) return;
   namespace = now.query.get("ns");
-  last = undefined;
   start();
 });

@@ -47,7 +47,7 @@ class _Documents:
     async def get_landing(self, call: Call) -> Answer:
         """Leads browsers to the web UI, and everything else to the documentation."""
         if call.context.settings.ui and "text/html" in call.headers.get("accept", ""):
-            return Answer(303, headers={"Location": "/ui/"})
+            return Answer(303, headers={"Location": f"{call.context.settings.base_path}/ui/"})
         return Answer(200, _LANDING, {"Content-Security-Policy": _POLICY}, HTML)
 
     @cached_property

@@ -23,12 +23,13 @@ IMMUTABLE: Final = "public, max-age=31536000, immutable"
 class _Pages:
     """Serves the UI of one set of files."""
 
-    def __init__(self, assets: Assets) -> None:
+    def __init__(self, assets: Assets, base_path: str) -> None:
         self._assets = assets
+        self._base_path = base_path
 
     @cached_property
     def _shell(self) -> bytes:
-        return self._assets.shell()
+        return self._assets.shell(self._base_path)
 
     async def get_shell(self, request: Request) -> Response:
         """The page of the web UI: the same for every path under /ui/."""
@@ -69,9 +70,9 @@ def _encoded(asset: Asset, headers: dict[str, str], asked: Mapping[str, str]) ->
     return Response(200, asset.compressed, {**headers, "Content-Encoding": "gzip"}, asset.media_type)
 
 
-def pages(assets: Assets) -> tuple[Endpoint, ...]:
-    """The endpoints of the web UI."""
-    served = _Pages(assets)
+def pages(assets: Assets, base_path: str = "") -> tuple[Endpoint, ...]:
+    """The endpoints of the web UI, whose addresses begin with the base path."""
+    served = _Pages(assets, base_path)
     return (
         Endpoint("GET", "/ui", served.get_shell, PUBLIC, "The web UI.", {200: HTML}, ignores_query=True),
         Endpoint("GET", "/ui/{path*}", served.get_page, PUBLIC, "A page of the web UI.", {200: HTML},

@@ -16,6 +16,7 @@ from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.errors import RUN_FAILED
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.session import Session
+from mainspring.cli.web.addresses import Pages, web_option
 from mainspring.errors import Conflict
 from mainspring.operations import records
 from mainspring.operations.explain import short_id
@@ -134,12 +135,16 @@ def _draw(screen: Screen, jobs: Sequence[records.Job]) -> None:
 @click.command(cls=Errand)
 @click.argument("name", shell_complete=complete_job)
 @click.option("--request-id", metavar="ID", help="Repeated with the same id, it is the same firing.")
+@web_option
 @click.pass_obj
-def trigger(session: Session, name: str, request_id: str | None) -> int:
+def trigger(session: Session, name: str, request_id: str | None, web: bool) -> int:
     """Fire job NAME now, by hand. Its overlap policy holds: exits 3 if that leaves the firing without a run."""
+    pages = Pages(session, web=web)
     firing = with_scheduler(session, lambda scheduler: scheduler.jobs.trigger(name, request_id))
     screen = Screen(session)
     screen.answer(firing, lambda: _tell(screen, name, firing))
+    if firing.run_id is not None:
+        pages.show(screen, pages.run(firing.run_id))
     return 0 if firing.run_id is not None else RUN_FAILED
 
 

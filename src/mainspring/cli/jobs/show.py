@@ -17,6 +17,7 @@ from mainspring.cli.output.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.output.times import both, instant_of, length, moment, relative
 from mainspring.cli.runs.arguments import PROVIDED
 from mainspring.cli.session import Session
+from mainspring.cli.web.addresses import Pages, web_option
 from mainspring.core.instants import Instant
 from mainspring.core.model import JobPolicy
 from mainspring.core.runs.why import OVERDUE
@@ -90,8 +91,9 @@ class _Story(NamedTuple):
 @click.option(
     "-n", "--firings", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many past ones."
 )
+@web_option
 @click.pass_obj
-def show(session: Session, name: str, firings: int) -> None:
+def show(session: Session, name: str, firings: int, web: bool) -> None:
     """Show job NAME: its definition, its next fire times, what became of the last ones, and why it does not fire."""
 
     async def look(scheduler: Scheduler) -> _Story:
@@ -101,9 +103,11 @@ def show(session: Session, name: str, firings: int) -> None:
         states = await _unfinished(scheduler, ledger)
         return _Story(job, ledger, states, await jobs.next(job.job_id, 3), scheduler.now())
 
+    pages = Pages(session, web=web)
     story = with_scheduler(session, look)
     screen = Screen(session)
     screen.answer(_view(story), lambda: _draw_story(screen, story))
+    pages.show(screen, pages.job(story.job.name, story.job.job_id))
 
 
 def _view(story: _Story) -> dict[str, object]:

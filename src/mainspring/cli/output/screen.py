@@ -86,6 +86,10 @@ class Screen:
         if not self.session.as_json:
             click.echo(click.style(harmless(text), dim=True), err=True, color=self.session.colored(sys.stderr))
 
+    def draw(self, content: RenderableType) -> None:
+        """Anything that rich can draw."""
+        self._print(content)
+
     def line(self, text: str = "", style: str = "") -> None:
         """A line of prose, wrapped at words."""
         self._print(_text(Cell(text, style)))

@@ -140,6 +140,9 @@ def serve_beside(app: Mainspring, screen: Screen, *, quiet: bool, must: bool) ->
             api.watched_by(runtime.watchdog, runtime.on_failed)
             if not quiet:
                 screen.hint(f"api    {api.url}{' (this machine only, no token needed)' if api.is_open else ''}")
+            if not quiet and app.settings.ui:
+                address = app.settings.public_url or f"{api.url}{app.settings.base_path}"
+                screen.hint(f"ui     {address}/ui/")
 
         try:
             await api.start()

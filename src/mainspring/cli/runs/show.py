@@ -13,6 +13,7 @@ from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.tables import Story, draw_runs, draw_story
 from mainspring.cli.session import Session
+from mainspring.cli.web.addresses import Pages, web_option
 from mainspring.core.instants import Instant
 from mainspring.core.states import FAILED
 from mainspring.operations import records
@@ -66,8 +67,9 @@ def _draw(screen: Screen, runs: list[records.Run], now: Instant, limit: int) -> 
 
 @click.command(cls=Errand)
 @click.argument("run_id", metavar="RUN", shell_complete=complete_run)
+@web_option
 @click.pass_obj
-def show(session: Session, run_id: str) -> None:
+def show(session: Session, run_id: str, web: bool) -> None:
     """Tell the story of RUN: attempt by attempt, the reason of its state, and, if it is not running, why not.
 
     RUN is an id, or enough of its beginning or end to be the only one.
@@ -79,9 +81,11 @@ def show(session: Session, run_id: str) -> None:
         wrote = [line async for line in runs.logs(run.run_id, tail=1)]
         return Story(run, await runs.attempts(run.run_id), bool(wrote), scheduler.now())
 
+    pages = Pages(session, web=web)
     story = with_scheduler(session, look)
     screen = Screen(session)
     screen.answer(_view(story), lambda: draw_story(screen, story))
+    pages.show(screen, pages.run(story.run.run_id))
 
 
 def _view(story: Story) -> dict[str, object]:

@@ -18,6 +18,7 @@ from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.arguments import read_work
 from mainspring.cli.runs.tables import describe_run
 from mainspring.cli.session import Session
+from mainspring.cli.web.addresses import Pages, web_option
 from mainspring.core.instants import DAY, format_duration, from_datetime, to_datetime
 from mainspring.core.model import PROVIDED_TASKS, Worker
 from mainspring.core.runs.retry import Retry
@@ -43,6 +44,7 @@ LONG_AGO = 100_000 * DAY
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument: JSON, or else text.")
 @flags_of(RUN)
 @click.option("--tz", metavar="ZONE", help="The zone of --at, if that has no offset.")
+@web_option
 @click.pass_obj
 def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: Any) -> None:
     """Submit one run of TASK, or of a command, and print its id.
@@ -56,10 +58,11 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     work = read_work(task, words.pop("command"), argv, words.pop("pairs"), words.pop("http"))
     if work.task is None:
         raise click.UsageError("Say what: a task, --command, or a command after --.")
-    named, ref = work.task, words.pop("ref")
+    named, ref, web = work.task, words.pop("ref"), words.pop("web")
     options = _read(words)
 
     app = open_app(session, ref)
+    pages = Pages(session, app, web=web)
     if ref is not None:
         _check_known(app, named)
     if is_served(session, app) and (task_here := app.tasks.get(named)) is not None:
@@ -79,6 +82,7 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     screen = Screen(session)
     screen.answer(run, lambda: click.echo(run.run_id))
     screen.hint(f"Submitted {describe_run(run)}. Watch it: mainspring run wait {short_id(run.run_id)}")
+    pages.show(screen, pages.run(run.run_id))
     if trouble and not session.as_json:
         screen.warn(trouble)
     if not (trouble or named in PROVIDED_TASKS or named in app.tasks or is_served(session, app)):

@@ -1,29 +1,54 @@
-/** Data of a page: what was there stays until the new has come, an older answer never replaces a newer one. */
+/** Data of a page: the old answer stays until the new one has arrived, and an older answer never replaces a newer one. */
 import { get } from "../api.js";
-import { useEffect, useState } from "../html.js";
-import { changed } from "../live.js";
+import { useEffect, useRef, useState } from "../html.js";
+import { changed, paused } from "../live.js";
 
 /** @template T @typedef {{ data: T | null, error: Error | null, loading: boolean, reload: () => void }} Resource */
 
-/** Fetch again whenever `path`, `query` or what is live changes.
+/** A request that takes longer has failed: the page says so, and offers another try. */
+const LONGEST_MS = 30_000;
+
+/** Fetch again whenever `path` or `query` changes, when news concern it, and every `everyMs` while the page is visible: heartbeats and elections
+ * are no events. News during a request cause one more request after it, so that a slow answer is never starved.
  * @param {string | null} path @param {Record<string, any>} [query] @param {(news: import("../live.js").News) => boolean} [concerns]
- * @returns {Resource<any>} */
-export function useResource(path, query, concerns) {
+ * @param {number} [everyMs] @returns {Resource<any>} */
+export function useResource(path, query, concerns, everyMs) {
   const [state, set] = useState({ data: /** @type {any} */ (null), error: /** @type {Error | null} */ (null), loading: true, key: "" });
-  const [turn, again] = useState(0);
   const key = path === null ? "" : JSON.stringify([path, query]);
+  const ask = useRef(() => {});
   useEffect(() => {
     if (path === null) return;
     const abort = new AbortController();
-    set((old) => ({ ...old, data: samePath(old.key, path) ? old.data : null, loading: true }));
-    get(path, query, abort.signal).then(
-      (data) => set({ data, error: null, loading: false, key }),
-      (error) => abort.signal.aborted || set((old) => ({ ...old, error, loading: false, key })),
-    );
+    let isBusy = false;
+    let isStale = false;
+    const own = async () => {
+      isStale = isBusy;
+      if (isBusy) return;
+      isBusy = true;
+      set((old) => ({ ...old, data: samePath(old.key, path) ? old.data : null, loading: true }));
+      const signal = AbortSignal.any([abort.signal, AbortSignal.timeout(LONGEST_MS)]);
+      const next = await get(path, query, signal).then((data) => ({ data, error: null }), (error) => ({ error }));
+      isBusy = false;
+      if (abort.signal.aborted) return;
+      set((old) => ({ ...old, ...next, loading: false, key }));
+      if (isStale) own();
+    };
+    ask.current = own;
+    own();
     return () => abort.abort();
-  }, [key, turn]);
-  useEffect(() => changed.subscribe((news) => news && (!concerns || concerns(news)) && again((n) => n + 1)), [key]);
-  return { data: state.data, error: state.error, loading: state.loading, reload: () => again((n) => n + 1) };
+  }, [key]);
+  const isConcerned = useRef(concerns);
+  isConcerned.current = concerns;
+  useEffect(() => {
+    const known = changed.value;
+    return changed.subscribe((news) => news && news !== known && (!isConcerned.current || isConcerned.current(news)) && ask.current());
+  }, []);
+  useEffect(() => {
+    if (!everyMs) return;
+    const timer = setInterval(() => document.hidden || paused.value || ask.current(), everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs]);
+  return { data: state.data, error: state.error, loading: state.loading, reload: () => ask.current() };
 }
 
 /** @param {string} key @param {string} path */

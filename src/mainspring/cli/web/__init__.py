@@ -1,0 +1,1 @@
+"""What leads to the web UI, and the overview for terminals."""

@@ -1,0 +1,104 @@
+"""Ways to the web UI from a terminal: printed addresses, `--web`, `mainspring ui`; and `mainspring top`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cli_work import FILMS, SECRET, Served, Terminal
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    server = Served(tmp_path_factory.mktemp("web"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, monkeypatch, capsys)
+    terminal.write("films.py", FILMS)
+    yield terminal
+    terminal.close()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file to which the browser of this test writes the addresses that it opens."""
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    return opened
+
+
+def read(opened: Path) -> str:
+    """What the browser was given; it is a process of its own."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (opened.exists() and opened.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, "no browser was started"
+        time.sleep(0.02)
+    return opened.read_text().strip()
+
+
+def test_commands_print_the_address_of_their_page_and_open_it(cli: Terminal, served: Served, opened: Path) -> None:
+    cli.connect(served)
+    cli("job", "add", "nightly/etl", "--cron", "0 2 * * *", "--task", "encode")
+    job_id = cli.json("job", "show", "nightly/etl")["job_id"]
+    assert f"Page: {served.url}/ui/jobs/{job_id}" in cli("job", "show", "nightly/etl").err
+    submitted = cli("run", "submit", "encode", "--arg", "video=v1")
+    run_id = submitted.out.strip()
+    page = f"{served.url}/ui/runs/{run_id}"
+    assert f"Page: {page}" in submitted.err
+    cli.finish("run", "show", run_id[-8:], "--web")  # Python looks for browsers once per process.
+    assert read(opened) == page
+
+
+def test_an_address_for_people_is_printed_instead_of_the_server_s(
+    cli: Terminal, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.connect(served)
+    monkeypatch.setenv("MAINSPRING_PUBLIC_URL", "https://jobs.example.com/")
+    run_id = cli("run", "submit", "encode").out.strip()
+    assert f"Page: https://jobs.example.com/ui/runs/{run_id}" in cli("run", "show", run_id).err
+
+
+def test_without_a_server_no_page_can_be_opened(cli: Terminal) -> None:
+    cli("job", "add", "a", "--every", "1h", "--task", "encode")
+    answer = cli("job", "trigger", "a", "--web")
+    assert answer.code == 2
+    assert "--web needs a server" in answer.err
+    assert cli.json("run", "list") == []
+
+
+def test_the_ui_opens_with_a_token_that_signs_in(
+    cli: Terminal, served: Served, opened: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAINSPRING_SECRET", SECRET)
+    monkeypatch.setenv("MAINSPRING_SERVER", served.url)
+    cli.finish("ui", "--role", "viewer")
+    address, _, token = read(opened).partition("#token=")
+    assert address == f"{served.url}/ui/login"
+    answer = httpx.post(f"{served.url}/v1/session", json={"token": token}, headers={"Mainspring-UI": "1"})
+    assert answer.status_code in (200, 204)
+    assert answer.cookies
+
+
+def test_a_server_without_a_secret_needs_no_token(cli: Terminal) -> None:
+    assert cli("ui", "--print").out == "http://127.0.0.1:8321/ui/\n"
+
+
+def test_top_shows_the_overview_once(cli: Terminal, served: Served) -> None:
+    cli.connect(served)
+    cli("job", "add", "hourly", "--every", "1h", "--task", "encode")
+    shown = cli("top", "--once").out
+    for words in ("leader", "none: no node plans firings", "0 of 0 slots", "No scheduler leads", "Next due", "hourly"):
+        assert words in shown
+    assert cli.json("top")["next"][0]["name"] == "hourly"
