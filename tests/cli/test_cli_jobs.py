@@ -423,7 +423,7 @@ class TestActions:
         self.add(cli)
         answer = cli("job", "remove", "--all")
         assert answer.code == 2
-        assert "Remove 3 jobs? There is nobody to ask: say --yes" in answer.err
+        assert "Remove 3 jobs? There is no terminal to ask: say --yes" in answer.err
         assert len(cli.json("job", "list")) == 3
 
     def test_at_a_terminal_somebody_is_asked(self, cli: Terminal) -> None:
@@ -492,7 +492,7 @@ class TestActions:
         )  # fmt: skip
         assert cli.json("run", "list") == []
         asked = cli("job", "backfill", "a", *days)
-        assert (asked.code, "Fire 120 instants of a? There is nobody to ask" in asked.err) == (2, True)
+        assert (asked.code, "Fire 120 instants of a? There is no terminal to ask" in asked.err) == (2, True)
         done = cli("job", "backfill", "a", *days, "--yes", "--reason", "an outage")
         assert (done.code, "Fired 120 instants of a." in done.err) == (0, True)
         runs = cli.json("run", "list", "--job", "a", "-n", "200")

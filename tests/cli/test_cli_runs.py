@@ -464,7 +464,7 @@ class TestActions:
         assert len(cli.json("run", "retry", "--tag", "x", "--dry-run")) == 3
         assert len(cli.json("run", "list")) == 4
         refusal = cli("run", "retry", "--state", "failed")
-        assert (refusal.code, "Retry 3 runs? There is nobody to ask" in refusal.err) == (2, True)
+        assert (refusal.code, "Retry 3 runs? There is no terminal to ask" in refusal.err) == (2, True)
         assert len(cli.json("run", "retry", "--state", "failed", "--yes")) == 3
         assert len(cli.json("run", "cancel", "--task", "encode", "--yes")) == 4
         assert {run["state"] for run in cli.json("run", "list")} == {"failed", "cancelled"}

@@ -87,16 +87,16 @@ def known(status: Status | None) -> dict[str, object] | None:
 
 async def check(store: SqliteStore, cache: RedisStatusCache) -> tuple[int, int]:
     """What the cache says of runs and workers must be what the store says. How many it knows, of how many runs."""
-    told = 0
+    new_events = 0
     runs = await store.list_runs(RunFilter(limit=1_000))
     for run in runs:
         _, status = await cache.read(subject_of_run(run.id))
-        told += status is not None
+        new_events += status is not None
         assert known(status) in (None, known(posting_of_run(run, 0, 0).status))
     for worker in await store.list_workers("default"):
         _, status = await cache.read(subject_of_worker(worker.id))
         assert known(status) in (None, known(posting_of_worker(worker, worker.state, 0, 0).status))
-    return told, len(runs)
+    return new_events, len(runs)
 
 
 async def test_what_happens_is_on_the_cache_as_the_store_has_it(
@@ -261,7 +261,7 @@ async def test_a_cache_that_was_away_gets_what_happened_meanwhile(
     for _ in range(10):
         clock.advance("1s")
         await post()
-    told, _ = await check(store, cache)
-    assert told == 1
+    new_events, _ = await check(store, cache)
+    assert new_events == 1
     kinds = [event.kind for batch in await store.events_since(0, 1_000) for event in batch.events]
     assert [kind for kind in kinds if kind.startswith("cache.")] == ["cache.lost", "cache.back"]

@@ -63,11 +63,11 @@ care_options = stack(
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before acting on everything that a filter fits. Nobody there to answer means no."""
+    """Ask before acting on everything that a filter fits. Without a terminal the answer is no."""
     if yes:
         return
     if not is_attended():
-        raise click.UsageError(f"{question} There is nobody to ask: say --yes, or look first with --dry-run.")
+        raise click.UsageError(f"{question} There is no terminal to ask: say --yes, or look first with --dry-run.")
     if not click.confirm(question, err=True):
         click.echo("Nothing was done.", err=True)
         raise click.exceptions.Exit(FAILED)

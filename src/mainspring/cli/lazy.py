@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A name that nobody has is answered with the nearest that somebody has."""
+        """An unknown name is answered with the nearest known one."""
         name = args[0]
         if name not in self.entries and not name.startswith("-") and not ctx.resilient_parsing:
             near = get_close_matches(name, self.entries, n=1)
@@ -98,7 +98,7 @@ def _keep(ctx: click.Context, param: click.Parameter, value: object) -> None:
         setattr(ctx.obj, param.name, value)
 
 
-# Eager: an error in another option must already be told in the way that was asked for.
+# Eager: an error in another option must already be reported in the requested format.
 _KEPT: dict[str, Any] = {"expose_value": False, "is_eager": True, "callback": _keep, "default": None}
 
 

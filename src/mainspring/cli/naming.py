@@ -17,11 +17,11 @@ from mainspring.operations.explain import short_id
 _OFFERED = 50
 _SHOWN_MATCHES = 4
 _LOOKED_THROUGH = 5_000
-"""So many names are compared with one that somebody mistyped: it is answered at once, however many jobs there are."""
+"""How many names a mistyped one is compared with: the answer comes at once, however many jobs there are."""
 
 
 async def find_run(scheduler: Scheduler, text: str) -> records.Run:
-    """The run whose id is, begins or ends with what somebody typed."""
+    """The run whose id is, begins or ends with the given text."""
     typed = text.strip()
     found = await scheduler.runs.find(typed, _SHOWN_MATCHES) if typed else []
     if not found:

@@ -40,5 +40,5 @@ class Session:
 
 
 def is_attended() -> bool:
-    """Whether somebody is there to answer a question."""
+    """Whether a person can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()

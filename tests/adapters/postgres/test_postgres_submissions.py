@@ -14,13 +14,13 @@ from mainspring.conformance.store.samples import (
     a_worker,
     gated,
     in_line,
+    new_events,
     new_id,
     seen,
     states,
     submit,
     success,
     take_one,
-    told,
 )
 from mainspring.core.instants import HOUR
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound
@@ -143,7 +143,7 @@ class TestInACallersTransaction:
             with pytest.raises(NotFound):
                 await seen(postgres, runs[0])
         assert await states(postgres, *runs) == ["pending"] * 3
-        assert [event.kind for event in await told(postgres)] == ["run.submitted"] * 3
+        assert [event.kind for event in await new_events(postgres)] == ["run.submitted"] * 3
         await postgres.report([success(await take_one(postgres))])
 
     async def test_asyncpg_rolls_both_back(
@@ -157,7 +157,7 @@ class TestInACallersTransaction:
         await transaction.rollback()
         with pytest.raises(NotFound):
             await seen(postgres, run)
-        assert await told(postgres) == []
+        assert await new_events(postgres) == []
 
     async def test_a_refusal_leaves_the_callers_transaction_as_it_was(
         self, postgres: PostgresStore, clock: ManualClock, theirs: asyncpg.Connection

@@ -13,9 +13,9 @@ from mainspring.conformance.store.samples import (
     a_worker,
     failure,
     fire,
+    new_events,
     success,
     take,
-    told,
     trigger,
 )
 from mainspring.core.instants import HOUR, MINUTE, SECOND, parse_instant
@@ -60,7 +60,7 @@ async def rows_of(store: SqliteStore, job: Job) -> list[Firing]:
 
 
 async def events(store: SqliteStore, *kinds: str) -> list[Event]:
-    return [event for event in await told(store) if event.kind in kinds]
+    return [event for event in await new_events(store) if event.kind in kinds]
 
 
 class TestFiring:

@@ -12,7 +12,7 @@ from mainspring.conformance.store.samples import (
     a_job,
     finish_all,
     fire,
-    told,
+    new_events,
     trigger,
 )
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
@@ -51,7 +51,7 @@ async def rows_of(store: SqliteStore, job: Job) -> list[Firing]:
 
 
 async def events(store: SqliteStore, *kinds: str) -> list[Event]:
-    return [event for event in await told(store) if event.kind in kinds]
+    return [event for event in await new_events(store) if event.kind in kinds]
 
 
 class TestCreating:
@@ -81,7 +81,7 @@ class TestCreating:
 
     async def test_it_is_told(self, store: SqliteStore, clock: ManualClock) -> None:
         job = await create(store, clock)
-        assert await told(store) == [Event("job.created", START, job_id=job.id, job="report", task=job.task)]
+        assert await new_events(store) == [Event("job.created", START, job_id=job.id, job="report", task=job.task)]
 
     async def test_policies_and_options_are_stored_without_their_defaults(
         self, store: SqliteStore, clock: ManualClock
@@ -111,10 +111,10 @@ class TestSyncing:
     async def test_a_sync_that_changes_nothing_writes_nothing(self, store: SqliteStore, clock: ManualClock) -> None:
         jobs = [a_job(clock, "a", HOURLY), a_job(clock, "b", AfterTrigger(("a",)))]
         await store.sync_jobs("films", "default", jobs)
-        await told(store)
+        await new_events(store)
         before = await store.changed_jobs(0)
         await store.sync_jobs("films", "default", jobs)
-        assert (await told(store), await store.changed_jobs(0)) == ([], before)
+        assert (await new_events(store), await store.changed_jobs(0)) == ([], before)
 
     async def test_one_name_cannot_be_declared_twice(self, store: SqliteStore, clock: ManualClock) -> None:
         with pytest.raises(InvalidInput, match="'a' is declared twice"):
@@ -223,7 +223,7 @@ class TestPausing:
         (resumed,) = await store.pause_jobs("default", ["report"], paused=False, reason="")
         assert await store.pause_jobs("default", ["report"], paused=False, reason="") == [resumed]
         assert resumed == await store.get_job("default", "report")
-        assert [event.kind for event in await told(store)] == ["job.created", "job.paused", "job.resumed"]
+        assert [event.kind for event in await new_events(store)] == ["job.created", "job.paused", "job.resumed"]
 
     async def test_what_passed_is_told_as_one_event(self, store: SqliteStore, clock: ManualClock) -> None:
         job = await create(store, clock)

@@ -17,7 +17,7 @@ from mainspring.operations import records
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many terms of the history.")
 @click.pass_obj
 def cluster(session: Session, limit: int) -> None:
-    """Show who leads, which nodes check in, and who has led: from when to when, and why it ended."""
+    """Show the leader, the nodes that check in, and past terms: their holders, their times, and why each ended."""
 
     async def look(scheduler: Scheduler) -> tuple[records.Cluster, Instant]:
         return await scheduler.cluster.show(limit), scheduler.now()

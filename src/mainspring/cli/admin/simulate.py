@@ -58,7 +58,7 @@ def simulate(session: Session, **words: Unpack[Words]) -> int:
     """Run the scheduler in a virtual world where everything fails, and check what it did.
 
     A seed decides everything: the same seed gives the same history. Exits 1 if a promise was broken, or if something
-    that so many seeds should have brought never happened.
+    that this many seeds should have brought never happened.
     """
     from mainspring.testing.simulation import Report
 

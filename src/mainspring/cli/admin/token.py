@@ -23,7 +23,7 @@ LONGEST = 400 * DAY
 @click.command(cls=Verb)
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="What it allows; repeat for several.")
 @click.option("--allow", "extras", multiple=True, metavar="PERMISSION", help="One permission more, e.g. run:command.")
-@click.option("--subject", required=True, help="Who it is for: limits and the audit trail go by it.")
+@click.option("--subject", required=True, help="The holder's name: limits and the audit trail go by it.")
 @click.option("--namespace", "namespaces", multiple=True, help="Where it holds; repeat for several, or * for all.")
 @click.option("--expires", default="30d", show_default=True, metavar="DURATION", help="How long it is good.")
 @click.pass_obj

@@ -1,4 +1,4 @@
-"""`mainspring events` and `mainspring audit`: what happens, and who changed what."""
+"""`mainspring events` and `mainspring audit`: what happens, and the changes made over the API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainspring.operations import records
 @click.option("--job", metavar="NAME", shell_complete=complete_job, help="Of this job.")
 @click.option("--task", metavar="TASK", help="Of this task.")
 @click.option("--run", "run_id", metavar="RUN", help="Of this run.")
-@click.option("-n", "--limit", type=click.IntRange(1), help="End after so many.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="End after this many events.")
 @click.pass_obj
 def events(
     session: Session,
@@ -46,7 +46,7 @@ def events(
     mainspring events --after 0 --limit 100
     """
     if not follow and limit is None:
-        raise click.UsageError("Say --follow to watch, or --limit to end after so many.")
+        raise click.UsageError("Say --follow to watch, or --limit to end after a number of events.")
     screen = Screen(session)
 
     async def watch(scheduler: Scheduler) -> None:
@@ -85,7 +85,7 @@ def _event(event: records.Event) -> Event:
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
 @click.pass_obj
 def audit(session: Session, subject: str | None, target: str | None, limit: int) -> None:
-    """List who changed what over the API, newest first; --json has each change before and after."""
+    """List changes made over the API, newest first; --json has each value before and after."""
 
     async def look(scheduler: Scheduler) -> tuple[list[records.Change], Instant]:
         found = scheduler.audit.list(subject=subject, target=target, limit=limit)

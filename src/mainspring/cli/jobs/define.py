@@ -168,7 +168,7 @@ async def _look_ahead(scheduler: Scheduler, job: records.Job) -> _Defined:
         ahead = await scheduler.jobs.next(job.job_id, 3)
         return _Defined(job, ahead, (await scheduler.jobs.get(job.job_id)).why, scheduler.now())
     except NotAllowed:
-        return _Defined(job, [], [], scheduler.now())  # Who may define a job may be somebody who may not look at it.
+        return _Defined(job, [], [], scheduler.now())  # The caller may define a job and yet not be allowed to read it.
 
 
 def _show(screen: Screen, defined: _Defined, verb: str) -> None:

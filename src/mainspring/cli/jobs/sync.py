@@ -25,7 +25,7 @@ from mainspring.sdk.app import Mainspring
 
 MICROSECOND: Final = timedelta(microseconds=1)
 _FEW = 5
-"""So many jobs that nothing happened to are told by name."""
+"""How many unchanged jobs are listed by name."""
 Undeclared = Literal["report", "pause", "remove"]
 MOST = 1_000
 """So many undeclared jobs are treated at once; the rest the next time."""

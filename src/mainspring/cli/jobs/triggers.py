@@ -41,18 +41,18 @@ class TriggerWords(TypedDict, total=False):
 
 clock_options = stack(
     click.option("--cron", metavar="EXPRESSION", help="By the clock, e.g. '0 2 * * *' or '@daily'."),
-    click.option("--every", metavar="DURATION", help="Each time so much has passed, e.g. 30s or 1h30m."),
+    click.option("--every", metavar="DURATION", help="At a fixed interval, e.g. 30s or 1h30m."),
     click.option("--at", metavar="INSTANT", help="Once, e.g. 2026-03-01T09:00+01:00 (or without offset, with --tz)."),
     click.option("--tz", metavar="ZONE", help="The zone of --cron, --at, --start and --end; UTC unless given."),
 )
-"""The options for triggers whose fire times can be told in advance."""
+"""The options for triggers whose fire times are known in advance."""
 
 trigger_options = stack(
     clock_options,
     click.option("--after", multiple=True, metavar="JOB", help="When this job has ended; repeat for several."),
     click.option("--when", type=click.Choice(get_args(When)), help="With --after: all of them, or any."),
     click.option("--on-failure", type=click.Choice(get_args(OnFailure)), help="With --after: if one of them fails."),
-    click.option("--manual", is_flag=True, help="Only when somebody triggers it."),
+    click.option("--manual", is_flag=True, help="Only when it is triggered by hand."),
 )
 """The options for every kind of trigger."""
 

@@ -1,4 +1,4 @@
-"""Events and summaries as readable lines, for people who watch a process or the fleet."""
+"""Events and summaries as readable lines, for people at a terminal."""
 
 from __future__ import annotations
 

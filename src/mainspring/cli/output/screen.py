@@ -82,7 +82,7 @@ class Screen:
         click.echo(click.style(f"Warning: {harmless(text)}", fg="yellow"), err=True, color=colored)
 
     def hint(self, text: str) -> None:
-        """A word to the person who watches; programs that read stdout never see it, nor do those that read JSON."""
+        """A note on stderr for people; programs that read stdout or JSON never see it."""
         if not self.session.as_json:
             click.echo(click.style(harmless(text), dim=True), err=True, color=self.session.colored(sys.stderr))
 
@@ -166,7 +166,7 @@ class Screen:
             click.echo(line.rstrip(), color=self.session.colored())
 
     def track(self, items: Sequence[T], label: str) -> Iterator[T]:
-        """The items one by one, with a progress bar on stderr if there are many and somebody watches."""
+        """The items one by one, with a progress bar on stderr if there are many and it is a terminal."""
         if len(items) < FEW or not sys.stderr.isatty() or self.session.as_json:
             return iter(items)
         from rich.console import Console

@@ -17,7 +17,7 @@ def instant_of(when: When) -> Instant:
 
 
 def moment(when: When, zone: str | None = None) -> str:
-    """Weekday, date, time and offset, e.g. `Mon 2026-03-02 02:00:00 +01:00`; in the machine's zone unless told."""
+    """Weekday, date, time and offset, e.g. `Mon 2026-03-02 02:00:00 +01:00`; in the machine's zone by default."""
     instant = instant_of(when)
     local = to_datetime(instant).astimezone() if zone is None else to_datetime(instant, zone)
     offset = local.strftime("%z")

@@ -24,10 +24,10 @@ from mainspring.errors import WaitTimeout
 from mainspring.operations import records
 
 LOOK_S = 1.0
-"""How often a run is looked at while somebody watches its progress; its end is known at once."""
+"""How often a followed run's progress is read; its end is known at once."""
 UNWATCHED_S = 20.0
 
-Tell = Callable[[records.Run], None]
+Show = Callable[[records.Run], None]
 
 
 @click.command(cls=Errand)
@@ -94,9 +94,9 @@ def wait(session: Session, run_id: str, timeout: str | None) -> int:
 
     async def watch(scheduler: Scheduler) -> records.Run:
         run = await find_run(scheduler, run_id)
-        with _bar(session, run) as tell:
+        with _bar(session, run) as show:
             look_s = LOOK_S if _is_watched(session) else UNWATCHED_S
-            return await _until_ended(scheduler, run, seconds, look_s, tell)
+            return await _until_ended(scheduler, run, seconds, look_s, show)
 
     run = with_scheduler(session, watch)
     screen.answer(run, lambda: _tell_end(screen, run))
@@ -104,12 +104,12 @@ def wait(session: Session, run_id: str, timeout: str | None) -> int:
 
 
 async def _until_ended(
-    scheduler: Scheduler, run: records.Run, seconds: float | None, look_s: float, tell: Tell
+    scheduler: Scheduler, run: records.Run, seconds: float | None, look_s: float, show: Show
 ) -> records.Run:
     loop = asyncio.get_running_loop()
     deadline = None if seconds is None else loop.time() + seconds
     while run.state not in FINAL:
-        tell(run)
+        show(run)
         left = UNWATCHED_S if deadline is None else deadline - loop.time()
         if left <= 0:
             raise WaitTimeout(
@@ -125,8 +125,8 @@ def _is_watched(session: Session) -> bool:
 
 
 @contextmanager
-def _bar(session: Session, run: records.Run) -> Iterator[Tell]:
-    """A progress bar on stderr, if somebody watches."""
+def _bar(session: Session, run: records.Run) -> Iterator[Show]:
+    """A progress bar on stderr, if it is a terminal."""
     if not _is_watched(session):
         yield lambda run: None
         return
@@ -139,12 +139,12 @@ def _bar(session: Session, run: records.Run) -> Iterator[Tell]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(harmless(describe_run(run)), total=None, note="")
 
-        def tell(run: records.Run) -> None:
+        def show(run: records.Run) -> None:
             done = run.progress is not None
             note = f"{run.progress:.0%} {run.progress_note}" if done else run.state
             progress.update(task, total=1.0 if done else None, completed=run.progress or 0.0, note=harmless(note))
 
-        yield tell
+        yield show
 
 
 def _tell_end(screen: Screen, run: records.Run) -> None:

@@ -41,7 +41,7 @@ def list_runs(session: Session, limit: int, **words: Unpack[RunWords]) -> None:
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
 @click.pass_obj
 def dead_letters(session: Session, limit: int, job: str | None, task: str | None, tag: str | None) -> None:
-    """List runs that failed for good, newest first: their retries are used up, and nobody will touch them again.
+    """List runs that failed for good, newest first: their retries are used up, and no worker will take them again.
 
     \b
     mainspring run retry --state failed --task encode     # run them again

@@ -76,7 +76,7 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
         try:
             return await scheduler.runs.poll(run.run_id, 0), await _trouble(scheduler, run)
         except NotAllowed:
-            return run, None  # Who may submit may be somebody who may not look.
+            return run, None  # The caller may submit and yet not be allowed to read.
 
     run, trouble = with_scheduler(session, send, app=app, create=True)
     screen = Screen(session)
@@ -99,7 +99,7 @@ def _after_dashes(session: Session, task: str | None, argv: Sequence[str]) -> tu
 
 
 def _check_known(app: Mainspring, task: str) -> None:
-    """Who names an app means one of its tasks: a misspelt one would wait for a worker for ever."""
+    """With an app, the task must be one of its own: a misspelt one would wait for a worker for ever."""
     if task in app.tasks or task in PROVIDED_TASKS:
         return
     near = get_close_matches(task, app.tasks, n=1)

@@ -26,13 +26,13 @@ async def reserved(store: Store, key: str = "key", fingerprint: str = "print", s
 
 
 def a_change(**words: str) -> Change:
-    """Something that somebody did."""
+    """A change with its author."""
     plain = Change(namespace="default", subject="ann", action="job.update", target="job:1")
     return msgspec.structs.replace(plain, **words)
 
 
 class ApiSuite:
-    """One answer per key, one budget per name, and a trail that keeps what it was told."""
+    """One answer per key, one budget per name, and a trail that keeps every entry."""
 
     async def test_of_many_who_ask_for_a_key_at_once_one_takes_it_on(self, store: Store) -> None:
         answers = await asyncio.gather(*(reserved(store) for _ in range(20)))
@@ -123,12 +123,12 @@ class ApiSuite:
         await store.note_changes([a_change(before='{"v":1}', after='{"v":2}', request_id="r1")])
         clock.advance(SECOND)
         await store.note_changes([a_change(subject="bob", target="job:2"), a_change(namespace="other")])
-        told = await store.list_changes("default")
-        assert [change.subject for _, change in told] == ["bob", "ann"]
-        first = told[-1][1]
+        entries = await store.list_changes("default")
+        assert [change.subject for _, change in entries] == ["bob", "ann"]
+        first = entries[-1][1]
         assert (first.before, first.after, first.request_id) == ('{"v":1}', '{"v":2}', "r1")
         assert first.at == clock.now() - SECOND
-        assert [number for number, _ in told] == sorted({number for number, _ in told}, reverse=True)
+        assert [number for number, _ in entries] == sorted({number for number, _ in entries}, reverse=True)
 
     async def test_the_audit_trail_tells_of_targets_of_any_length(self, store: Store) -> None:
         names = ["job:" + 5_000 * "é" + end for end in "ab"]
@@ -150,11 +150,11 @@ class ApiSuite:
     async def test_a_change_and_its_row_in_the_trail_are_committed_together(
         self, store: Store, clock: ManualClock
     ) -> None:
-        def tell(answer: object) -> list[Change]:
+        def audit(answer: object) -> list[Change]:
             return [a_change(action="run.submit_batch", after=msgspec.json.encode(answer).decode())]
 
         runs = [a_run(clock), a_run(clock)]
-        ids = await store.submit(runs, audit=tell)
+        ids = await store.submit(runs, audit=audit)
         (change,) = [change for _, change in await store.list_changes("default")]
         assert change.after == msgspec.json.encode(ids).decode()
         assert len(await store.list_runs(RunFilter())) == 2
@@ -163,7 +163,7 @@ class ApiSuite:
                 await store.submit(some, audit=lambda _: [a_change(after=str(1 // 0))])
         assert len(await store.list_runs(RunFilter())) == 2
         with pytest.raises(NotFound):
-            await store.request_cancel("default", "nothing", "", audit=tell)
+            await store.request_cancel("default", "nothing", "", audit=audit)
         assert len(await store.list_changes("default")) == 1
 
     async def test_a_submission_that_is_to_be_noted_is_in_the_trail_once_whichever_way_it_goes(
@@ -180,12 +180,14 @@ class ApiSuite:
         together = [run(f"s{number}") for number in range(3)]
         await asyncio.gather(*(store.submit([each]) for each in [*together, *together]))
         await store.submit([run("cat"), a_run(clock)])
-        told = [change for _, change in await store.list_changes("default")]
+        entries = [change for _, change in await store.list_changes("default")]
         expected = [run.id for run in [*kinds[:-1], *together]]
-        assert sorted(change.target for change in told if change.subject != "cat") == [f"run:{one}" for one in expected]
-        assert len(told) == len(expected) + 1
-        assert {change.action for change in told} == {"run.submit"}
-        bob_run, (bob,) = kinds[1], [change for change in told if change.subject == "bob"]
+        assert sorted(change.target for change in entries if change.subject != "cat") == [
+            f"run:{one}" for one in expected
+        ]
+        assert len(entries) == len(expected) + 1
+        assert {change.action for change in entries} == {"run.submit"}
+        bob_run, (bob,) = kinds[1], [change for change in entries if change.subject == "bob"]
         assert (bob.request_id, bob.at, bob.before) == ("r-bob", clock.now(), None)
         assert msgspec.json.decode(bob.after or "") == {"task": bob_run.task, "queue": "default", "priority": 5}
 

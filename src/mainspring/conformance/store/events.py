@@ -12,13 +12,13 @@ from mainspring.conformance.store.samples import (
     a_worker,
     another_try,
     failure,
+    new_events,
     new_id,
     number_all,
     submit,
     success,
     take,
     take_one,
-    told,
 )
 from mainspring.core.instants import HOUR
 from mainspring.core.model import Claim, Event, EventBatch, Report
@@ -34,7 +34,7 @@ def positions(batches: list[EventBatch]) -> list[int]:
 
 
 class EventSuite:
-    """Every change is told once, in the order in which it was committed, with a position that has no gaps."""
+    """Every change is recorded once, in the order of commits, with a position that has no gaps."""
 
     async def test_every_change_of_a_run_is_told_in_order(self, store: Store, clock: ManualClock) -> None:
         run, worker = a_run(clock, namespace="tenant-a"), a_worker(namespace="tenant-a")
@@ -49,7 +49,7 @@ class EventSuite:
         claim = await take_one(store, worker)
         await store.request_cancel("tenant-a", run.id, "not needed")
         await store.report([success(claim)])
-        events = [event for event in await told(store) if event.run_id == run.id]
+        events = [event for event in await new_events(store) if event.run_id == run.id]
         assert [event.kind for event in events] == [
             *("run.submitted", "run.running", "run.handed_back", "run.running", "run.retrying"),
             *("run.running", "run.lost", "run.running", "run.cancelling", "run.succeeded"),
@@ -69,7 +69,7 @@ class EventSuite:
             await submit(store, a_run(clock))
             claim = await take_one(store)
             await store.report([word(claim)])
-            (*_, last) = await told(store)
+            (*_, last) = await new_events(store)
             assert (last.kind, last.run_id, last.reason) == (f"run.{state}", claim.run_id, word(claim).reason)
 
     async def test_the_events_of_a_run_come_in_order_when_told_together(self, store: Store, clock: ManualClock) -> None:
@@ -77,10 +77,10 @@ class EventSuite:
         apart: list[Event] = []
         for step in (lambda: submit(store, run), lambda: _work(store)):
             await step()
-            apart += await told(store)
+            apart += await new_events(store)
         await submit(store, twin)
         await _work(store)
-        together = await told(store)
+        together = await new_events(store)
         assert [event.kind for event in together] == [event.kind for event in apart]
         assert {event.run_id for event in together} == {twin.id}
 
@@ -90,29 +90,29 @@ class EventSuite:
         upstream = a_run(clock)
         waiting = a_run(clock, after=(upstream.id,))
         await submit(store, upstream, waiting)
-        await told(store)
+        await new_events(store)
         await store.request_cancel("default", upstream.id, "wrong film")
-        events = {event.run_id: event for event in await told(store)}
+        events = {event.run_id: event for event in await new_events(store)}
         assert "wrong film" in events[upstream.id].reason
         assert upstream.id in events[waiting.id].reason
 
     async def test_what_was_refused_is_not_told(self, store: Store, clock: ManualClock) -> None:
         with refused(InvalidInput):
             await submit(store, a_run(clock), a_run(clock, after=(new_id(clock),)))
-        assert await told(store) == []
+        assert await new_events(store) == []
 
     async def test_what_changed_nothing_is_not_told(self, store: Store, clock: ManualClock) -> None:
         run = a_run(clock)
         await submit(store, run)
         claim = await take_one(store)
         await store.report([success(claim)])
-        await told(store)
+        await new_events(store)
         await submit(store, run)
         assert await store.report([success(claim)]) == ["repeated"]
         await store.hand_back([(run.id, claim.token)])
         await store.recover(HOUR, 100)
         assert await take(store, a_worker("worker-2")) == []
-        assert await told(store) == []
+        assert await new_events(store) == []
 
     async def test_positions_run_on_without_gaps(self, store: Store, clock: ManualClock) -> None:
         numbered: list[EventBatch] = []
@@ -127,7 +127,7 @@ class EventSuite:
         runs = [a_run(clock) for _ in range(6)]
         for run in reversed(runs):
             await submit(store, run)
-        order = [event.run_id for event in await told(store)]
+        order = [event.run_id for event in await new_events(store)]
         assert order == [run.id for run in reversed(runs)]
 
     async def test_events_are_numbered_once_however_many_ask(self, store: Store, clock: ManualClock) -> None:
@@ -168,9 +168,9 @@ class EventSuite:
             Event("job.odd", clock.now(), "tenant-a", job_id="j", job="nightly", fire_at=7, attempt=2, duration=5),
         ]
         await store.record_events(events)
-        assert await told(store) == events
+        assert await new_events(store) == events
         await store.record_events([])
-        assert await told(store) == []
+        assert await new_events(store) == []
 
     async def test_a_listener_can_note_how_far_it_has_come_and_never_falls_back(self, store: Store) -> None:
         assert await store.heard("one") is None

@@ -1,4 +1,4 @@
-"""What workers announce of their tasks, runs that are given back changed, and tasks that nobody knows."""
+"""What workers announce of their tasks, runs that are given back changed, and tasks that no worker knows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mainspring.conformance.store.samples import (
     a_worker,
     fire,
     gated,
+    new_events,
     options,
     register,
     seen,
@@ -17,7 +18,6 @@ from mainspring.conformance.store.samples import (
     success,
     take,
     take_one,
-    told,
 )
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Amendment, Claim, Gate, JobPolicy, RunOptions, TaskNotice
@@ -77,7 +77,7 @@ class FittingSuite:
         clock.advance(MINUTE)
         again = await take_one(store)
         assert (again.options, again.attempt, again.token) == (changed, 0, claim.token + 1)
-        assert "run.handed_back" in [event.kind for event in await told(store)]
+        assert "run.handed_back" in [event.kind for event in await new_events(store)]
 
     async def test_an_amended_run_obeys_its_new_limit(self, store: Store, clock: ManualClock) -> None:
         runs = [a_run(clock) for _ in range(3)]

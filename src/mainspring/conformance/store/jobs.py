@@ -39,7 +39,7 @@ HOURLY = EveryTrigger(HOUR)
 
 
 class JobSuite(SyncSuite):
-    """A definition is kept as given, has one name, and changes only for who has seen its newest version."""
+    """A definition is kept as given, has one name, and changes only for a caller that has seen its newest version."""
 
     async def test_a_job_is_read_back_as_given(self, store: Store, clock: ManualClock) -> None:
         await store.save_calendar("tenant-a", Calendar("holidays", (holidays("12-25"),)))

@@ -15,6 +15,7 @@ from mainspring.conformance.store.samples import (
     finish,
     finish_all,
     in_line,
+    new_events,
     number_all,
     options,
     register,
@@ -24,7 +25,6 @@ from mainspring.conformance.store.samples import (
     success,
     take,
     take_one,
-    told,
     trigger,
 )
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration
@@ -259,7 +259,7 @@ class MaintenanceSuite:
         await submit(store, a_run(clock))
         clock.advance(2 * DAY)
         await clean(store, events=DAY)
-        assert await told(store) != []
+        assert await new_events(store) != []
         assert await store.events_since(0, 100) != []
         clock.advance(2 * DAY)
         await clean(store, events=DAY)
@@ -267,7 +267,7 @@ class MaintenanceSuite:
 
     async def test_numbers_of_forgotten_events_are_not_used_again(self, store: Store, clock: ManualClock) -> None:
         await submit(store, a_run(clock))
-        await told(store)
+        await new_events(store)
         next_position = await store.next_position()
         clock.advance(2 * DAY)
         await clean(store, events=DAY)

@@ -9,7 +9,7 @@ import msgspec
 from mainspring.conformance.store.after import AfterSuite
 from mainspring.conformance.store.overlap import OverlapSuite
 from mainspring.conformance.store.refusal import refused
-from mainspring.conformance.store.samples import a_job, finish_all, fire, seen, take, told
+from mainspring.conformance.store.samples import a_job, finish_all, fire, new_events, seen, take
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.planning import plans as planning
@@ -174,12 +174,12 @@ class PlanSuite(OverlapSuite, AfterSuite):
         jobs = [await store.create_job(a_job(clock, name, HOURLY)) for name in ("a", "b")]
         clock.advance(HOUR)
         plans = [planning.plan(job, clock.now(), {}) for job in jobs]
-        await told(store)
+        await new_events(store)
         with refused(TermPassed):
             await store.fire(plans, old)
         assert await store.list_jobs("default") == jobs
         assert await store.list_firings(jobs[0].id) == []
-        assert (await take(store), await told(store)) == ([], [])
+        assert (await take(store), await new_events(store)) == ([], [])
         assert all(fired.applied for fired in await store.fire(plans, new))
 
     async def test_terms_of_other_names_do_not_pass_ours(self, store: Store, clock: ManualClock) -> None:

@@ -9,13 +9,13 @@ from mainspring.conformance.store.samples import (
     another_try,
     finish,
     in_line,
+    new_events,
     options,
     seen,
     states,
     submit,
     take,
     take_one,
-    told,
 )
 from mainspring.core.instants import HOUR, SECOND
 from mainspring.core.model import Gate, RunOptions
@@ -62,7 +62,7 @@ class PressureSuite:
             ended = await seen(store, run)
             assert (ended.state, ended.reason) == ("skipped", "shed: runs wait 400 s")
         assert [(await seen(store, run)).state for run in (kept, future, follower)] == ["pending"] * 3
-        skipped = [event.run_id for event in await told(store) if event.kind == "run.skipped"]
+        skipped = [event.run_id for event in await new_events(store) if event.kind == "run.skipped"]
         assert sorted(str(run_id) for run_id in skipped) == sorted(run.id for run in least)
 
     async def test_only_of_the_namespace_that_is_meant(self, store: Store, clock: ManualClock) -> None:
@@ -120,7 +120,10 @@ class PressureSuite:
             "the last does not wait for a run any more, but its key is another's"
         )
         assert (await seen(store, both)).reason == "does not wait for what it follows: 400 runs wait"
-        assert {event.run_id for event in await told(store) if event.kind == "run.hurried"} == {both.id, behind.id}
+        assert {event.run_id for event in await new_events(store) if event.kind == "run.hurried"} == {
+            both.id,
+            behind.id,
+        }
         await finish(store, first)
         assert await states(store, both, patient) == ["pending", "pending"], "it is freed once, not twice"
         await finish(store, key)
@@ -142,7 +145,7 @@ class PressureSuite:
         await end(store, clock, "extract")
         assert (await outcomes(store, patient), await outcomes(store, hasty)) == ([], []), "without pressure it waits"
         assert await store.hurry("default", "400 runs wait", 10) == 1
-        (event,) = [event for event in await told(store) if event.kind == "job.hurried"]
+        (event,) = [event for event in await new_events(store) if event.kind == "job.hurried"]
         assert (event.job, event.reason) == ("hasty", "does not wait for what it follows: 400 runs wait")
         await end(store, clock, "extract")
         assert (await outcomes(store, patient), len(await outcomes(store, hasty))) == ([], 1)

@@ -16,6 +16,7 @@ from mainspring.conformance.store.samples import (
     finish,
     gated,
     in_line,
+    new_events,
     new_id,
     options,
     seen,
@@ -24,7 +25,6 @@ from mainspring.conformance.store.samples import (
     success,
     take,
     take_one,
-    told,
     trigger,
 )
 from mainspring.core.ids import TAIL
@@ -128,7 +128,7 @@ class RunSuite(DependencySuite):
         with refused(InvalidInput):
             await submit(store, good, bad)
         assert await listed(store) == []
-        assert await told(store) == []
+        assert await new_events(store) == []
 
     async def test_a_large_batch_is_accepted_in_order(self, store: Store, clock: ManualClock) -> None:
         runs = [a_run(clock) for _ in range(2_000)]

@@ -179,6 +179,6 @@ async def number_all(store: Store) -> list[EventBatch]:
     return await store.events_since(first, MANY)
 
 
-async def told(store: Store) -> list[Event]:
-    """What happened since somebody asked last, in order."""
+async def new_events(store: Store) -> list[Event]:
+    """The events since the last call, in order."""
     return [event for batch in await number_all(store) for event in batch.events]

@@ -146,7 +146,7 @@ class SyncSuite:
     async def test_more_jobs_than_a_page_are_stored_in_the_order_of_their_needs(
         self, store: Store, clock: ManualClock
     ) -> None:
-        """Each page is a transaction, so whoever fires after another comes after it."""
+        """Each page is a transaction, so a later firing comes after an earlier one."""
         count = PAGE + 200
         chain = [declared(clock, f"j{n:05}", trigger=AfterTrigger((f"j{n + 1:05}",))) for n in range(0, count, 300)]
         rest = [declared(clock, f"j{n:05}") for n in range(count + 1) if n % 300]

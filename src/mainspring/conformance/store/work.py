@@ -1,4 +1,4 @@
-"""Claims: who gets which run, and when."""
+"""Claims: which worker gets which run, and when."""
 
 from __future__ import annotations
 
