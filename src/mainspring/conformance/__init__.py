@@ -31,20 +31,20 @@ from __future__ import annotations
 
 from mainspring.conformance.broker import BrokerConformance
 from mainspring.conformance.lease import LeaseConformance
-from mainspring.conformance.store.api import ApiSuite
-from mainspring.conformance.store.audit import AuditSuite
-from mainspring.conformance.store.backfill import BackfillSuite
-from mainspring.conformance.store.dispatch import DispatchSuite
-from mainspring.conformance.store.events import EventSuite
-from mainspring.conformance.store.fitting import FittingSuite
-from mainspring.conformance.store.jobs import JobSuite
-from mainspring.conformance.store.leases import LeaseSuite
-from mainspring.conformance.store.maintenance import MaintenanceSuite
-from mainspring.conformance.store.overview import OverviewSuite
-from mainspring.conformance.store.plans import PlanSuite
-from mainspring.conformance.store.pressure import PressureSuite
-from mainspring.conformance.store.runs import RunSuite
-from mainspring.conformance.store.work import WorkSuite
+from mainspring.conformance.store.claims.dispatch import DispatchSuite
+from mainspring.conformance.store.claims.leases import LeaseSuite
+from mainspring.conformance.store.claims.work import WorkSuite
+from mainspring.conformance.store.definitions.backfill import BackfillSuite
+from mainspring.conformance.store.definitions.jobs import JobSuite
+from mainspring.conformance.store.definitions.plans import PlanSuite
+from mainspring.conformance.store.ends.maintenance import MaintenanceSuite
+from mainspring.conformance.store.history.api import ApiSuite
+from mainspring.conformance.store.history.audit import AuditSuite
+from mainspring.conformance.store.history.events import EventSuite
+from mainspring.conformance.store.history.overview import OverviewSuite
+from mainspring.conformance.store.submissions.fitting import FittingSuite
+from mainspring.conformance.store.submissions.pressure import PressureSuite
+from mainspring.conformance.store.submissions.runs import RunSuite
 
 __all__ = ["BrokerConformance", "LeaseConformance", "StoreConformance"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from mainspring.conformance.store.gates import GateSuite
-from mainspring.conformance.store.lines import LineSuite
-from mainspring.conformance.store.reports import ReportSuite
+from mainspring.conformance.store.claims.gates import GateSuite
+from mainspring.conformance.store.claims.lines import LineSuite
+from mainspring.conformance.store.ends.reports import ReportSuite
 from mainspring.conformance.store.samples import (
     TTL,
     a_run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.conformance.store.after import end, outcomes
+from mainspring.conformance.store.definitions.after import end, outcomes
 from mainspring.conformance.store.samples import (
     a_job,
     a_run,

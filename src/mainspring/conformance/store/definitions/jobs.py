@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from mainspring.conformance.store.definitions.sync import SyncSuite
 from mainspring.conformance.store.refusal import refused
 from mainspring.conformance.store.samples import (
     a_job,
@@ -17,7 +18,6 @@ from mainspring.conformance.store.samples import (
     take_one,
     trigger,
 )
-from mainspring.conformance.store.sync import SyncSuite
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry

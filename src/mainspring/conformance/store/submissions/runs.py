@@ -6,7 +6,6 @@ import asyncio
 
 import msgspec
 
-from mainspring.conformance.store.dependencies import DependencySuite
 from mainspring.conformance.store.refusal import refused
 from mainspring.conformance.store.samples import (
     a_job,
@@ -27,6 +26,7 @@ from mainspring.conformance.store.samples import (
     take_one,
     trigger,
 )
+from mainspring.conformance.store.submissions.dependencies import DependencySuite
 from mainspring.core.ids import TAIL
 from mainspring.core.instants import DAY, HOUR, SECOND
 from mainspring.core.model import NewRun

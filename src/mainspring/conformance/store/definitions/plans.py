@@ -6,8 +6,8 @@ import asyncio
 
 import msgspec
 
-from mainspring.conformance.store.after import AfterSuite
-from mainspring.conformance.store.overlap import OverlapSuite
+from mainspring.conformance.store.definitions.after import AfterSuite
+from mainspring.conformance.store.definitions.overlap import OverlapSuite
 from mainspring.conformance.store.refusal import refused
 from mainspring.conformance.store.samples import a_job, finish_all, fire, new_events, seen, take
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND

@@ -1,0 +1,1 @@
+"""Which worker gets which run: claims, gates, lines, leases, deliveries."""

@@ -1,0 +1,1 @@
+"""What a store keeps of jobs, their firings and plans."""

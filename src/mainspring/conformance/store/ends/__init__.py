@@ -1,0 +1,1 @@
+"""How runs end: reports, recovery, retention."""

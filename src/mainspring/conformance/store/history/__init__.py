@@ -1,0 +1,1 @@
+"""What a store remembers: events, the audit trail, idempotent answers, tallies."""

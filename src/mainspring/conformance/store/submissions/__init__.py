@@ -1,0 +1,1 @@
+"""How a store accepts runs, lists them and lets them wait."""
