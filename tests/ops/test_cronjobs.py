@@ -179,8 +179,8 @@ def test_a_manifest_becomes_a_job_and_the_rest_is_named_by_path(
 ) -> None:
     store, file = ("--store", f"sqlite:///{tmp_path / 'a.db'}"), tmp_path / "report.yaml"
     file.write_text(SOURCE)
-    assert run(["import", "--kubernetes", str(file), "--dry-run", *store]) == 0
-    assert run(["import", "--kubernetes", str(file), *store]) == 0
+    assert run(["import", "kubernetes", str(file), "--dry-run", *store]) == 0
+    assert run(["import", "kubernetes", str(file), *store]) == 0
     told = capsys.readouterr()
     assert "Imported 1 job: daily-report-job." in told.out
     pod = "spec.jobTemplate.spec.template"
@@ -210,7 +210,7 @@ def test_a_suspended_cronjob_never_fires(tmp_path: Path, capsys: pytest.CaptureF
     store, file = ("--store", f"sqlite:///{tmp_path / 'a.db'}"), tmp_path / "a.json"
     job = Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}', paused_at=NOW)
     file.write_text(json.dumps({"kind": "List", "items": [write_cronjob(job).manifest]}))
-    assert run(["import", "--kubernetes", str(file), *store]) == 0
+    assert run(["import", "kubernetes", str(file), *store]) == 0
     capsys.readouterr()
     assert run(["job", "show", "j", "--json", *store]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -246,5 +246,5 @@ def test_what_no_run_can_do_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
         read_cronjob({"kind": "CronJob", "metadata": {"name": "x"}, "spec": {}}, "default", NOW)
     file = tmp_path / "none.json"
     file.write_text('{"kind": "Pod"}')
-    assert run(["import", "--kubernetes", str(file), "--store", f"sqlite:///{tmp_path / 'a.db'}"]) == 2
+    assert run(["import", "kubernetes", str(file), "--store", f"sqlite:///{tmp_path / 'a.db'}"]) == 2
     assert "has no CronJob" in capsys.readouterr().err

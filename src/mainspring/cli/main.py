@@ -35,6 +35,13 @@ _RUNS = {
     "cancel": Entry("mainspring.cli.runs.act:cancel", "Cancel runs."),
     "retry": Entry("mainspring.cli.runs.act:retry", "Run finished runs again."),
 }
+_IMPORTS = {
+    "crontab": Entry("mainspring.cli.jobs.imports:crontab", "Lines of a crontab."),
+    "celery": Entry("mainspring.cli.jobs.imports:celery", "The beat schedule of a Celery app."),
+    "apscheduler": Entry("mainspring.cli.jobs.imports:apscheduler", "Jobs in a store of APScheduler 3."),
+    "kubernetes": Entry("mainspring.cli.jobs.imports:kubernetes", "CronJobs of Kubernetes."),
+    "airflow-cron": Entry("mainspring.cli.jobs.imports:airflow_cron", "Schedules of Airflow DAGs."),
+}
 _CALENDARS = {
     "list": Entry("mainspring.cli.admin.calendar:list_calendars", "List calendars, and what each excludes."),
     "show": Entry("mainspring.cli.admin.calendar:show", "Show what a calendar excludes."),
@@ -72,7 +79,7 @@ cli = LazyGroup(
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "export": Entry("mainspring.cli.jobs.kubernetes:export", "Print jobs as CronJobs of Kubernetes."),
-        "import": Entry("mainspring.cli.jobs.kubernetes:import_jobs", "Make jobs of CronJobs of Kubernetes."),
+        "import": LazyGroup("import", "Make jobs of the schedules of other systems.", _IMPORTS),
         "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
         "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show the leader, the nodes and the terms."),

@@ -1,22 +1,18 @@
-"""`mainspring export` and `mainspring import`: jobs as CronJobs of Kubernetes, and back."""
+"""`mainspring export`: jobs as CronJobs of Kubernetes. `mainspring import kubernetes` is the way back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
-import msgspec
 
-from mainspring.cli.filters import count_of
 from mainspring.cli.lazy import Verb
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import open_app, with_app
+from mainspring.cli.opening import with_app
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.core.model import Job
 from mainspring.errors import InvalidInput
-from mainspring.operations.operations import Operations
 from mainspring.sdk.app import Mainspring
 
 MOST = 10_000
@@ -65,38 +61,3 @@ async def _find(app: Mainspring, names: Sequence[str]) -> list[Job]:
     if names:
         return [await store.get_job(namespace, name) for name in names]
     return await store.list_jobs(namespace, limit=MOST)
-
-
-@click.command("import", cls=Verb)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--kubernetes", is_flag=True, required=True, help="The file has CronJobs of Kubernetes.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be made, and what would be lost.")
-@click.pass_obj
-def import_jobs(session: Session, file: Path, kubernetes: bool, dry_run: bool) -> None:
-    """Make jobs of the CronJobs in FILE (JSON, or YAML with PyYAML). Each runs the task `container`.
-
-    What a job cannot say is named on stderr. A suspended CronJob becomes a paused job.
-    """
-    from mainspring.ops.kubernetes.reading import read_cronjob, read_manifests
-
-    screen, app = Screen(session), open_app(session)
-    manifests = read_manifests(file)
-
-    async def make(app: Mainspring) -> list[Job]:
-        now = (await app.open()).now()
-        read = [read_cronjob(each, app.settings.namespace, now) for each in manifests]
-        for each in read:
-            for lost in each.lost:
-                screen.warn(f"job {each.job.name!r}: {lost}")
-        if not dry_run:
-            operations = Operations(app, by="hand")
-            for each in read:
-                await operations.jobs.create(each.job)
-        return [each.job for each in read]
-
-    made = with_app(session, make, app=app, create=True)
-    verb = "Would import" if dry_run else "Imported"
-    screen.answer(
-        [{"name": job.name, "args": msgspec.json.decode(job.args)} for job in made],
-        lambda: screen.line(f"{verb} {count_of(made, 'job')}: {', '.join(job.name for job in made)}."),
-    )

@@ -1,0 +1,33 @@
+"""CronJobs of Kubernetes as jobs, with the fire times by the rules of its controller."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from mainspring.core.instants import Instant
+from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.errors import InvalidInput
+from mainspring.ops.kubernetes.reading import read_cronjob, read_manifests
+from mainspring.ops.kubernetes.writing import Manifest
+from mainspring.ops.migrate.found import Found, left_out
+from mainspring.ops.migrate.their_cron import read_their_cron
+
+
+def read_cronjobs(path: Path, now: Instant, *, namespace: str) -> list[Found]:
+    """The jobs of the CronJobs in a file."""
+    return [_read_manifest(manifest, now, namespace) for manifest in read_manifests(path)]
+
+
+def _read_manifest(manifest: Manifest, now: Instant, namespace: str) -> Found:
+    metadata = manifest.get("metadata")
+    name = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+    source = f"CronJob {name}"
+    try:
+        read = read_cronjob(manifest, namespace, now)
+    except InvalidInput as error:
+        return left_out(source, name, error)
+    trigger = read.job.trigger
+    theirs = read_their_cron(trigger.expression, "robfig") if isinstance(trigger, CronTrigger) else None
+    fires = partial(theirs.fires, zone=trigger.tz) if theirs and isinstance(trigger, CronTrigger) else None
+    return Found(source, read.job.name, read.job, "", tuple(read.lost), fires)
