@@ -298,6 +298,12 @@ class AttemptContext:
         self.ends_by: float | None = None
         """When, on the monotonic clock, its deadline is."""
 
+    def change_options(self, options: str) -> None:
+        """Give the run other encoded options, for this attempt alone: what its task sees as its context is in them."""
+        self.claim = msgspec.structs.replace(self.claim, options=options)
+        if self.context is not None:
+            self.context._claim = self.claim
+
     @property
     def deadline(self) -> Instant | None:
         """When the attempt must have ended."""

@@ -65,6 +65,13 @@ def _read_text(field: str, value: object) -> str:
     return value.strip()
 
 
+def _read_collector(field: str, value: object) -> str:
+    url = _read_text(field, value)
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput(field, value, "is no address of a collector", "write it like http://localhost:4318")
+    return url
+
+
 def _read_fleet(field: str, value: object) -> str:
     name = _read_text(field, value)
     if not _FLEET.fullmatch(name):
@@ -426,6 +433,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         LogLevel, _choice(get_args(LogLevel), "the least level of what a process logs: debug, info, warning, error")
     ] = "warning"
     log_format: Annotated[LogFormat, _choice(get_args(LogFormat), "how a process logs: text, json")] = "text"
+    otel: Annotated[
+        str | None, Knob(_read_collector, "the collector of traces and metrics: http://host:4318; without one, nowhere")
+    ] = None
 
     payload_limit: Annotated[int, _count("how many bytes of JSON arguments or a result may take")] = 1_048_576
     keep_runs: Annotated[Duration, _duration("how long finished runs are kept")] = 30 * DAY

@@ -6,11 +6,17 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -22,7 +28,7 @@ from mainspring.core.instants import SECOND, Instant
 from mainspring.core.model import Event, Job, TaskNotice
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import InvalidInput
-from mainspring.executor import ExecutableTask, TaskHooks
+from mainspring.executor import ExecutableTask, Executor, RunContext, TaskHooks
 from mainspring.lease import Lease
 from mainspring.limiter import RateLimiter
 from mainspring.process.metrics import Metrics
@@ -127,7 +133,37 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
         from mainspring.services.announcer import Announcer
 
         bare.on_accepted(Announcer(store, broker, clock))
-    return store
+    return store if settings.otel is None else _observed(store, settings.otel, clock)
+
+
+def _observed(store: Store, url: str, clock: Clock) -> Store:
+    """The store with spans of what passes through it; spans and metrics go to a collector."""
+    need_packages("otel", url, "otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
+    from mainspring.services.metric_families import process_families
+    from mainspring.services.telemetry.exporting import MetricsExport, open_provider
+    from mainspring.services.telemetry.traced_store import TracedStore
+    from mainspring.services.telemetry.tracing import Tracing
+
+    export = MetricsExport(url, lambda: process_families(store.metrics, store.strain()))
+    export.start()
+    return TracedStore(store, Tracing(open_provider(url), clock), on_closing=export.end)
+
+
+def join_traces(settings: Settings) -> Callable[[Mapping[str, str]], AbstractContextManager[None]]:
+    """What a server puts around a request, given its headers, so that its spans belong to the caller's trace."""
+    if settings.otel is None:
+        return lambda headers: nullcontext()
+    from mainspring.services.telemetry.tracing import within
+
+    return within
+
+
+def follow_traces(settings: Settings, hooks: list[Callable[[RunContext], Any]]) -> None:
+    """Add a hook, in a pool process, by which functions belong to the trace of their attempt."""
+    if settings.otel is not None:
+        from mainspring.services.telemetry.pool_spans import follow_traces
+
+        follow_traces(hooks, settings.otel)
 
 
 def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
@@ -511,12 +547,12 @@ def build_worker(
     """The loops that work, with this process's executors."""
     from mainspring.services.worker.worker import Worker, end_process
 
-    executor_of = find_executors(app, settings.concurrency, settings)
-    task_loop.call_soon_threadsafe(executor_of.prepare)
+    executors = find_executors(app, settings.concurrency, settings)
+    task_loop.call_soon_threadsafe(executors.prepare)
     worker = Worker(
-        *(store, row, executor_of, task_loop, settings, app.clock, random),
+        *(store, row, _traced(executors, store, settings), task_loop, settings, app.clock, random),
         on_unstoppable=on_unstoppable or end_process,
-        on_stopped=executor_of.close,
+        on_stopped=executors.close,
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),
         source=source,
@@ -524,3 +560,13 @@ def build_worker(
     if on_drain is not None:
         worker.on_drain = on_drain
     return worker
+
+
+def _traced(executors: ExecutorRegistry, store: Store, settings: Settings) -> Callable[[str], Executor]:
+    """The executors; within spans, if the store makes any."""
+    if settings.otel is None:
+        return executors
+    from mainspring.services.telemetry.traced_executors import trace_executors
+    from mainspring.services.telemetry.traced_store import TracedStore
+
+    return trace_executors(executors, store.tracing) if isinstance(store, TracedStore) else executors

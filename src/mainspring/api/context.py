@@ -24,7 +24,7 @@ from mainspring.sdk.app import Mainspring
 from mainspring.services.node import Node
 from mainspring.settings import Settings
 from mainspring.store import Store
-from mainspring.wiring import open_cache, open_limiter
+from mainspring.wiring import join_traces, open_cache, open_limiter
 
 
 class ApiContext:
@@ -37,6 +37,7 @@ class ApiContext:
         self.rates = check_rates(settings.submit_rates)
         self.capacity = Capacity(settings.requests, settings.watchers)
         self.metrics = ApiMetrics()
+        self.join_trace = join_traces(settings)
         self.waking = Waking()
         self.watching = Watching(self.waking, lambda: self.store)
         self.overviews: Fresh[Overview] = Fresh()

@@ -41,7 +41,8 @@ class Pipeline:
     async def respond(self, endpoint: Endpoint, request: HttpRequest) -> Response:
         """The response to a request. Every error is a response, too: a problem document."""
         try:
-            return await self._respond(endpoint, request)
+            with self._context.join_trace(request.headers):
+                return await self._respond(endpoint, request)
         except asyncio.CancelledError:
             if is_cancelled():
                 raise

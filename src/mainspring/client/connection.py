@@ -10,6 +10,7 @@ import asyncio
 import random
 import secrets
 import ssl
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
@@ -119,6 +120,7 @@ class Connection:
         if request.method == "POST":
             key = request.key or secrets.token_urlsafe(18)
             request = request._replace(headers={**request.headers, "Idempotency-Key": key})
+        request = request._replace(headers={**_trace_headers(), **request.headers})
         failures = 0
         tried: set[Server] = set()
         while True:
@@ -284,3 +286,13 @@ def _may_be_unserved(problem: Problem) -> bool:
             "is not a field" in each.fault or "is not a parameter" in each.fault for each in problem.errors or ()
         )
     return kind in _ELSEWHERE
+
+
+def _trace_headers() -> dict[str, str]:
+    """The headers that name the caller's trace, if the program uses OpenTelemetry."""
+    headers: dict[str, str] = {}
+    if "opentelemetry.trace" in sys.modules:
+        from opentelemetry.propagate import inject  # noqa: PLC0415  # It is optional.
+
+        inject(headers)
+    return headers

@@ -182,6 +182,10 @@ def _facts(attempt: AttemptContext) -> dict[str, str]:
     """The environment variables that describe the run."""
     claim = attempt.claim
     facts = {"MAINSPRING_RUN_ID": claim.run_id, "MAINSPRING_ATTEMPT": str(claim.attempt + 1)}
+    if attempt.context is not None:
+        # The variables by which programs join a trace.
+        carried = attempt.context.context
+        facts |= {name.upper(): carried[name] for name in ("traceparent", "tracestate") if name in carried}
     if claim.job is not None:
         facts["MAINSPRING_JOB"] = claim.job
     if claim.fire_at is not None:

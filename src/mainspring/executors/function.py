@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -86,9 +87,10 @@ class Threads:
         """Do some work, which must not raise, in a thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        context = copy_context()  # So that a function sees the trace of its attempt, and leaves nothing in the thread.
 
         def work_and_resolve() -> None:
-            result = work()
+            result = context.run(work)
             with suppress(RuntimeError):  # The loop has ended.
                 loop.call_soon_threadsafe(_resolve, future, result)
 

@@ -136,6 +136,9 @@ def _prepare(spec: HttpSpec, attempt: AttemptContext) -> HttpCall:
     elif spec.body is not None:
         body = _fill(spec.body, values).encode()
     headers = {"User-Agent": "mainspring", "Accept-Encoding": "identity"} | headers
+    if attempt.context is not None:
+        carried = attempt.context.context
+        headers = {name: carried[name] for name in ("traceparent", "tracestate") if name in carried} | headers
     headers |= {"Mainspring-Run-Id": claim.run_id, "Mainspring-Attempt": str(claim.attempt + 1)}
     if spec.sign is not None:
         headers[SIGNATURE] = sign(spec.sign, attempt.now() // SECOND, body)

@@ -8,6 +8,7 @@ from typing import Any
 from mainspring.executors.pool.pool_child import serve_worker
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.task import Task
+from mainspring.wiring import follow_traces
 
 
 def find_task(module: ModuleType, name: str) -> Task[..., Any]:
@@ -20,5 +21,12 @@ def find_task(module: ModuleType, name: str) -> Task[..., Any]:
     raise RuntimeError(f"task {name} is not in module {module.__name__}: define it at the top level")
 
 
+def find_traced_task(module: ModuleType, name: str) -> Task[..., Any]:
+    """The same, for a process of its own: attempts whose run carries a trace belong to it."""
+    task = find_task(module, name)
+    follow_traces(task.app.settings, task.app.hooks.around)
+    return task
+
+
 if __name__ == "__main__":
-    serve_worker(find_task)
+    serve_worker(find_traced_task)

@@ -104,6 +104,7 @@ class SettingWords(TypedDict, total=False):
     deaf_after: Length | None
     log_level: LogLevel | None
     log_format: LogFormat | None
+    otel: str | None
     payload_limit: int | None
     keep_runs: Length | None
     keep_firings: Length | None

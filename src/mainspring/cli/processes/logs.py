@@ -45,6 +45,8 @@ class _JsonFormatter(_Formatter):
         }
         if run is not None:
             line |= {"run": run.id, "task": run.task, "job": run.job, "attempt": run.attempt}
+            if (trace := run.context.get("traceparent", "").split("-"))[1:]:
+                line |= {"trace": trace[1], "span": trace[2]}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return msgspec.json.encode(line).decode()

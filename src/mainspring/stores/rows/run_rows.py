@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.core.answers import Change, RunFilter
 from mainspring.core.instants import DAY, Duration
-from mainspring.core.model import Event, NewRun, Run
+from mainspring.core.model import Event, KeptOptions, NewRun, Run
 from mainspring.core.states import RUNNING, UNFINISHED, State
 from mainspring.errors import Conflict
 
@@ -77,7 +77,11 @@ def noted(runs: Sequence[NewRun], events: Collection[Event]) -> list[Change]:
 
 def fingerprint(run: NewRun) -> str:
     """What makes two requests the same: the work, not the moment."""
-    same = (run.task, run.args, run.queue, run.region, run.priority, run.options, run.key, run.after, run.job_id)
+    options = run.options
+    if '"context"' in options:  # It names the caller's trace, which differs each time that the caller asks.
+        kept = msgspec.json.decode(options, type=KeptOptions)
+        options = msgspec.json.encode(msgspec.structs.replace(kept, context={})).decode()
+    same = (run.task, run.args, run.queue, run.region, run.priority, options, run.key, run.after, run.job_id)
     return blake2b(_encode(same), digest_size=16).hexdigest()
 
 

@@ -1,0 +1,97 @@
+"""What OpenTelemetry costs: draining no-ops on SQLite with tracing off, on and sampled. `python -m bench.tracing`
+
+Each round is a process of its own, in turn, so that a change of the machine's load meets all of them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+BATCH = 10
+"""Runs of one submission: a sampler decides once for each."""
+MODES = {"off": None, "metrics": "0", "1 %": "0.01", "10 %": "0.1", "all": "1"}
+"""The share of submissions that is traced; metrics are exported each second wherever tracing is on."""
+
+
+class _Sink(BaseHTTPRequestHandler):
+    """A collector that drops what it gets."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+async def drain(runs: int) -> float:
+    """Runs a second of one process that submits first, and then executes."""
+    from mainspring import Mainspring
+
+    app = Mainspring(os.environ["MAINSPRING_STORE"], concurrency=100)
+    done = 0
+
+    @app.task
+    async def nothing() -> None:
+        nonlocal done
+        done += 1
+
+    async with app:
+        for _ in range(runs // BATCH):
+            await nothing.submit_many([{}] * BATCH)
+        began = time.perf_counter()
+        async with app.running(schedule=False):
+            while done < runs:  # noqa: ASYNC110  # What counts is counted in a worker's task: there is no event to wait for.
+                await asyncio.sleep(0.01)
+        return runs / (time.perf_counter() - began)
+
+
+def one_round(share: str | None, runs: int, collector: str) -> float:
+    """The rate of one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"MAINSPRING_STORE": f"sqlite:///{Path(folder) / 'bench.db'}"}
+        if share is not None:
+            given |= {"MAINSPRING_OTEL": collector, "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
+            given |= {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": share}
+        command = [sys.executable, "-m", "bench.tracing", "--drain", str(runs)]
+        done = subprocess.run(command, env={**os.environ, **given}, check=True, capture_output=True, text=True)
+        return float(done.stdout)
+
+
+def main() -> None:
+    """Print the medians, beside tracing off."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--drain", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.drain:
+        print(asyncio.run(drain(asked.drain)))
+        return
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Sink)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    rates: dict[str, list[float]] = {name: [] for name in MODES}
+    for _ in range(asked.rounds):
+        for name, share in MODES.items():
+            rates[name].append(one_round(share, asked.runs, f"http://127.0.0.1:{server.server_port}"))
+    off = statistics.median(rates["off"])
+    print("| traced | runs/s (median) | cost |\n|---|---|---|")
+    for name, found in rates.items():
+        median = statistics.median(found)
+        print(f"| {name} | {median:,.0f} | {100 * (off / median - 1):+.1f} % |")
+
+
+if __name__ == "__main__":
+    main()
