@@ -80,7 +80,7 @@ def decode(body: bytes, shape: type[msgspec.Struct]) -> tuple[Given, Wrong]:
     try:
         struct = _decoder(shape).decode(body)
         if len(body) <= SMALL:
-            # Most of many fields are not given: which are, a second look tells sooner than asking for each.
+            # Most of many fields are not given: a second look finds the given ones sooner than a test of each.
             names = _attributes(shape)
             return {name: getattr(struct, names[name]) for name in msgspec.json.decode(body)}, wrong
         return given_of(struct), wrong
@@ -231,7 +231,7 @@ def _hint(kind: Any, otherwise: str = "/openapi.json shows what is expected") ->
 
 
 def _tags(kind: Any) -> list[tuple[str, str]]:
-    """By which field structs are told apart, and by which word each."""
+    """The field that distinguishes structs, and the word of each."""
     config = getattr(kind, "__struct_config__", None)
     if config is not None:
         return [] if config.tag is None else [(config.tag_field, str(config.tag))]

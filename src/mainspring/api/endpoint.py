@@ -1,4 +1,4 @@
-"""What an endpoint is: a method, a path, who may, what it takes, what it answers. One row per endpoint, and nothing is
+"""What an endpoint is: a method, a path, a permission, its input, its answers. One row per endpoint, and nothing is
 served that has no row."""
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Request(NamedTuple):
             raise forbidden(permission, self.namespace)
 
     async def spend(self, cost: int) -> dict[str, str]:
-        """Take so much of what the caller may submit; the headers that tell what is left. Problem if it is too much."""
+        """Take an amount of what the caller may submit; returns the headers that show the rest. Problem if it is too
+        much."""
         rate = self.caller.rate(self.namespace, self.context.settings.submit_rate, self.context.rates)
         return await self.context.limits.spend(self.caller.subject, cost, rate)
 
@@ -118,7 +119,7 @@ Call = Request
 
 
 def forbidden(permission: str, namespace: str) -> Problem:
-    """The answer to somebody who is known, but may not."""
+    """The answer to a known caller without the permission."""
     detail = f"this needs the permission {permission} in namespace {namespace}"
     return Problem("forbidden", detail, remedy="ask for a token with that permission, or with a role that has it")
 

@@ -69,7 +69,7 @@ class Pipeline:
         return await self._holding(slot, lambda: self._in_time(endpoint, len(request.body), answer))
 
     async def _authorize(self, endpoint: Endpoint, request: HttpRequest) -> tuple[Caller, str]:
-        """Who asks, and for which namespace; Problem if the caller may not call the endpoint there."""
+        """The caller and its namespace; Problem if it may not call the endpoint there."""
         context, record, headers = self._context, request.record, request.headers
         if endpoint.permission == PUBLIC:
             record.subject = ANONYMOUS.subject

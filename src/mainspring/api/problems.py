@@ -112,7 +112,7 @@ def invalid(faults: Sequence[Fault]) -> Problem:
 
 
 def to_problem(error: Exception, names: Mapping[str, str] | None = None) -> Problem | None:
-    """What an error of ours means to whoever asked; None for what nobody expected."""
+    """The problem to answer for an error of ours; None for an unexpected one."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, InvalidInput):
@@ -143,7 +143,7 @@ class Wrong(NamedTuple):
         self.faults.append(Fault(field, fault, remedy))
 
     def take(self, error: InvalidInput, prefix: str = "") -> None:
-        """One more, that somebody raised."""
+        """Count one more."""
         fault = fault_of(error, self.names)
         self.faults.append(Fault(prefix + fault.field, fault.fault, fault.remedy))
 

@@ -23,7 +23,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 MOST_QUEUES, OTHERS = 50, "others"
-"""Pairs of queue and region that are told apart; a tenant may make up as many as it likes."""
+"""Pairs of queue and region with labels of their own; a tenant may invent any number."""
 
 MOST_SOURCES = 500
 """Queues and partitions of the broker that are told apart."""
@@ -80,7 +80,7 @@ def show(families: Iterable[Metric]) -> bytes:
 def namespace_families(
     namespace: str, runs: dict[State, int], crowd: Crowd, backlog: list[Backlog], now: Instant
 ) -> Iterator[Metric]:
-    """What the store holds of one namespace. Made anew for each who asks: nobody sees another tenant's."""
+    """What the store holds of one namespace. Made anew for each request: no tenant sees another's."""
     held = GaugeMetricFamily("mainspring_runs", "Runs in the store", labels=["namespace", "state"])
     for state in STATES:
         held.add_metric([namespace, state], runs.get(state, 0))

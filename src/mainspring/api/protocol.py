@@ -72,7 +72,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._patience = self.loop.call_later(UNREAD_BODY_S, self.transport.close)
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP is told so in the form of all other answers."""
+        """Input that is not HTTP is refused in the form of all other answers."""
         self._refuse(400, "bad-request", "this is not HTTP as it is understood here")
 
     def _await_headers(self) -> None:

@@ -67,13 +67,13 @@ class Server:
         settings, endpoints = app.settings, ENDPOINTS
         if health_only:
             settings, endpoints = _health_settings(settings), HEALTH
-            if not is_loopback(settings.host):  # Who is to scrape it from elsewhere has no token for it.
+            if not is_loopback(settings.host):  # A scraper elsewhere has no token for it.
                 endpoints = tuple(each._replace(permission=PUBLIC) for each in HEALTH)
         keys = load_keys(settings)
         if not health_only:
             check_exposure(settings, keys)
         self.is_open = keys is None
-        """Whether it serves whoever is on this machine, without a token."""
+        """Whether it serves all processes of this machine without a token."""
         self._host, self._port = settings.host, settings.port
         self.context = ApiContext(app, settings, keys, node)
         self.assets = Assets()
@@ -98,7 +98,7 @@ class Server:
         return f"http://{host}:{self._port}"
 
     def watched_by(self, watchdog: Watchdog, on_failed: Callable[[str], None]) -> None:
-        """Let a watchdog report if this no longer serves although nobody has stopped it."""
+        """Let a watchdog report if this no longer serves although it was not stopped."""
         assert self.loop is not None, "it has not been started"
         assert self._thread is not None
         watchdog.watch(NAME, self.loop, self._thread, on_failed)
@@ -132,7 +132,7 @@ class Server:
         try:
             await asyncio.to_thread(self._ready.wait, START_S)
         except asyncio.CancelledError:
-            await self.stop()  # Or it would open anew, behind the back of whoever closes it now, the store of its app.
+            await self.stop()  # Otherwise it would open its app's store again while that is being closed.
             raise
         if self._error is not None:
             raise self._error

@@ -9,7 +9,7 @@ import msgspec
 
 SSE = "text/event-stream"
 BEAT_S = 15.0
-"""So often something is sent, if only a comment: proxies close what is silent, and we learn who has left."""
+"""How often something is sent, if only a comment: proxies close silent streams, and we notice closed ones."""
 
 
 def sse(kind: str, data: object, number: int | None = None) -> bytes:

@@ -1,1 +1,1 @@
-"""Who asks and what they may do: tokens, roles, permissions by namespace."""
+"""Authentication and access: tokens, roles, permissions by namespace."""

@@ -1,4 +1,4 @@
-"""Who may do what: permissions, the roles that bundle them, and callers who hold them by namespace."""
+"""Access: permissions, the roles that bundle them, and callers that hold them by namespace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EVERYWHERE: Final = "*"
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Somebody who showed a valid token, or who needs none."""
+    """A caller with a valid token, or one that needs none."""
 
     subject: str
     grants: Mapping[str, frozenset[Permission]]
@@ -83,7 +83,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def read_grants(written: Mapping[str, Iterable[str]]) -> dict[str, frozenset[Permission]]:
-    """Permissions by namespace, from roles and single permissions; those that nobody knows are refused."""
+    """Permissions by namespace, from roles and single permissions; unknown ones are refused."""
     return {namespace: _expand(names) for namespace, names in written.items()}
 
 
@@ -100,7 +100,7 @@ def _expand(names: Iterable[str]) -> frozenset[Permission]:
 
 
 def check_rates(written: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """How much may be submitted in a minute, by role; roles that nobody knows are refused."""
+    """How much may be submitted in a minute, by role; unknown roles are refused."""
     rates = dict(written)
     for role in rates:
         if role not in ROLES:

@@ -1,4 +1,4 @@
-"""Who asks: a token's bearer, or whoever is on this machine where no secret is set."""
+"""Authentication: the caller is a token's bearer, or any process of this machine where no secret is set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.errors import StoreError
 FRESH: Duration = 5 * SECOND
 """How old the list of revocations may be before it is read again."""
 STALE: Duration = 60 * SECOND
-"""How old it may be at all: beyond it, nobody's token is believed."""
+"""The greatest age of the list: beyond it, no token is believed."""
 REFRESH_S = 2.0
 """How long a request waits for it to be read again."""
 
@@ -41,7 +41,7 @@ class Revoked:
 
         `without_store`: while the store is away, go by what was known last, however old. Nothing can be revoked
         meanwhile, since revoking writes to the same store; but this process alone may be cut off from it, so only
-        what tells little is served like that.
+        answers that reveal little are served like that.
         """
         age = self._age()
         if age is None or age > FRESH:
@@ -83,7 +83,7 @@ class Revoked:
 
 
 class Gatekeeper:
-    """Tells who a request comes from."""
+    """Identifies the caller of a request."""
 
     def __init__(self, keys: KeyWatch | None, revoked: Revoked, now: Callable[[], Instant]) -> None:
         self._keys = keys
@@ -91,7 +91,7 @@ class Gatekeeper:
         self._now = now
 
     async def identify(self, headers: Mapping[str, str], *, without_store: bool = False) -> Caller:
-        """The caller; Problem if nobody can be made out."""
+        """The caller; Problem if it cannot be identified."""
         if self._keys is None:
             return _local(headers)
         return await self._check(self._keys, _token_of(headers), without_store=without_store)
@@ -125,7 +125,7 @@ def _token_of(headers: Mapping[str, str]) -> str:
 
 
 def _local(headers: Mapping[str, str]) -> Caller:
-    """Whoever is on this machine may do all; but not a web page that a browser here happens to show.
+    """A process of this machine may do all; but not a web page that a browser here happens to show.
 
     Such a page gives itself away by its origin, or, if a name of its own points to this machine, by that name.
     """

@@ -1,4 +1,4 @@
-"""Tokens: JWTs that say who somebody is and what they may do, issued and checked as RFC 8725 asks.
+"""Tokens: JWTs that carry a caller's name and permissions, issued and checked as RFC 8725 asks.
 
 One algorithm is pinned by the settings; the header of a token chooses nothing but which of our keys is meant.
 """
@@ -32,7 +32,7 @@ LONGEST_TOKEN = 8_192
 LONGEST_SUBJECT: Final = 200
 LEEWAY: Duration = 5 * SECOND
 LONGEST_LIFE: Duration = 400 * DAY
-"""No token is good for longer: so long a revocation is remembered."""
+"""No token is valid for longer, and a revocation is remembered for this time."""
 REMEMBERED = 1_024
 SHORTEST_SECRET = 32
 FEWEST_DIFFERENT = 10
@@ -100,7 +100,7 @@ def check_secret(secret: str) -> str:
 def check_exposure(settings: Settings, keys: Keys | None) -> None:
     """Without a secret only this machine may reach the API."""
     if keys is None and not is_loopback(settings.host):
-        problem = "can be reached from other machines, and there is no secret to tell who asks"
+        problem = "can be reached from other machines, and there is no secret to identify callers"
         raise InvalidInput("host", settings.host, problem, f"{MAKE_ONE}; or listen on 127.0.0.1")
 
 
@@ -208,7 +208,7 @@ class Verifier:
         self._remembered: dict[str, Caller] = {}
 
     def verify(self, token: str, now: Instant) -> Caller:
-        """Who shows this token; Problem, without saying much, if it is not good."""
+        """The holder of this token; Problem, without details, if it is not valid."""
         caller = self._remembered.get(token)
         if caller is None:
             caller = self._check(token, now)

@@ -29,7 +29,7 @@ class Share(NamedTuple):
 
 
 SHARES: dict[Kind, Share] = {"reading": Share(9, 19), "working": Share(9, 19), "waiting": Share(1, 4)}
-"""Short requests come in bursts and end soon, so an owner gets nearly all places; who waits holds one for minutes."""
+"""Short requests come in bursts and end soon, so an owner gets nearly all places; a waiter holds one for minutes."""
 _BUSY: dict[Kind, str] = {
     "reading": "bodies are arriving",
     "working": "requests are being worked on",
@@ -42,7 +42,7 @@ class Slot(NamedTuple):
 
     kind: Kind
     owner: Owner | None
-    """None for a caller that shares the server with nobody."""
+    """None for a caller that has the server for itself."""
 
 
 class Capacity:

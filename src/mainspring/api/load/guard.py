@@ -43,7 +43,7 @@ IDLE_SHARE = 2
 TOLD_TOGETHER = 16
 SHED_AT_ONCE = 1_000
 HISTORY_AT_ONCE = 2
-"""Under pressure, so many requests for history are served at once, each after a pause."""
+"""Under pressure, this many requests for history are served at once, each after a pause."""
 HISTORY_PAUSE_S = 0.25
 
 
@@ -61,7 +61,7 @@ class Burden(NamedTuple):
 class Guard:
     """One for a server. Lives on the API's loop.
 
-    Who causes the pressure bears it: what waits in a namespace is that namespace's burden, and nobody else's runs are
+    The namespace that causes the pressure bears it: its backlog is its own burden, and no other namespace's runs are
     shed or refused for it. Only how long requests wait for the database is everybody's.
     """
 
@@ -164,7 +164,7 @@ class Guard:
         try:
             await store.record_events(events)
         except MainspringError as error:
-            log.warning("%d runs do not wait for what they follow, which could not be told: %s", len(runs), error)
+            log.warning("%d runs do not wait for what they follow, which could not be recorded: %s", len(runs), error)
 
     def check_room(self, namespace: str, *, grows: bool) -> None:
         """Refuse what would make more work, where there is far too much."""
@@ -307,7 +307,7 @@ def _is_hasty(run: NewRun) -> bool:
 
 def measure(rows: Sequence[Backlog], workers: Sequence[Worker], now: Instant) -> Load:
     """What waits in a namespace although it should not. What is shed first is no reason to shed. And lateness counts
-    only where the workers that serve a queue have no hand free: one that nobody serves is late, but shedding would not
+    only where the workers that serve a queue have no hand free: one without workers is late, but shedding would not
     change that."""
     served = [row for row in rows if row.priority < SHED_FROM]
     free: dict[tuple[str, str], list[bool]] = defaultdict(list)

@@ -54,7 +54,7 @@ class Limits:
         """By operation."""
 
     async def spend(self, subject: str, cost: int, rate: int, operation: Operation = SUBMIT) -> dict[str, str]:
-        """Take so much from a subject's budget; the headers that tell what is left. Problem if it is not there."""
+        """Take an amount from a subject's budget; returns the headers that show the rest. Problem if it is used up."""
         name = f"{operation.name}:{subject}"
         headers = self._from_slice(name, cost, rate)
         if headers is not None:
@@ -86,7 +86,7 @@ class Limits:
             self._slices.clear()
             self._taking = {name: lock for name, lock in self._taking.items() if lock.locked()}
         now, pace = self._clock.monotonic(), Pace(rate, MINUTE)
-        # Twice what was used of the last slice: who asks for little is not charged for much.
+        # Twice what was used of the last slice: a caller of little is not charged for much.
         last = self._slices.get(name)
         used = 0 if last is None else last.size - last.left
         wanted = max(cost, min(2 * used, rate // SLICE))

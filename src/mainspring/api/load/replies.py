@@ -15,7 +15,7 @@ from mainspring.operations.options import LONGEST_NAME
 from mainspring.store import Reply, Store
 
 HOLD: Duration = 5 * SECOND
-"""If the server that works on an answer is not heard of for so long, the next one to be asked does it. Shorter than a
+"""After this silence of the server that computes an answer, the next one that is asked does it. Shorter than a
 client's patience; and should the first only be slow, both make the same."""
 KEEP: Duration = DAY
 
@@ -49,8 +49,8 @@ async def answer_once(
     try:
         answer = await act(Stamp(key, f"{scope}\0{key}\0{fingerprint}", reserved.since))
     except (Problem, MainspringError) as error:
-        # Of a refusal nothing is left. But what a store did that did not answer, nobody knows: then the key stays,
-        # and whoever asks with it again, once the hold is over, makes the same.
+        # A refusal leaves nothing. But what a store did that did not answer is unknown: then the key stays,
+        # and the next request with it, once the hold is over, makes the same.
         if not isinstance(error, StoreError):
             await store.keep_reply(scope, key, fingerprint, None)
         raise
@@ -59,9 +59,9 @@ async def answer_once(
 
 
 def _pack(answer: Answer) -> str:
-    """What is kept of an answer: the headers that tell of what was made, on a line before the body."""
-    told = {name: value for name, value in answer.headers.items() if name in ("Location", "ETag")}
-    return (msgspec.json.encode(told) + b"\n" + answer.encode()).decode()
+    """What is kept of an answer: the headers that describe what was made, on a line before the body."""
+    kept = {name: value for name, value in answer.headers.items() if name in ("Location", "ETag")}
+    return (msgspec.json.encode(kept) + b"\n" + answer.encode()).decode()
 
 
 def _unpack(text: str) -> tuple[dict[str, str], bytes]:

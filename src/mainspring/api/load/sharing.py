@@ -18,7 +18,7 @@ T = TypeVar("T")
 FRESH_S: Final = 1.0
 """An answer is given to all that ask within this time of its beginning."""
 NEWS_S: Final = 0.5
-"""News is gathered for this long, so that a page is told at most twice a second what to fetch again."""
+"""News is gathered for this long, so that a page hears at most twice a second what to fetch again."""
 MOST_NAMED: Final = 200
 """Of more jobs or runs than this it is only said that there are more."""
 
@@ -54,7 +54,7 @@ class _Reader:
 
 
 class Newsroom:
-    """One reader per namespace follows the events and tells all viewers which jobs and runs have changed."""
+    """One reader per namespace follows the events and sends all viewers the jobs and runs that have changed."""
 
     def __init__(self, waking: Waking, tail: Tail, store: Callable[[], Store]) -> None:
         self._waking = waking
@@ -114,9 +114,9 @@ class Newsroom:
             reader.edition.cancel()
 
     def _publish(self, reader: _Reader, jobs: dict[str, None], runs: dict[str, None]) -> None:
-        told, reader.edition = reader.edition, asyncio.get_running_loop().create_future()
+        finished, reader.edition = reader.edition, asyncio.get_running_loop().create_future()
         more = len(jobs) > MOST_NAMED or len(runs) > MOST_NAMED
-        told.set_result(News(list(jobs)[:MOST_NAMED], list(runs)[:MOST_NAMED], more))
+        finished.set_result(News(list(jobs)[:MOST_NAMED], list(runs)[:MOST_NAMED], more))
 
 
 def _gather(namespace: str, batch: EventBatch, jobs: dict[str, None], runs: dict[str, None]) -> None:

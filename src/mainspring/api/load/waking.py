@@ -27,13 +27,13 @@ class Waking:
         self._unsubscribe = store.on_change(self._hint)
 
     def detach(self) -> None:
-        """Listen no more, and let everybody go who waits."""
+        """Stop listening, and release all waiters."""
         self.closing = True
         self._unsubscribe()
         self._wake()
 
     def end(self) -> None:
-        """From any thread: let everybody go who waits, since the server is about to stop."""
+        """From any thread: release all waiters, since the server is about to stop."""
         self.closing = True
         if self._loop is not None:
             with suppress(RuntimeError):
@@ -66,7 +66,7 @@ class Waking:
                 self._closers.discard(waiter)
 
     async def wait(self, seconds: float) -> None:
-        """Until something may have changed, or so long."""
+        """Until something may have changed, or the time is over."""
         if seconds <= 0 or self.closing:
             await asyncio.sleep(0)
             return

@@ -1,7 +1,7 @@
-"""Those who wait for something to happen cost the store nothing of their own: one reader of the process asks for all.
+"""Waiting callers cost the store nothing of their own: one reader of the process asks for all of them.
 
 Streams of events share a tail of the outbox, followers of output one question about all that they follow, and workers
-over HTTP one about each kind of work. What somebody else asked is never older than the moment at which it was asked.
+over HTTP one about each kind of work. A shared answer is never older than the moment at which a caller asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GAP_S: Final = 0.01
 SHORTEST_S: Final = 0.001
 BATCH: Final = 200
 MOST_KEPT: Final = 500
-"""So many transactions of events are kept for streams that are slower than others; who is further behind reads for
+"""How many transactions of events are kept for slow streams; a stream that is further behind reads for
 itself."""
 
 Look = Callable[[Sequence[K]], Awaitable[tuple[Iterable[K], float]]]
@@ -38,7 +38,7 @@ class Shared(Generic[K]):
     """Many wait for news about keys; one look serves all of them. Lives on the API's loop."""
 
     def __init__(self, waking: Waking, look: Look[K], look_s: float, *, one_by_one: bool = False) -> None:
-        """`one_by_one`: of those who wait for one key, news is for the one that came first; see `pass_on`."""
+        """`one_by_one`: of the waiters for one key, news is for the one that came first; see `pass_on`."""
         self._waking = waking
         self._look = look
         self._look_s = look_s
@@ -47,7 +47,7 @@ class Shared(Generic[K]):
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, key: K, seconds: float) -> None:
-        """Until there may be news, or the server stops, or so long."""
+        """Until there may be news, or the server stops, or the time is over."""
         if seconds <= 0 or self._waking.closing:
             return
         loop = asyncio.get_running_loop()
@@ -59,13 +59,13 @@ class Shared(Generic[K]):
             await asyncio.wait({news}, timeout=seconds)
         except asyncio.CancelledError:
             if news.done():
-                self.pass_on(key)  # Whoever was told has left: it is for the next.
+                self.pass_on(key)  # The notified waiter has left: the news is for the next.
             raise
         finally:
             self._leave(key, news)
 
     def pass_on(self, key: K) -> None:
-        """There may be news for the next one who waits."""
+        """There may be news for the next waiter."""
         for news in self._waiting.get(key, ()):
             if not news.done():
                 news.set_result(None)
@@ -101,7 +101,7 @@ class Shared(Generic[K]):
         try:
             found, pause_s = await self._look(list(self._waiting))
         except StoreError:
-            return self._look_s  # Those who wait go on; who asks anew is told.
+            return self._look_s  # Waiters go on; a new caller gets the error.
         for key in found:
             self.pass_on(key)
         return pause_s
@@ -115,7 +115,7 @@ class Tail:
         self._store = store
         self._kept: deque[EventBatch] = deque(maxlen=MOST_KEPT)
         self._from: int | None = None
-        """From which position on everything is kept; None while nobody reads."""
+        """From which position on everything is kept; None while there is no reader."""
         self._next = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -193,7 +193,7 @@ class Tail:
 
 
 class Watching:
-    """All that those share who wait at one server."""
+    """All that the waiters of one server share."""
 
     def __init__(self, waking: Waking, store: Callable[[], Store]) -> None:
         self._store = store

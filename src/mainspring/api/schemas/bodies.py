@@ -144,7 +144,7 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReasonBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Why, for those who look later."""
+    """The reason, for later readers."""
 
     reason: Text | UnsetType = UNSET
 
@@ -174,7 +174,7 @@ class SyncBody(msgspec.Struct, forbid_unknown_fields=True):
 
     app: Name
     jobs: Annotated[list[JobBody], Meta(max_length=MOST_RUNS, description="up to 10000 jobs")]
-    source: Annotated[str, Meta(max_length=200, description="tells its code from that of others")] | UnsetType = UNSET
+    source: Annotated[str, Meta(max_length=200, description="identifies the declaring program")] | UnsetType = UNSET
 
 
 class RerunBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -92,14 +92,15 @@ def _usual(call: Call, task: str, values: Values, stored: Job | None, *, declare
 
 
 def need_command(call: Call, task: str, wanted: RunOptions, had: RunOptions) -> None:
-    """Refuse who may not run commands: as a task, as an alert, or by changing how far work is kept from its host."""
+    """Refuse commands to a caller without run:command: as a task, as an alert, or by weakening the isolation of
+    work."""
     alerted = wanted.alert not in (None, had.alert) and (wanted.alert or "").startswith("$")
     if task in COMMANDS or alerted or wanted.isolation != had.isolation:
         call.need("run:command")
 
 
 def need_secrets(call: Call, args: str) -> None:
-    """Refuse who may not run commands if arguments, as they are stored, ask for a secret of the worker's: whoever says
+    """Refuse a caller without run:command if the stored arguments ask for a secret of the worker's: an author of
     where a secret goes could have it sent to himself."""
     if names_secret(args):
         call.need("run:command")

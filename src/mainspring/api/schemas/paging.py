@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def write_cursor(place: str) -> str:
-    """A place in a list, as a text that nobody is meant to read."""
+    """A position in a list, as an opaque text."""
     return urlsafe_b64encode(place.encode()).decode().rstrip("=")
 
 

@@ -13,7 +13,7 @@ from mainspring.operations.json_types import LONGEST_NAME, InstantText, Name
 
 
 class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Why, for those who look later."""
+    """The reason, for later readers."""
 
     reason: Annotated[str, Meta(max_length=1_000)] | UnsetType = UNSET
 
@@ -92,7 +92,7 @@ class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StatusQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Who to ask."""
+    """The source of the answer."""
 
     fresh: Annotated[bool, Meta(description="ask the store, not the cache")] | UnsetType = UNSET
 
@@ -116,7 +116,7 @@ class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     after: Annotated[int, Meta(ge=0, le=2**62, description="lines beyond this number")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
-    tail: Annotated[int, Meta(ge=1, le=10_000, description="only the last so many")] | UnsetType = UNSET
+    tail: Annotated[int, Meta(ge=1, le=10_000, description="only this many of the last lines")] | UnsetType = UNSET
     format: Annotated[Literal["text"], Meta(description="as plain text")] | UnsetType = UNSET
     follow: Annotated[bool, Meta(description="go on, as server-sent events, until the run has ended")] | UnsetType = (
         UNSET
@@ -130,7 +130,9 @@ class WaitQuery(msgspec.Struct, forbid_unknown_fields=True):
         Annotated[
             str,
             Meta(
-                max_length=100, description='at most so long, e.g. "30s"', extra_json_schema={"format": "duration-text"}
+                max_length=100,
+                description='longest wait, e.g. "30s"',
+                extra_json_schema={"format": "duration-text"},
             ),
         ]
         | UnsetType
