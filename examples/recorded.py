@@ -1,12 +1,15 @@
 """Run a `mainspring` command whose app records its history, so that the history checker can judge it.
 
-`python -m examples.recorded worker examples/stripe/app.py …` behaves like `mainspring worker …`. The apps of the
-examples contain no test code: this module gives them a recording `Mainspring` class before the command loads them.
+`python -m examples.recorded worker examples/stripe/app.py …` behaves like `mainspring worker …`, and
+`python -m examples.recorded --module examples.netflix.upload …` like `python -m examples.netflix.upload …`. The apps of
+the examples contain no test code: this module gives them a recording `Mainspring` class before they are loaded.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from mainspring.testing.chaos.inside.recording import RecordedApp
 
 FOLDER = "EXAMPLE_HISTORY"
 ACTOR = "EXAMPLE_ACTOR"
+MODULE = "--module"
 
 
 class Recorded(RecordedApp):
@@ -38,4 +42,8 @@ class Recorded(RecordedApp):
 
 if __name__ == "__main__":
     mainspring.Mainspring = Recorded  # type: ignore[misc]  # The class that the app imports.
-    main()
+    if sys.argv[1] == MODULE:
+        sys.argv[:2] = []
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        main()

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from examples.recorded import ACTOR, FOLDER
+from examples.recorded import ACTOR, FOLDER, MODULE
 from mainspring import MainspringError
 from mainspring.clock import SystemClock
 from mainspring.core.states import FINAL
@@ -141,15 +141,16 @@ class Stage:
 
     def start(self, name: str, command: str, *options: str, **environment: str) -> Process:
         """Start `mainspring COMMAND APP OPTIONS`."""
-        words = [sys.executable, "-m", "examples.recorded", command, str(self.app_file), *options]
-        surroundings = {
-            **os.environ,
-            **self.environment,
-            FOLDER: str(self.folder),
-            ACTOR: name,
-            **environment,
-        }
-        process = Process(name, words, surroundings, self.folder / f"{name}.log")
+        return self._start(name, [command, str(self.app_file), *options], environment)
+
+    def start_module(self, name: str, module: str, *options: str, **environment: str) -> Process:
+        """Start `python -m MODULE OPTIONS`."""
+        return self._start(name, [MODULE, module, *options], environment)
+
+    def _start(self, name: str, words: list[str], environment: dict[str, str]) -> Process:
+        surroundings = os.environ | self.environment | {FOLDER: str(self.folder), ACTOR: name} | environment
+        command = [sys.executable, "-m", "examples.recorded", *words]
+        process = Process(name, command, surroundings, self.folder / f"{name}.log")
         self.processes.append(process)
         return process
 

@@ -1,0 +1,129 @@
+"""Uploads become encodings over Kafka. A worker is killed in the middle of one, and one source cannot be decoded.
+
+`python -m examples.netflix.scenario` plays it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from examples.netflix.app import PRIORITIES
+from examples.running import Process, Stage, connected, find_service, new_stage, report, until
+from mainspring.testing.checking import Verdict
+from mainspring.testing.servers.process import free_port
+
+HERE = Path(__file__).parent
+VIDEOS = 8
+BROKEN = "v-broken"
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    verdict: Verdict
+    outputs: dict[str, list[str]]
+    """The accepted resolutions of each video, in the order in which they were accepted."""
+    encodes: int
+    """How often an encoder was started for videos that can be decoded."""
+    unfinished: int
+    """How many of these died with their worker."""
+    pages: list[int]
+    """The attempts of each encoding that the operator was told of."""
+    dead_letters: int
+    runs: dict[str, list[str]]
+    """The ids that the upload API answered for each video, for the last of its requests."""
+    repeated: bool
+    """Whether a repeated upload got the ids of the first."""
+
+
+def kafka_url() -> str:
+    """The topic `encoding-jobs` of the source, under a prefix of its own."""
+    names = f"names=encoding-jobs&bands=1-10&group=encoding-workers&prefix=example-{secrets.token_hex(4)}."
+    return f"{find_service('kafka')}?{names}"
+
+
+async def play(folder: Path | None = None) -> Outcome:
+    """The whole scenario."""
+    settings = {"MAINSPRING_BROKER": kafka_url(), "ENCODING_RETRY": "200ms", "ENCODER_WORK": "300"}
+    with report("Netflix: encodings over Kafka") as tell:
+        async with new_stage(HERE / "app.py", settings, folder=folder) as stage, connected(stage.store) as ledger:
+            return await _play(stage, ledger, tell)
+
+
+async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outcome:
+    port = free_port()
+    stage.start_module("upload", "examples.netflix.upload", str(port))
+    stage.start("scheduler", "server", "--port", "0", "--quiet")
+    workers = [stage.worker(f"worker-{number}", "--concurrency", "4") for number in range(2)]
+    await stage.workers_ready(2)
+    tell("upload API, scheduler and two workers run")
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        answers = {video: await upload(client, video) for video in [BROKEN, *(f"v{n}" for n in range(VIDEOS))]}
+        again = await upload(client, "v0")
+    tell(f"{len(answers)} uploads became {sum(map(len, answers.values()))} encodings")
+    victim = await _find_busy(ledger, stage, workers)
+    stage.kill(victim)
+    tell(f"{victim.name} was killed in the middle of an encoding")
+    await until(lambda: _complete(ledger), "output of all resolutions", stage.logs)
+    await until(lambda: ledger.fetchval("SELECT count(*) = 4 FROM netflix.pages"), "page for each failure", stage.logs)
+    tell("all resolutions are there, and the operator knows what failed")
+    await stage.drained()
+    return await _outcome(stage, ledger, answers, again)
+
+
+async def upload(client: httpx.AsyncClient, video: str) -> list[str]:
+    """Send a video to the upload API, once it answers; the ids of its runs."""
+    body = {"video": video, "url": f"s3://raw/{video}"}
+
+    async def served() -> httpx.Response | None:
+        try:
+            return await client.post("/videos", json=body)
+        except httpx.TransportError:
+            return None  # Repeated: an upload that was accepted meanwhile makes no further run.
+
+    response = await until(served, "answer of the upload API")
+    assert response is not None
+    response.raise_for_status()
+    runs: list[str] = response.json()["runs"]
+    return runs
+
+
+async def _find_busy(ledger: Any, stage: Stage, workers: list[Process]) -> Process:
+    busy = "SELECT process FROM netflix.encodes WHERE ended_at IS NULL AND video <> $1 ORDER BY id DESC LIMIT 1"
+    pid = await until(lambda: ledger.fetchval(busy, BROKEN), "encoding that runs", stage.logs)
+    return next(worker for worker in workers if worker.pid == pid)
+
+
+async def _complete(ledger: Any) -> bool:
+    return bool(await ledger.fetchval("SELECT count(*) = $1 FROM netflix.outputs", VIDEOS * len(PRIORITIES)))
+
+
+async def _outcome(stage: Stage, ledger: Any, answers: dict[str, list[str]], again: list[str]) -> Outcome:
+    rows = await ledger.fetch("SELECT video, resolution FROM netflix.outputs ORDER BY at")
+    outputs: dict[str, list[str]] = {}
+    for row in rows:
+        outputs.setdefault(row["video"], []).append(row["resolution"])
+    counted = "SELECT count(*), count(*) FILTER (WHERE ended_at IS NULL) FROM netflix.encodes WHERE video <> $1"
+    encodes, unfinished = await ledger.fetchrow(counted, BROKEN)
+    pages = [row["attempts"] for row in await ledger.fetch("SELECT attempts FROM netflix.pages")]
+    failed = [run async for run in stage.client.runs.list(states=["failed"])]
+    return Outcome(
+        verdict=await stage.judge(),
+        outputs=outputs,
+        encodes=encodes,
+        unfinished=unfinished,
+        pages=pages,
+        dead_letters=len(failed),
+        runs=answers,
+        repeated=again == answers["v0"],
+    )
+
+
+if __name__ == "__main__":
+    print(asyncio.run(play()))

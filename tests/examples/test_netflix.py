@@ -1,0 +1,22 @@
+"""The encodings of examples/netflix: one accepted output per resolution, in order by video, whichever worker dies."""
+
+from pathlib import Path
+
+import pytest
+
+from examples.netflix.app import PRIORITIES
+from examples.netflix.scenario import BROKEN, VIDEOS, play
+
+
+@pytest.mark.brokers
+async def test_each_resolution_is_accepted_once_in_order_though_a_worker_dies(tmp_path: Path) -> None:
+    outcome = await play(tmp_path)
+    assert outcome.verdict.ok, str(outcome.verdict)
+    assert {2, 3, 4, 5, 6, 7, 8, 9, 19, 22} <= set(outcome.verdict.judged)
+    assert outcome.outputs == {f"v{number}": list(PRIORITIES) for number in range(VIDEOS)}
+    assert outcome.unfinished >= 1, "the killed worker was in the middle of an encoding"
+    assert outcome.encodes == VIDEOS * len(PRIORITIES) + outcome.unfinished, "nothing else was encoded twice"
+    assert len(outcome.pages) == len(PRIORITIES), f"each resolution of {BROKEN} was reported"
+    assert set(outcome.pages) <= {4, 5}, "four attempts, and at most one that died with its worker"
+    assert outcome.dead_letters == len(PRIORITIES)
+    assert outcome.repeated, "a repeated upload answers the runs of the first"
