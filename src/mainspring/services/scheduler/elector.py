@@ -112,6 +112,9 @@ class Elector(Loop):
         if self._gives_way_s is not None:
             self._stand_back_until, self._gives_way_s = sent_at + self._gives_way_s, None
             await self._let_go("another node leads by the lease")
+        if isinstance(self._lease, StandIn) and self._lease.is_cut_off:
+            self._stand_back_until = sent_at + self._ttl / SECOND
+            await self._let_go("the store does not answer this node")
         if self._hold is not None:
             self._hold = await self._in_time(self._lease.renew(self._hold))
             if self._hold is None:

@@ -4,6 +4,9 @@ Who leads by the lease keeps the store's lease of the same name as well, for lon
 lease cannot be asked, its holder goes on by that; and nobody else can, unless the holder has died too. When the lease
 answers again, whoever stands in takes it, or resigns if another has. All of this is about who tries: terms are the
 store's, and decide.
+
+The store's lease also shows whether a leader reaches the store at all: one that does not for as long as that lease
+lives releases the other, so that a node that does reach it can lead.
 """
 
 from __future__ import annotations
@@ -51,7 +54,15 @@ class StandIn:
         self._spare: Hold | None = None
         """The store's lease, while this node holds it."""
         self._spare_at = 0.0
+        self._answered_at = 0.0
+        """When the store last answered this node while it held the lease."""
         self._stands_in = False
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether this node holds the lease, and the store has not answered it for as long as its own lease lives."""
+        silent_s = self._clock.monotonic() - self._answered_at
+        return self._own is not None and not self._stands_in and silent_s >= _spare_ttl(self._ttl) / SECOND
 
     @property
     def give_way_s(self) -> float | None:
@@ -74,6 +85,7 @@ class StandIn:
         except LeaseUnavailable as error:
             return await self._stand_in(name, owner, ttl, error)
         if hold is not None:
+            self._answered_at = self._clock.monotonic()
             await self._keep_spare(hold)
         return hold
 
@@ -100,6 +112,8 @@ class StandIn:
         if hold.name != self._name:
             await self._lease.release(hold)
             return
+        if self.is_cut_off:
+            self._spare = None  # It has expired, and the store does not answer.
         stood_in, self._stands_in = self._stands_in, False
         own, self._own = self._own, None
         await self._let_spare_go()
@@ -149,7 +163,7 @@ class StandIn:
                 self._spare = await self._store.renew_hold(self._spare)
             self._stands_in = self._spare is not None
             return self._as_asked(hold.name, hold.owner, hold.ttl) if self._spare is not None else None
-        self._stands_in = False
+        self._stands_in, self._answered_at = False, self._clock.monotonic()
         if own is None:
             await self._let_spare_go()  # Another leads by the lease.
         else:
@@ -167,16 +181,21 @@ class StandIn:
         return Hold(name, owner, 0 if spare is None else spare.token, ttl, 0 if spare is None else spare.expires_at)
 
     async def _keep_spare(self, hold: Hold) -> None:
-        """Best effort: without it this node only stops leading where the lease does not answer."""
+        """Best effort: a leader may lead on for a while without it."""
         now = self._clock.monotonic()
         if now < self._spare_at:
             return
         try:
-            spare = None if self._spare is None else await self._store.renew_hold(self._spare)
-            self._spare = spare or await self._store.acquire(hold.name, hold.owner, _spare_ttl(self._ttl))
-            self._spare_at = now + _spare_ttl(self._ttl) / SECOND / 3
+            await within(self._clock, self._ttl / SECOND * PATIENCE, self._renew_spare(hold))
         except StoreError as error:
+            self._spare_at = now + self._ttl / SECOND
             log.warning("the store's lease cannot be kept beside the other: %s", error)
+        else:
+            self._answered_at, self._spare_at = now, now + _spare_ttl(self._ttl) / SECOND / 3
+
+    async def _renew_spare(self, hold: Hold) -> None:
+        spare = None if self._spare is None else await self._store.renew_hold(self._spare)
+        self._spare = spare or await self._store.acquire(hold.name, hold.owner, _spare_ttl(self._ttl))
 
     async def _let_spare_go(self) -> None:
         spare, self._spare, self._spare_at = self._spare, None, 0.0

@@ -71,11 +71,15 @@ class EtcdServer(ServerProcess):
         return bool(status.get("leader")) and status["leader"] == status["header"]["member_id"]
 
 
-def start_cluster(folder: Path, size: int = 3) -> list[EtcdServer]:
-    """Members of one cluster, once all of them answer."""
+def make_cluster(folder: Path, size: int = 3) -> list[EtcdServer]:
+    """Members of one cluster, which do not run yet."""
     members = [EtcdServer(folder) for _ in range(size)]
     for member in members:
         member.members = members
-    for member in members:
-        member.begin()
+    return members
+
+
+def start_cluster(folder: Path, size: int = 3) -> list[EtcdServer]:
+    """Members of one cluster, once all of them answer."""
+    members = [member.begin() for member in make_cluster(folder, size)]
     return [member.wait() for member in members]

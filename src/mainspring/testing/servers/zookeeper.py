@@ -81,11 +81,15 @@ class ZooKeeperServer(ServerProcess):
             return ""
 
 
-def start_ensemble(folder: Path, size: int = 3) -> list[ZooKeeperServer]:
-    """Members of one ensemble, once all of them answer."""
-    members = [ZooKeeperServer(folder) for _ in range(size)]
+def make_ensemble(folder: Path, size: int = 3, *lines: str) -> list[ZooKeeperServer]:
+    """Members of one ensemble, which do not run yet."""
+    members = [ZooKeeperServer(folder, *lines) for _ in range(size)]
     for member in members:
         member.members = members
-    for member in members:
-        member.begin()
+    return members
+
+
+def start_ensemble(folder: Path, size: int = 3) -> list[ZooKeeperServer]:
+    """Members of one ensemble, once all of them answer."""
+    members = [member.begin() for member in make_ensemble(folder, size)]
     return [member.wait() for member in members]

@@ -1,0 +1,106 @@
+"""Electors on servers of a test's own, one interface for all: how each is started, named to clients, and robbed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+from kazoo.client import KazooClient
+
+from kubernetes_standin import make_server
+from mainspring.drivers.etcd.client import encoded
+from mainspring.leases.kubernetes import encoded as encoded_object
+from mainspring.testing.servers.etcd import EtcdServer, make_cluster
+from mainspring.testing.servers.kubernetes import KubernetesServer
+from mainspring.testing.servers.process import ServerProcess
+from mainspring.testing.servers.zookeeper import ZooKeeperServer, make_ensemble
+
+KINDS = ("etcd", "zookeeper", "kubernetes")
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+class Elector:
+    """Running servers of one kind. `space` keeps the leases of one test apart from those of others."""
+
+    def __init__(self, kind: str, folder: Path, *, members: int = 1) -> None:
+        # Locks of the tests ask for minutes: by default no session of ZooKeeper is longer than 20 ticks.
+        makers: dict[str, Callable[[], Sequence[ServerProcess]]] = {
+            "etcd": lambda: make_cluster(folder, members),
+            "zookeeper": lambda: make_ensemble(folder, members, "maxSessionTimeout=600000"),
+            "kubernetes": lambda: [make_server(folder)],
+        }
+        self.kind = kind
+        self.members = makers[kind]()
+        self.server = self.members[0]
+        self._folder = folder
+
+    def start(self) -> None:
+        """Start all members; return once they answer."""
+        for member in self.members:
+            member.begin()
+        for member in self.members:
+            member.wait()
+
+    def kill(self) -> None:
+        """Kill all members. They keep what they know, but for the stand-in."""
+        for member in self.members:
+            member.kill()
+
+    def kill_leader(self) -> ServerProcess:
+        """Kill the member that leads the others."""
+        leader = next(each for each in self.members if isinstance(each, EtcdServer | ZooKeeperServer) and each.leads())
+        leader.kill()
+        return leader
+
+    def url(self, space: str, *, ports: Sequence[int] = (), timeout: str = "10s") -> str:
+        """The URL of the lease, perhaps through proxies on other ports."""
+        ports = ports or [member.port for member in self.members]
+        if isinstance(self.server, KubernetesServer):
+            config = self.server.write_kubeconfig(self._folder / f"config-{ports[0]}", port=ports[0])
+            return f"kubernetes://default/{space}?timeout={timeout}&kubeconfig={config}"
+        return f"{self.kind}://{','.join(f'127.0.0.1:{port}' for port in ports)}/{space}?timeout={timeout}"
+
+    def rob(self, space: str, name: str) -> None:
+        """Delete a lease behind its holder's back, as an administrator can."""
+        if isinstance(self.server, KubernetesServer):
+            answer = self.server.ask("DELETE", f"{LEASES}/{space}-{encoded_object(name)}")
+            assert answer.status_code < 300, answer.text
+        elif self.kind == "etcd":
+            key = {"key": encoded(f"{space}/leases/{name}")}
+            answer = httpx.post(f"http://127.0.0.1:{self.server.port}/v3/kv/deleterange", json=key)
+            assert answer.json()["deleted"] == "1"
+        else:
+            with administrator(self.server.port) as client:
+                client.delete(f"/{space}/leases/{quote(name, safe='')}")
+
+    def stop(self) -> None:
+        """End all of its processes."""
+        self.kill()
+        if isinstance(self.server, KubernetesServer):
+            self.server.stop()
+
+
+@contextmanager
+def administrator(port: int) -> Iterator[KazooClient]:
+    """Another client of ZooKeeper, to look at nodes and to delete them."""
+    client = KazooClient(f"127.0.0.1:{port}")
+    client.start(20)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@contextmanager
+def started(kind: str, folder: Path, *, members: int = 1) -> Iterator[Elector]:
+    """An elector that answers."""
+    elector = Elector(kind, folder, members=members)
+    try:
+        elector.start()
+        yield elector
+    finally:
+        elector.stop()
