@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
-.PHONY: setup kubernetes up quick test lint docs reference coverage services services-stop bench simulate chaos clean
+.PHONY: setup kubernetes up quick test thorough lint docs reference coverage services services-stop bench simulate chaos clean
 # The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.
 UI := src/mainspring/ui
 UI_TOOLS := $(VENV)/ui-tools
@@ -33,6 +33,11 @@ up: setup
 test: $(STAMP) lint
 	@scripts/services start
 	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) --ignore $(ALONE) && $(BIN)/python -m pytest $(ALONE)
+
+# What takes too long for `test`: every fault under each elector, one after the other, in about five minutes.
+thorough: $(STAMP)
+	@scripts/services start
+	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest -m slow_electors
 
 # The inner loop: what breaks most often, in about a minute, without any server.
 quick: $(STAMP) lint

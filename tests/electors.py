@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,7 +14,12 @@ import httpx
 from kazoo.client import KazooClient
 
 from kubernetes_standin import make_server
+from mainspring.adapter import AdapterContext, open_adapter
+from mainspring.core.instants import SECOND, Duration
+from mainspring.core.model import Hold
 from mainspring.drivers.etcd.client import encoded
+from mainspring.errors import LeaseUnavailable
+from mainspring.lease import Lease
 from mainspring.leases.kubernetes import encoded as encoded_object
 from mainspring.testing.servers.etcd import EtcdServer, make_cluster
 from mainspring.testing.servers.kubernetes import KubernetesServer
@@ -38,9 +46,10 @@ class Elector:
         self._folder = folder
 
     def start(self) -> None:
-        """Start all members; return once they answer."""
+        """Start all members that do not run; return once they answer."""
         for member in self.members:
-            member.begin()
+            if not member.runs:
+                member.begin()
         for member in self.members:
             member.wait()
 
@@ -49,11 +58,15 @@ class Elector:
         for member in self.members:
             member.kill()
 
-    def kill_leader(self) -> ServerProcess:
-        """Kill the member that leads the others."""
-        leader = next(each for each in self.members if isinstance(each, EtcdServer | ZooKeeperServer) and each.leads())
-        leader.kill()
-        return leader
+    def leader(self) -> ServerProcess:
+        """The member that leads the others, once there is one."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            for member in self.members:
+                if isinstance(member, EtcdServer | ZooKeeperServer) and member.leads():
+                    return member
+            time.sleep(0.02)
+        raise AssertionError(f"no member of {self.kind} leads")
 
     def url(self, space: str, *, ports: Sequence[int] = (), timeout: str = "10s") -> str:
         """The URL of the lease, perhaps through proxies on other ports."""
@@ -104,3 +117,51 @@ def started(kind: str, folder: Path, *, members: int = 1) -> Iterator[Elector]:
         yield elector
     finally:
         elector.stop()
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Lease]:
+    """The lease that a URL names, until the block ends."""
+    lease: Lease = open_adapter("lease", url, AdapterContext())
+    try:
+        yield lease
+    finally:
+        await lease.close()
+
+
+async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for a condition."""
+    async with asyncio.timeout(seconds):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def held(lease: Lease, owner: str = "a", ttl: Duration = SECOND, name: str = "scheduler") -> Hold:
+    """Ask until it is given, also while no server answers."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                hold = await lease.acquire(name, owner, ttl)
+            except LeaseUnavailable:
+                hold = None
+            if hold is not None:
+                return hold
+            await asyncio.sleep(0.02)
+
+
+async def renewed(lease: Lease, hold: Hold) -> Hold | None:
+    """The answer to a renewal, once a server gives one."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await lease.renew(hold)
+            except LeaseUnavailable:
+                await asyncio.sleep(0.02)
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that is its own authority, and its key."""
+    names = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", *names, "-keyout", "key", "-out", "cert"]
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+    return folder / "cert", folder / "key"

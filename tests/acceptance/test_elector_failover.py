@@ -28,6 +28,7 @@ from mainspring.testing.servers.postgres import Postgres
 from mainspring.testing.servers.proxy import Proxy
 
 APP = """
+import asyncio
 import os
 from pathlib import Path
 
@@ -40,12 +41,14 @@ app = RecordedApp(Path.cwd(), f"up-{os.getpid()}", true=StoreTime(int(os.environ
 
 
 @app.job(every("200ms"), misfire="all", grace="5m")
-async def tick() -> None: ...
+async def tick() -> None:
+    await asyncio.sleep(float(os.environ.get("LENGTH_S", "0")))
 """
 PERIOD_US = 200_000
 PATIENCE_S = 60.0
 SHORT = {"MAINSPRING_LEASE_TTL": "2s", "MAINSPRING_LEASE_RENEW": "300ms"}
 """For Kubernetes, whose default is a lease of 15 s."""
+HASTY = {"MAINSPRING_CLAIM_TTL": "3s", "MAINSPRING_CLAIM_RENEW": "1s", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}
 SKEWS_S = (0, 3600, -1800)
 LONGEST_GAP_S = 40.0
 """Between two writes of firings. On a calm machine a cut-off leader costs up to 7 s, on Kubernetes 13 s."""
@@ -176,49 +179,14 @@ def server() -> Iterator[Postgres]:
     server.close()
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_firing_per_instant_whatever_fails(kind: str, server: Postgres, stack: ExitStack, tmp_path: Path) -> None:
-    (tmp_path / "elector").mkdir()
-    elector = stack.enter_context(started(kind, tmp_path / "elector", members=1 if kind == "kubernetes" else 3))
-    stage = Stage(tmp_path, server, stack, elector)
-    for _ in SKEWS_S:
-        stage.start()
-    stage.ready()
-
-    if kind == "kubernetes":
-        slow_down(stage)
-    else:
-        killed = elector.kill_leader()
+def lose_a_member(stage: Stage, elector: Elector) -> None:
+    """The elector's own leader dies; or, of the one API server, it answers slowly."""
+    if len(elector.members) > 1:
+        killed = elector.leader()
+        killed.kill()
         stage.wait_for_firings(15)
         killed.begin()
-
-    before = stage.leader()
-    stage.kill(before[1])
-    stage.wait_for_leader(before)
-
-    before = stage.leader()
-    stage.pause(before[1])
-    stage.wait_for_leader(before)
-    os.kill(before[1], signal.SIGCONT)
-
-    cut_off_from_elector(stage)
-    cut_off_from_store(stage)
-
-    elector.kill()
-    stage.wait_for_firings(15)
-    elector.start()
-    stage.wait_for_firings(15)
-    stage.check()
-
-
-def slow_down(stage: Stage) -> None:
-    """An API server that answers slowly."""
+        return
     for (proxy,) in stage.to_elector.values():
         proxy.delay_s = 1.0
     stage.wait_for_firings(10)
@@ -226,7 +194,20 @@ def slow_down(stage: Stage) -> None:
         proxy.delay_s = 0.0
 
 
-def cut_off_from_elector(stage: Stage) -> None:
+def kill_leader(stage: Stage, _elector: Elector) -> None:
+    before = stage.leader()
+    stage.kill(before[1])
+    stage.wait_for_leader(before)
+
+
+def pause_leader(stage: Stage, _elector: Elector) -> None:
+    before = stage.leader()
+    stage.pause(before[1])
+    stage.wait_for_leader(before)
+    os.kill(before[1], signal.SIGCONT)
+
+
+def cut_off_from_elector(stage: Stage, _elector: Elector) -> None:
     """The leader gives way, for good: the two do not overtake each other for ever."""
     before = stage.leader()
     for proxy in stage.to_elector[before[1]]:
@@ -243,7 +224,7 @@ def cut_off_from_elector(stage: Stage) -> None:
         proxy.unblock(forget=True)
 
 
-def cut_off_from_store(stage: Stage) -> None:
+def cut_off_from_store(stage: Stage, _elector: Elector) -> None:
     """A leader that holds the lease, and cannot write, releases it."""
     before = stage.leader()
     stage.to_store[before[1]].block()
@@ -251,16 +232,64 @@ def cut_off_from_store(stage: Stage) -> None:
     stage.to_store[before[1]].unblock(forget=True)
 
 
-@pytest.mark.parametrize("coordination", ["cluster", "lock"])
-def test_without_a_leader_another_node_recovers_what_a_killed_one_left(
-    coordination: str, server: Postgres, stack: ExitStack, tmp_path: Path
+def lose_elector(stage: Stage, elector: Elector, firings: int = 15) -> None:
+    """All of it is away: the store's lease stands in."""
+    elector.kill()
+    stage.wait_for_firings(firings)
+    elector.start()
+    stage.wait_for_firings(15)
+
+
+def lose_elector_for_30_s(stage: Stage, elector: Elector) -> None:
+    lose_elector(stage, elector, 30_000_000 // PERIOD_US)
+
+
+Act = Callable[[Stage, Elector], None]
+SOME: Sequence[Act] = (kill_leader, cut_off_from_elector, lose_elector)
+ALL: Sequence[Act] = (lose_a_member, kill_leader, pause_leader, cut_off_from_elector, cut_off_from_store, lose_elector)
+
+
+def play(kind: str, acts: Sequence[Act], server: Postgres, folder: Path) -> None:
+    """One act after the other, on the same nodes; then the judgement."""
+    (folder / "elector").mkdir()
+    members = 3 if lose_a_member in acts and kind != "kubernetes" else 1
+    with ExitStack() as stack, started(kind, folder / "elector", members=members) as elector:
+        stage = Stage(folder, server, stack, elector)
+        for _ in SKEWS_S:
+            stage.start()
+        stage.ready()
+        for act in acts:
+            act(stage, elector)
+        stage.check()
+
+
+@pytest.mark.parametrize(("kind", "acts"), [("etcd", ALL), ("zookeeper", SOME), ("kubernetes", SOME)], ids=KINDS)
+def test_one_firing_per_instant_whatever_fails(
+    kind: str, acts: Sequence[Act], server: Postgres, tmp_path: Path
 ) -> None:
-    stage = Stage(tmp_path, server, stack)
-    environ = {"MAINSPRING_COORDINATION": coordination, "MAINSPRING_CHECK_IN": "500ms"}
-    doomed, _ = stage.start(**environ), stage.start(**environ)
-    stage.ready()
-    stage.kill(doomed)
-    stage.wait_for_firings()
-    seen = f"SELECT count(*) FROM mainspring.runs WHERE worker LIKE '%:{doomed}:%'"
-    stage.wait("the runs of the killed node", lambda: stage.ask(seen) == 0)
-    stage.check((1, 4, 5))
+    play(kind, acts, server, tmp_path)
+
+
+@pytest.mark.slow_electors
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_firing_per_instant_though_the_elector_is_down_for_30_s(
+    kind: str, server: Postgres, tmp_path: Path
+) -> None:
+    play(kind, (*ALL[:-1], lose_elector_for_30_s), server, tmp_path)
+
+
+def test_without_a_leader_another_node_recovers_what_a_killed_one_left(server: Postgres, tmp_path: Path) -> None:
+    environ = {"MAINSPRING_COORDINATION": "cluster", "MAINSPRING_CHECK_IN": "500ms", "LENGTH_S": "1"}
+    with ExitStack() as stack:
+        stage = Stage(tmp_path, server, stack)
+        doomed, _ = stage.start(**environ, **HASTY), stage.start(**environ, **HASTY)
+        stage.ready()
+        held = f"SELECT array_agg(id) FROM mainspring.runs WHERE state = 'running' AND worker LIKE '%:{doomed}:%'"
+        stage.wait("runs of the node", lambda: bool(stage.ask(held)))
+        stage.kill(doomed)
+        left = stage.ask(held)
+        assert left, "it was killed while it worked"
+        stage.wait_for_firings()
+        unfinished = f"SELECT count(*) FROM mainspring.runs WHERE id = ANY('{{{','.join(left)}}}')"
+        stage.wait("the runs of the killed node", lambda: stage.ask(unfinished) == 0)
+        stage.check((1, 4, 5))

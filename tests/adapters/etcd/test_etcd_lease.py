@@ -1,27 +1,21 @@
-"""The lease on a real etcd: under the suite of its port, over several endpoints, with users, and on slow expiries."""
+"""The lease on a real etcd: its keys, slow expiries, users and TLS. See also `test_elector_leases`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from mainspring.adapter import AdapterContext
-from mainspring.conformance.lease import Elapse, LeaseConformance
-from mainspring.core.instants import MILLISECOND, SECOND, Duration
-from mainspring.core.model import Hold
+from electors import held, make_certificate, opened
+from mainspring.core.instants import SECOND
 from mainspring.drivers.etcd.client import decoded, encoded
-from mainspring.errors import InvalidInput, LeaseUnavailable
-from mainspring.lease import Lease
-from mainspring.leases.etcd import EtcdLease
-from mainspring.testing.servers.etcd import EtcdServer, start_cluster
+from mainspring.errors import LeaseUnavailable
+from mainspring.testing.servers.etcd import EtcdServer
 
 _folders = count()
 
@@ -39,61 +33,17 @@ def url(server: EtcdServer) -> str:
     return f"{server.url}/test-{next(_folders)}?timeout=10s"
 
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[EtcdLease]:
-    lease = EtcdLease(url, AdapterContext())
-    try:
-        yield lease
-    finally:
-        await lease.close()
-
-
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-async def held(lease: Lease, owner: str = "a", ttl: Duration = SECOND, seconds: float = 20) -> Hold:
-    """Ask until it is given, also while no server answers."""
-    async with asyncio.timeout(seconds):
-        while True:
-            try:
-                hold = await lease.acquire("scheduler", owner, ttl)
-            except LeaseUnavailable:
-                hold = None
-            if hold is not None:
-                return hold
-            await asyncio.sleep(0.02)
-
-
 def ask(server: EtcdServer, path: str, body: dict[str, str]) -> Any:
     """As an administrator does."""
-    return httpx.post(f"http://127.0.0.1:{server.port}/v3/{path}", json=body).raise_for_status().json()
+    with server.client() as client:
+        return client.post(f"/v3/{path}", json=body).raise_for_status().json()
 
 
-class TestEtcd(LeaseConformance):
-    pushes_free = True
-    pushes_loss = True
-    ttl = SECOND
-    moment = 400 * MILLISECOND
-
-    @pytest.fixture
-    async def lease(self, url: str, server: EtcdServer) -> AsyncIterator[EtcdLease]:
-        self.server, self.folder = server, url.rpartition("/")[2].partition("?")[0]
-        async with opened(url) as lease:
-            yield lease
-
-    @pytest.fixture
-    def elapse(self) -> Elapse:
-        return elapse_really
-
-    async def doubt(self, lease: Lease, hold: Hold) -> None:
-        ask(self.server, "kv/deleterange", {"key": encoded(f"{self.folder}/leases/{hold.name}")})
-
-
-async def elapse_really(duration: Duration) -> None:
-    await asyncio.sleep(duration / SECOND)
+def add_root(server: EtcdServer) -> None:
+    """A user, without whom nothing is allowed from now on."""
+    ask(server, "auth/user/add", {"name": "root", "password": "wheel"})
+    ask(server, "auth/user/grant", {"user": "root", "role": "root"})
+    ask(server, "auth/enable", {})
 
 
 async def test_the_key_is_bound_to_a_lease_and_names_its_holder(url: str, server: EtcdServer) -> None:
@@ -123,66 +73,9 @@ async def test_an_expiry_is_seen_in_time_whatever_the_server_grants(tmp_path: Pa
         server.kill()
 
 
-async def test_a_revoked_lease_wakes_a_candidate_at_once(url: str) -> None:
-    async with opened(url) as leader, opened(url) as candidate:
-        hold = await held(leader, ttl=10 * SECOND)
-        free = asyncio.Event()
-        stop = candidate.on_free("scheduler", free.set)
-        await asyncio.sleep(0.3)
-        began = time.monotonic()
-        await leader.release(hold)
-        await asyncio.wait_for(free.wait(), 10)
-        assert time.monotonic() - began < 1.0
-        stop()
-
-
-async def test_a_member_that_dies_or_hangs_is_passed_over(tmp_path: Path) -> None:
-    members = start_cluster(tmp_path)
-    try:
-        async with opened(f"{members[0].url}?timeout=3s") as lease:
-            hold = await held(lease, ttl=10 * SECOND)
-            for trouble in ("pause", "kill"):
-                leader = next(member for member in members if member.leads())
-                getattr(leader, trouble)()
-                async with asyncio.timeout(20):
-                    while True:
-                        try:
-                            assert await lease.renew(hold) is not None
-                            break
-                        except LeaseUnavailable:
-                            await asyncio.sleep(0.05)
-                if trouble == "pause":
-                    leader.resume()
-                    await until(lambda: any(member.leads() for member in members))
-    finally:
-        for member in members:
-            member.kill()
-
-
-async def test_a_cluster_without_a_majority_is_unavailable_and_comes_back(tmp_path: Path) -> None:
-    members = start_cluster(tmp_path)
-    try:
-        async with opened(f"{members[0].url}?timeout=1s") as lease:
-            first = await held(lease)
-            members[0].kill()
-            members[1].kill()
-            with pytest.raises(LeaseUnavailable, match=f"127.0.0.1:{members[2].port}"):
-                await lease.renew(first)
-            members[0].start()
-            assert (await held(lease, "b")).token > first.token
-    finally:
-        for member in members:
-            member.kill()
-
-
 async def test_a_user_logs_in_and_a_wrong_password_is_named(tmp_path: Path) -> None:
     server = EtcdServer(tmp_path).start()
-    for path, body in [
-        ("auth/user/add", {"name": "root", "password": "wheel"}),
-        ("auth/user/grant", {"user": "root", "role": "root"}),
-        ("auth/enable", {}),
-    ]:
-        ask(server, path, body)
+    add_root(server)
     try:
         async with opened(f"etcd://root:wheel@127.0.0.1:{server.port}?timeout=10s") as lease:
             hold, lost = await held(lease), list[str]()
@@ -199,18 +92,31 @@ async def test_a_user_logs_in_and_a_wrong_password_is_named(tmp_path: Path) -> N
         server.kill()
 
 
+async def test_tls_with_a_user(tmp_path: Path) -> None:
+    server = EtcdServer(tmp_path, tls=make_certificate(tmp_path)).start()
+    add_root(server)
+    there = f"etcds://root:wheel@127.0.0.1:{server.port}?timeout=10s"
+    try:
+        async with opened(f"{there}&ssl_ca_certs={tmp_path / 'cert'}") as lease:
+            hold = await held(lease, ttl=10 * SECOND)
+            lost = asyncio.Event()
+            lease.on_lost(hold, lambda _: lost.set())
+            assert await lease.renew(hold) is not None
+            await lease.release(hold)
+            await asyncio.wait_for(lost.wait(), 60)
+        async with opened(there) as lease:
+            with pytest.raises(LeaseUnavailable, match="certificate verify failed"):
+                await lease.acquire("scheduler", "a", SECOND)
+        async with opened(there.replace("etcds:", "etcd:")) as lease:
+            with pytest.raises(LeaseUnavailable, match=str(server.port)):
+                await lease.acquire("scheduler", "a", SECOND)
+    finally:
+        server.kill()
+
+
 async def test_a_foreign_key_is_not_taken_for_a_lease(url: str, server: EtcdServer) -> None:
     key = encoded(url.rpartition("/")[2].partition("?")[0] + "/leases/scheduler")
     ask(server, "kv/put", {"key": key, "value": encoded("something else")})
     async with opened(url) as lease:
         with pytest.raises(LeaseUnavailable, match="is not a lease of Mainspring"):
             await lease.acquire("scheduler", "a", SECOND)
-
-
-@pytest.mark.parametrize(
-    ("url", "problem"),
-    [("etcd://", "names no host"), ("etcd://h:x", "names no host"), ("etcd://h?prefix=a", "has an option 'prefix'")],
-)
-def test_a_url_that_says_nothing_is_refused(url: str, problem: str) -> None:
-    with pytest.raises(InvalidInput, match=problem):
-        EtcdLease(url, AdapterContext())

@@ -1,10 +1,10 @@
-"""The lease on the API server of Kubernetes, or its stand-in: the suite of its port, rights, tokens, throttling."""
+"""The lease on the API server of Kubernetes, or its stand-in: rights, tokens, throttling.
+See also `test_elector_leases`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -16,14 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
+from electors import held, make_certificate
 from kubernetes_standin import StandInServer, make_server
 from mainspring.adapter import AdapterContext
-from mainspring.conformance.lease import Elapse, LeaseConformance
-from mainspring.core.instants import MILLISECOND, SECOND, Duration
+from mainspring.core.instants import SECOND
 from mainspring.core.model import Hold
 from mainspring.drivers.kubernetes.config import find_access
 from mainspring.errors import InvalidInput, LeaseUnavailable
-from mainspring.lease import Lease
 from mainspring.leases.kubernetes import KubernetesLease
 from mainspring.testing.servers.kubernetes import ACCOUNT, KubernetesServer
 from mainspring.testing.servers.proxy import Proxy
@@ -67,40 +66,6 @@ async def opened(url: str) -> AsyncIterator[KubernetesLease]:
         yield lease
     finally:
         await lease.close()
-
-
-async def held(lease: Lease, owner: str = "a", ttl: Duration = SECOND, name: str = "scheduler") -> Hold:
-    async with asyncio.timeout(20):
-        while True:
-            hold = await lease.acquire(name, owner, ttl)
-            if hold is not None:
-                return hold
-            await asyncio.sleep(0.02)
-
-
-class TestKubernetes(LeaseConformance):
-    pushes_free = True
-    pushes_loss = True
-    ttl = SECOND
-    moment = 400 * MILLISECOND
-
-    @pytest.fixture
-    async def lease(self, url: str, server: KubernetesServer) -> AsyncIterator[KubernetesLease]:
-        self.server, self.path = server, f"{LEASES}/test-{name_in(url)}-scheduler"
-        async with opened(url) as lease:
-            yield lease
-
-    @pytest.fixture
-    def elapse(self) -> Elapse:
-        async def elapse(duration: Duration) -> None:
-            await asyncio.sleep(duration / SECOND)
-
-        return elapse
-
-    async def doubt(self, lease: Lease, hold: Hold) -> None:
-        found = ask(self.server, "GET", self.path)
-        found["spec"]["holderIdentity"] = "another"
-        ask(self.server, "PUT", self.path, found)
 
 
 async def test_the_object_reads_as_that_of_any_other_client(url: str, server: KubernetesServer) -> None:
@@ -173,11 +138,18 @@ def account(server: KubernetesServer, tmp_path: Path) -> tuple[str, Callable[...
     return f"kubernetes://default/account-{next(_names)}?timeout=10s&kubeconfig={config}", grant
 
 
+async def taken(lease: KubernetesLease, name: str) -> Hold:
+    """Ask until it is free; what the API server refuses is raised."""
+    while (hold := await lease.acquire(name, "a", 4 * SECOND)) is None:
+        await asyncio.sleep(0.02)
+    return hold
+
+
 async def use_all(lease: KubernetesLease) -> None:
-    hold = await held(lease, ttl=4 * SECOND)
+    hold = await taken(lease, "scheduler")
     assert await lease.renew(hold) is not None
     await lease.release(hold)
-    await lease.release(await held(lease, name="user:default:payroll"))
+    await lease.release(await taken(lease, "user:default:payroll"))
     async for _ in lease._link.watch(lease._path, lease._object("scheduler"), "0"):
         break
 
@@ -266,7 +238,7 @@ async def test_a_pod_uses_its_service_account(
 ) -> None:
     """The stand-in has no TLS, so there only what would be used is shown."""
     real = server.server.startswith("https:")
-    authority = server.authority.read_text() if real else make_certificate(tmp_path)
+    authority = server.authority.read_text() if real else make_certificate(tmp_path)[0].read_text()
     for name, text in (("token", ACCOUNT), ("namespace", "default\n"), ("ca.crt", authority)):
         (tmp_path / name).write_text(text)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
@@ -278,12 +250,6 @@ async def test_a_pod_uses_its_service_account(
     if real:
         async with opened("kubernetes:///pod?timeout=10s") as lease:
             await eventually(lambda: use_all(lease))
-
-
-def make_certificate(folder: Path) -> str:
-    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test", "-keyout", "key", "-out", "cert"]
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-    return (folder / "cert").read_text()
 
 
 async def test_a_server_that_is_slow_or_away_is_unavailable_in_time(server: KubernetesServer, tmp_path: Path) -> None:

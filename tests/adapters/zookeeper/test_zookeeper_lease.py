@@ -1,27 +1,23 @@
-"""The lease on a real ZooKeeper: under the suite of its port, with its line of candidates, sessions and users."""
+"""The lease on a real ZooKeeper: its line of candidates, sessions, users and TLS. See also `test_elector_leases`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from random import Random
 
 import pytest
-from kazoo.client import KazooClient
 
-from mainspring.adapter import AdapterContext
-from mainspring.conformance.lease import Elapse, LeaseConformance
-from mainspring.core.instants import MILLISECOND, SECOND, Duration
+from electors import administrator, held, opened, renewed, until
+from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.model import Hold
-from mainspring.errors import InvalidInput, LeaseUnavailable
+from mainspring.errors import LeaseUnavailable
 from mainspring.lease import Lease
-from mainspring.leases.zookeeper import ZooKeeperLease
 from mainspring.testing.servers.proxy import Proxy
-from mainspring.testing.servers.zookeeper import ZooKeeperServer, start_ensemble
+from mainspring.testing.servers.zookeeper import ZooKeeperServer
 
 TTL = 600 * MILLISECOND
 _roots = count()
@@ -44,77 +40,10 @@ def root_of(url: str) -> str:
     return "/" + url.rpartition("/")[2].partition("?")[0]
 
 
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[ZooKeeperLease]:
-    lease = ZooKeeperLease(url, AdapterContext())
-    try:
-        yield lease
-    finally:
-        await lease.close()
-
-
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-async def held(lease: Lease, owner: str = "a", ttl: Duration = TTL) -> Hold:
-    """Ask until it is given, also while no server answers."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                hold = await lease.acquire("scheduler", owner, ttl)
-            except LeaseUnavailable:
-                hold = None
-            if hold is not None:
-                return hold
-            await asyncio.sleep(0.02)
-
-
-class Administrator:
-    """Another client, to look at nodes and to delete them."""
-
-    def __init__(self, server: ZooKeeperServer, *login: tuple[str, str]) -> None:
-        self._client = KazooClient(f"127.0.0.1:{server.port}", auth_data=login)
-
-    def __enter__(self) -> KazooClient:
-        self._client.start(20)
-        return self._client
-
-    def __exit__(self, *_: object) -> None:
-        self._client.stop()
-        self._client.close()
-
-
-class TestZooKeeper(LeaseConformance):
-    pushes_free = True
-    pushes_loss = True
-    ttl = SECOND
-    moment = 400 * MILLISECOND
-
-    @pytest.fixture
-    async def lease(self, url: str, server: ZooKeeperServer) -> AsyncIterator[ZooKeeperLease]:
-        self.server, self.root = server, root_of(url)
-        async with opened(url) as lease:
-            yield lease
-
-    @pytest.fixture
-    def elapse(self) -> Elapse:
-        async def elapse(duration: Duration) -> None:
-            await asyncio.sleep(duration / SECOND)
-
-        return elapse
-
-    async def doubt(self, lease: Lease, hold: Hold) -> None:
-        with Administrator(self.server) as client:
-            client.delete(f"{self.root}/leases/{hold.name}")
-
-
 async def test_the_node_is_ephemeral_and_names_its_holder(url: str, server: ZooKeeperServer) -> None:
     async with opened(url) as lease:
-        hold = await held(lease, "host:17:abcd")
-        with Administrator(server) as client:
+        hold = await held(lease, "host:17:abcd", TTL)
+        with administrator(server.port) as client:
             data, stat = client.get(f"{root_of(url)}/leases/scheduler")
         assert data.startswith(b"host:17:abcd ")
         assert stat.ephemeralOwner
@@ -129,10 +58,10 @@ async def test_a_hold_lasts_no_longer_than_the_session_that_the_servers_grant(ur
 
 async def test_candidates_stand_in_line_and_one_at_a_time_is_woken(url: str, server: ZooKeeperServer) -> None:
     async with opened(url) as leader, opened(url) as second, opened(url) as third:
-        hold = await held(leader)
+        hold = await held(leader, ttl=TTL)
         woken: list[str] = []
         line = f"{root_of(url)}/line"
-        with Administrator(server) as client:
+        with administrator(server.port) as client:
             second.on_free("scheduler", lambda: woken.append("second"))
             await until(lambda: bool(client.exists(line)) and len(client.get_children(line)) == 1)
             third.on_free("scheduler", lambda: woken.append("third"))
@@ -143,7 +72,7 @@ async def test_candidates_stand_in_line_and_one_at_a_time_is_woken(url: str, ser
             renewing.cancel()
             await leader.release(hold)
             await until(lambda: woken == ["second"])
-            hold = await held(second, "b")
+            hold = await held(second, "b", TTL)
             renewing = asyncio.create_task(keep(second, hold))
             await until(lambda: [place[-1] for place in client.get_children(line)] == ["1"])
             assert woken == ["second"], "the candidate behind it hears nothing"
@@ -167,13 +96,7 @@ async def test_a_suspended_session_is_pushed_and_its_holder_may_go_on(tmp_path: 
             lease.on_lost(hold, lost.append)
             proxy.cut()
             await until(lambda: lost == ["the ZooKeeper session is suspended"])
-            async with asyncio.timeout(10):
-                while True:
-                    try:
-                        assert await lease.renew(hold) is not None, "the session was there again before it expired"
-                        break
-                    except LeaseUnavailable:
-                        await asyncio.sleep(0.02)
+            assert await renewed(lease, hold) is not None, "the session was there again before it expired"
     finally:
         proxy.close()
 
@@ -187,7 +110,7 @@ async def test_a_partition_is_pushed_before_anyone_else_can_have_the_lease(serve
             hold, lost_at = await held(leader, ttl=2 * SECOND), list[float]()
             leader.on_lost(hold, lambda _: lost_at.append(time.monotonic()))
             proxy.block()
-            taken = await held(candidate, "b")
+            taken = await held(candidate, "b", TTL)
             taken_at = time.monotonic()
             assert taken.token > hold.token
             assert lost_at
@@ -199,39 +122,20 @@ async def test_a_partition_is_pushed_before_anyone_else_can_have_the_lease(serve
 
 async def test_an_acquisition_that_its_caller_gave_up_leaves_nothing_behind(url: str) -> None:
     async with opened(url) as lease, opened(url) as other:
-        await lease.release(await held(lease))
+        await lease.release(await held(lease, ttl=TTL))
         for _ in range(20):
             asking = asyncio.create_task(lease.acquire("scheduler", "a", 4 * SECOND))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-        await other.release(await held(other, "b"))
-
-
-async def test_the_leader_of_the_ensemble_dies_and_sessions_live_on(tmp_path: Path) -> None:
-    members = start_ensemble(tmp_path)
-    try:
-        async with opened(f"{members[0].url}?timeout=1s") as lease:
-            hold = await held(lease, ttl=4 * SECOND)
-            next(member for member in members if member.leads()).kill()
-            async with asyncio.timeout(20):
-                while True:
-                    try:
-                        renewed = await lease.renew(hold)
-                        break
-                    except LeaseUnavailable:
-                        await asyncio.sleep(0.05)
-            assert renewed is not None or (await held(lease, "b")).token > hold.token
-    finally:
-        for member in members:
-            member.kill()
+        await other.release(await held(other, "b", TTL))
 
 
 async def test_a_server_that_is_away_is_named_in_time(tmp_path: Path) -> None:
     server = ZooKeeperServer(tmp_path).start()
     async with opened(f"{server.url}?timeout=500ms") as lease:
-        hold = await held(lease)
+        hold = await held(lease, ttl=TTL)
         server.pause()
         began = time.monotonic()
         with pytest.raises(LeaseUnavailable, match=str(server.port)):
@@ -239,14 +143,14 @@ async def test_a_server_that_is_away_is_named_in_time(tmp_path: Path) -> None:
         assert time.monotonic() - began < 5
         server.kill()
         server.start()
-        assert (await held(lease, "b")).token > 0
+        assert (await held(lease, "b", TTL)).token > 0
     server.kill()
 
 
 async def test_a_user_owns_its_nodes(url: str, server: ZooKeeperServer) -> None:
     mine = url.replace("zookeeper://", "zookeeper://maker:wheel@")
     async with opened(mine) as lease:
-        await held(lease)
+        await held(lease, ttl=TTL)
         async with opened(url) as stranger:
             with pytest.raises(LeaseUnavailable, match=r"NoAuth|auth"):
                 await stranger.acquire("another", "b", TTL)
@@ -261,7 +165,7 @@ async def test_sasl_logs_in(tmp_path: Path) -> None:
     server.start()
     try:
         async with opened(f"zookeeper://maker:wheel@127.0.0.1:{server.port}?auth=sasl&timeout=10s") as lease:
-            hold = await held(lease)
+            hold = await held(lease, ttl=TTL)
             assert await lease.renew(hold) is not None
         async with opened(f"zookeeper://maker:spoke@127.0.0.1:{server.port}?auth=sasl&timeout=3s") as lease:
             with pytest.raises(LeaseUnavailable) as refused:
@@ -269,12 +173,3 @@ async def test_sasl_logs_in(tmp_path: Path) -> None:
             assert "spoke" not in str(refused.value)
     finally:
         server.kill()
-
-
-@pytest.mark.parametrize(
-    ("url", "problem"),
-    [("zookeeper://", "names no host"), ("zookeeper://h?auth=x", "unknown auth"), ("zookeeper://h?x=1", "option 'x'")],
-)
-def test_a_url_that_says_nothing_is_refused(url: str, problem: str) -> None:
-    with pytest.raises(InvalidInput, match=problem):
-        ZooKeeperLease(url, AdapterContext())

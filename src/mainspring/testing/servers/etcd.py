@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,13 +21,15 @@ class EtcdServer(ServerProcess):
 
     name = "etcd"
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, tls: tuple[Path, Path] | None = None) -> None:
         if shutil.which(PROGRAM) is None:
             raise MainspringError("etcd is not installed here: install etcd-server, as `make services` does")
         super().__init__(folder)
         self.peer = free_port()
         self.members: Sequence[EtcdServer] = [self]
         self.options = options
+        self.tls = tls
+        """The certificate, which is its own authority, and the key that it serves clients with."""
 
     @property
     def url(self) -> str:
@@ -34,7 +37,7 @@ class EtcdServer(ServerProcess):
         return "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
 
     def words(self) -> list[str]:
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer}"
+        client, peer = self._base, f"http://127.0.0.1:{self.peer}"
         members = ",".join(f"m{each.port}=http://127.0.0.1:{each.peer}" for each in self.members)
         flags = {
             "name": f"m{self.port}",
@@ -49,26 +52,37 @@ class EtcdServer(ServerProcess):
             "logger": "zap",
             "log-level": "warn",
         }
+        if self.tls is not None:
+            flags |= {"cert-file": str(self.tls[0]), "key-file": str(self.tls[1])}
         given = {option.partition("=")[0].lstrip("-") for option in self.options}
         kept = [f"--{flag}={value}" for flag, value in flags.items() if flag not in given]
         return [PROGRAM, *kept, "--unsafe-no-fsync", *self.options]
 
+    @property
+    def _base(self) -> str:
+        return f"http{'' if self.tls is None else 's'}://127.0.0.1:{self.port}"
+
+    def client(self) -> httpx.Client:
+        """For requests of an administrator, by their paths."""
+        verify = False if self.tls is None else ssl.create_default_context(cafile=str(self.tls[0]))
+        return httpx.Client(base_url=self._base, verify=verify, timeout=5, trust_env=False)
+
     def answers(self) -> bool:
-        try:
-            health: dict[str, str] = httpx.get(f"http://127.0.0.1:{self.port}/health", timeout=1).json()
-            return health.get("health") == "true"
-        except (httpx.HTTPError, ValueError):
-            return False
+        return self._ask("GET", "/health").get("health") == "true"
 
     def leads(self) -> bool:
         """Whether it is the leader of the cluster."""
-        try:
-            status: dict[str, Any] = httpx.post(
-                f"http://127.0.0.1:{self.port}/v3/maintenance/status", json={}, timeout=1
-            ).json()
-        except (httpx.HTTPError, ValueError):
-            return False
+        status = self._ask("POST", "/v3/maintenance/status")
         return bool(status.get("leader")) and status["leader"] == status["header"]["member_id"]
+
+    def _ask(self, method: str, path: str) -> dict[str, Any]:
+        """Empty if it does not answer."""
+        try:
+            with self.client() as client:
+                answer: dict[str, Any] = client.request(method, path, json={} if method == "POST" else None).json()
+        except (httpx.HTTPError, ValueError):
+            return {}
+        return answer
 
 
 def make_cluster(folder: Path, size: int = 3) -> list[EtcdServer]:

@@ -49,6 +49,11 @@ class ServerProcess(ABC):
         """The environment of the process; None: that of this one."""
         return None
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not killed since."""
+        return self._process is not None
+
     def begin(self) -> Self:
         """Start it, and wait for nothing."""
         self.spawn()
