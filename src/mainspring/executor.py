@@ -30,6 +30,7 @@ class _Carried(msgspec.Struct):
     """The part of a run's options that its task may see."""
 
     context: dict[str, str] = {}
+    after: tuple[str, ...] = ()
 
 
 _read_carried = msgspec.json.Decoder(_Carried).decode
@@ -107,6 +108,11 @@ class RunContext:
     def context(self) -> Mapping[str, str]:
         """What the `on_submit` hooks of the submitter carry to this run, such as the id of a trace."""
         return _read_carried(self._claim.options).context
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """The ids of the runs that it waited for, as its submitter named them. `app.upstream()` has their results."""
+        return _read_carried(self._claim.options).after
 
     @property
     def fire_at(self) -> datetime | None:

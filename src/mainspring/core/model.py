@@ -61,9 +61,11 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KeptOptions(RunOptions, frozen=True, omit_defaults=True):
-    """What is stored with a run: how it is executed, and its submitter (a token's subject), if known."""
+    """What is stored with a run: how it is executed, its submitter (a token's subject), if known, and the runs that it
+    waited for."""
 
     submitted_by: str = ""
+    after: tuple[str, ...] = ()
 
 
 class Gate(msgspec.Struct, frozen=True):

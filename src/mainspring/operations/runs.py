@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Unpack
@@ -14,7 +15,7 @@ from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import SECOND, from_datetime, parse_duration
 from mainspring.core.model import Event, NewRun, Run
 from mainspring.core.runs.retry import Length
-from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
+from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
 from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitTimeout
 from mainspring.operations import records
 from mainspring.operations.context import Context
@@ -255,6 +256,20 @@ class Runs:
             "run.cancel", f"run:{run.id}", {"state": run.state}, lambda state: {"state": state, "reason": why}
         )
         return await store.request_cancel(context.namespace, run.id, why, audit=audit)
+
+    async def cancel_all(
+        self, *, job: str | None = None, task: str | None = None, tag: str | None = None, reason: str = ""
+    ) -> int:
+        """Cancel all unfinished runs of a job, a task or a tag, the newest first: what waits for others does not start
+        meanwhile. How many were cancelled, or asked to stop."""
+        if job is None and task is None and tag is None:
+            raise InvalidInput("tag", tag, "selects every run", "name a job, a task or a tag")
+        cancelled, unfinished = 0, tuple(sorted(UNFINISHED))
+        async for run in self.list(states=unfinished, job=job, task=task, tag=tag):
+            with suppress(Conflict, NotFound):  # It has ended meanwhile.
+                await self.cancel(run.run_id, reason)
+                cancelled += 1
+        return cancelled
 
     async def retry(self, run_id: str, reason: str = "") -> records.Run:
         """Try once more what has ended without success: a new run of the same work. Conflict otherwise."""

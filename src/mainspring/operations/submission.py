@@ -68,6 +68,7 @@ def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
         lines=(Gate(f"key:{key}", 1),) if key else (),
         **{name: values[name] for name in _FROM_OPTIONS if name in values},
     )
+    model = connected(model)
     return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
 
 
@@ -90,6 +91,16 @@ def marked(options: str, subject: str) -> str:
     starts again."""
     known = msgspec.json.decode(options, type=KeptOptions)
     return msgspec.json.encode(msgspec.structs.replace(known, submitted_by=subject, unfit_since=None)).decode()
+
+
+def connected(run: NewRun, tag: str | None = None) -> NewRun:
+    """The run with a note of the runs that it waits for, for `current_run().after`; and with one more tag."""
+    if not run.after and tag is None:
+        return run
+    known = msgspec.json.decode(run.options, type=KeptOptions)
+    tags = known.tags if tag is None else (*known.tags, tag)
+    kept = msgspec.structs.replace(known, after=tuple(dict.fromkeys(run.after)), tags=tags)
+    return msgspec.structs.replace(run, options=msgspec.json.encode(kept).decode())
 
 
 def accepted(run: NewRun) -> Run:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -42,6 +42,7 @@ from mainspring.operations.options import (
 )
 from mainspring.process.ids import IdSource
 from mainspring.process.secrets import environment
+from mainspring.sdk.graph import Graph, join
 from mainspring.sdk.handle import RunHandle, Waiting
 from mainspring.sdk.hooks import AroundHook, EndHook, Hooks, Lifespan, SubmitHook
 from mainspring.sdk.leadership import LeaderHook, LeaderHooks, Leadership
@@ -288,6 +289,24 @@ class Mainspring:
         found, arguments = await self._learn_task(task, said), {} if args is None else args
         check_spec(found.name, arguments)
         return await found.options(**options).submit_args(arguments)
+
+    def group(self, *parts: Graph[R]) -> Graph[R]:
+        """Calls or graphs side by side: `await app.group(a.call(1), b.call(2)).then(c.call()).submit()`. What follows
+        by `then` waits for all of them. See `sdk.graph`."""
+        return join(self, parts)
+
+    def chain(self, first: Graph[Any], *others: Graph[Any]) -> Graph[Any]:
+        """Calls or graphs one after another: each starts once those before it have succeeded."""
+        return reduce(lambda before, part: before.then(part), others, join(self, [first]))
+
+    @overload
+    async def upstream(self, task: Task[P, R]) -> list[R]: ...
+    @overload
+    async def upstream(self, task: None = None) -> list[Any]: ...
+    async def upstream(self, task: Task[..., Any] | None = None) -> list[Any]:
+        """In a task: what the runs returned that the current run waited for, in order; those of one task, with its
+        type. RunFailed if one of them did not succeed; `app.runs.upstream()` has the runs, however they ended."""
+        return await self.runs.upstream_results(task)
 
     def lock(self, name: str, *, ttl: Length = 30, wait: Length = 10) -> Lock:
         """A lock that one holder at a time has: `async with app.lock("payroll") as lock:`.

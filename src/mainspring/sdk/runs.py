@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from mainspring.core.model import Run
+from mainspring.core.states import SUCCEEDED
+from mainspring.errors import RunFailed
+from mainspring.executor import current_run
+from mainspring.operations import records
 from mainspring.operations.context import Context
+from mainspring.operations.from_rows import run_record
 from mainspring.operations.options import RunWords, check_name
 from mainspring.operations.runs import Runs
 from mainspring.operations.submission import Recipe
@@ -38,6 +44,26 @@ class AppRuns(Runs):
         """
         decode = msgspec.json.decode if task is None else task.decode_result
         return RunHandle(self._app, check_name("run_id", run_id), decode, accepted=False)
+
+    async def upstream(self) -> list[records.Run]:
+        """In a task: the runs that the current run waited for, in the order in which its submitter named them."""
+        return [run_record(run) for run in await self._upstream()]
+
+    async def upstream_results(self, task: Task[..., Any] | None) -> list[Any]:
+        """What they returned; those of one task, with its type. RunFailed if one of them did not succeed."""
+        decode = msgspec.json.decode if task is None else task.decode_result
+        results = []
+        for run in await self._upstream():
+            if task is None or run.task == task.name:
+                if run.state != SUCCEEDED:
+                    raise RunFailed(run.id, run.state, run.reason)
+                results.append(decode("null" if run.result is None else run.result))
+        return results
+
+    async def _upstream(self) -> list[Run]:
+        current, store = current_run(), await self._app.open()
+        ended = {run.id: run for run in await store.finished(current.after)} if current.after else {}
+        return [ended.get(each) or await store.get_run(current.namespace, each) for each in current.after]
 
     async def _recipe(self, task: str, words: RunWords) -> Recipe:
         recipe = await super()._recipe(task, words)

@@ -19,6 +19,7 @@ from mainspring.errors import InvalidInput
 from mainspring.operations.options import Defaults, RunWords, read_words
 from mainspring.operations.payload import Signature, encode_result
 from mainspring.operations.submission import Recipe, make_recipe, submit_runs
+from mainspring.sdk.graph import Call, Graph, join, limited
 from mainspring.sdk.handle import RunHandle
 from mainspring.sdk.hooks import Hooks
 
@@ -50,6 +51,13 @@ class BoundTask(Generic[P, R]):
 
     async def submit_many(self, calls: Iterable[Mapping[str, object]]) -> list[RunHandle[R]]:
         """Submit a run for each dict of arguments, in one transaction: all or none."""
+        texts = self._encode_all(calls)
+        if len(texts) > 1 and self._recipe.model.idempotency_key is not None:
+            problem = f"would stand for {len(texts)} runs at once"
+            raise InvalidInput("idempotency_key", self._recipe.model.idempotency_key, problem, "submit them one by one")
+        return await self._accept(texts)
+
+    def _encode_all(self, calls: Iterable[Mapping[str, object]]) -> list[str]:
         encode, limit = self.signature.encode, self.app.settings.payload_limit
         texts: list[str] = []
         try:
@@ -58,10 +66,20 @@ class BoundTask(Generic[P, R]):
         except InvalidInput as error:
             field = f"[{len(texts)}].{error.field}"
             raise type(error)(field, error.value, error.problem, error.remedy) from None
-        if len(texts) > 1 and self._recipe.model.idempotency_key is not None:
-            problem = f"would stand for {len(texts)} runs at once"
-            raise InvalidInput("idempotency_key", self._recipe.model.idempotency_key, problem, "submit them one by one")
-        return await self._accept(texts)
+        return texts
+
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The task with its arguments, to be submitted together with others: see `sdk.graph`."""
+        return self._call_of(self.signature.encode(args, kwargs, self.app.settings.payload_limit))
+
+    def map(self, calls: Iterable[Mapping[str, object]], *, limit: int | None = None) -> Graph[R]:
+        """A call for each dict of arguments, side by side; at most `limit` of them run at a time. Maps of one task with
+        the same limit share it."""
+        graph = join(self.app, [self._call_of(text) for text in self._encode_all(calls)])
+        return graph if limit is None else limited(graph, limit)
+
+    def _call_of(self, text: str) -> Call[R]:
+        return Call(self.app, self._recipe, text, self.signature.decode_result)
 
     async def _accept_one(self, text: str) -> RunHandle[R]:
         app = self.app
