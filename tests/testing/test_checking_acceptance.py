@@ -127,7 +127,7 @@ class TestNothingEligibleIsLeft:
 
         violations = {violation.number: violation for violation in told.check().violations}
         assert set(violations) == {3, 19}
-        assert violations[19].message == "run a was due at 2026-03-26T12:00:00Z, and nobody has claimed it"
+        assert violations[19].message == "run a was due at 2026-03-26T12:00:00Z, and no worker has claimed it"
         assert [record.what for record in violations[19].evidence] == ["fault", "run"]
 
     def test_nor_one_whose_claim_has_run_out(self) -> None:

@@ -81,7 +81,7 @@ class TestExecutionsWithinClaims:
     def test_nobody_executes_what_nobody_was_given(self) -> None:
         told = Told().claim("a", 1).start("a", 2)
 
-        assert told.found(7).message == "run a was executed with token 2, which nobody was given"
+        assert told.found(7).message == "run a was executed with token 2, which no worker was given"
 
     def test_nobody_executes_what_another_was_given(self) -> None:
         assert Told().claim("a", worker="w1").start("a", worker="w2").shown(7) == ["claim", "start"]

@@ -273,7 +273,7 @@ class TestNoRunWithoutCause:
     def test_a_firing_by_hand_needs_a_hand(self) -> None:
         told = Told().job("j", ManualTrigger()).firing("j", 61, kind="manual", state="skipped")
 
-        assert told.found(2).message == "job j: 2026-03-26T12:01:01Z was fired by hand, and nobody did"
+        assert told.found(2).message == "job j: 2026-03-26T12:01:01Z was fired by hand, and no client did"
 
     def test_a_job_that_is_due_once_fires_once(self) -> None:
         assert Told().job("j", AtTrigger(instant(60))).fired("j", 60).broken() == []

@@ -184,7 +184,7 @@ class TestOnlyTransitionsOfTheTable:
     def test_only_what_was_claimed_can_be_reported(self) -> None:
         told = Told().report("a", 1, "pending")
 
-        assert told.found(10).message == "run a was reported pending with token 1, which nobody was given"
+        assert told.found(10).message == "run a was reported pending with token 1, which no worker was given"
 
     def test_attempts_are_numbered_without_gaps(self) -> None:
         told = Told().add("attempt", run="a", attempt=1, token=1, state="failed")

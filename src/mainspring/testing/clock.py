@@ -60,7 +60,7 @@ class ManualClock:
         return woken
 
     def advance(self, duration: Duration | timedelta | str) -> None:
-        """Let time pass: microseconds, a timedelta, or text like `"1h30m"`. Everybody who is due by then wakes."""
+        """Let time pass: microseconds, a timedelta, or text like `"1h30m"`. Every sleeper that is due by then wakes."""
         passed = duration if isinstance(duration, int) else parse_duration(duration)
         if passed < 0:
             remedy = "time runs forward; set() turns the wall clock back"
@@ -78,7 +78,7 @@ class ManualClock:
             self._now = target
 
     def pending(self) -> Instant | None:
-        """When the earliest sleeper is due; None if nobody sleeps."""
+        """When the earliest sleeper is due; None if there is no sleeper."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)  # it was cancelled
         return self._now + self._sleepers[0][0] - self._elapsed if self._sleepers else None

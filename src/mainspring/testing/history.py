@@ -1,4 +1,4 @@
-"""A history: what every node, worker and client did and was told, as JSON lines. The checker judges it.
+"""A history: the calls of every node, worker and client, and their answers, as JSON lines. The checker judges it.
 
 One format for simulated and for real processes. Each line is one `Record`; `what` says which kind it is:
 
@@ -11,7 +11,7 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
 | `trigger` | ok, unknown | `job_id job fire_at key`: a client fired a job by hand |
 | `submit` | ok, refused, unknown | `run key data` (the run as JSON): a client submitted; `key` is the idempotency key |
 | `cancel` | ok, refused, unknown | `run`: a client asked for a cancel; ok: acknowledged |
-| `spend` | ok, refused, unknown | `name count data` (the pace as JSON): a client asked for so much of a budget |
+| `spend` | ok, refused, unknown | `name count data` (the pace as JSON): a client asked for an amount of a budget |
 | `worker` | ok, unknown | `worker data` (JSON): what a worker announced that it knows of its tasks |
 | `claim` | ok, unknown | `run token worker until attempt`: a worker was given a claim until store time `until` |
 | `renew` | ok, unknown | `run token worker until`: a claim was prolonged, at least until then |

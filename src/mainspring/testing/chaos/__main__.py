@@ -45,7 +45,7 @@ def main(
     bug: str | None,
 ) -> None:
     """Kill, stop, drain and restart real processes, and judge what they wrote down."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # As Ctrl-C: nobody stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # As Ctrl-C: no process stays behind.
     seed = SystemRandom().randrange(1_000_000) if seed is None else seed
     if keep is not None:
         keep.mkdir(parents=True)

@@ -64,7 +64,7 @@ QUIET_S: Final = 2.0
 
 
 def draw_settings(seed: int) -> dict[str, str]:
-    """The environment of every process: who plans, and in which order runs are served, is drawn."""
+    """The environment of every process: the coordination and the order of runs are drawn."""
     random = Random(f"{seed}:settings")
     drawn = {
         "MAINSPRING_COORDINATION": random.choice(("leader", "leader", "cluster")),
@@ -93,7 +93,7 @@ class Plan(msgspec.Struct, frozen=True):
     script: tuple[str, ...] | None = None
     """Steered faults, one after the other, instead of drawn ones: see `directed`."""
     hasty: bool = False
-    """Whether to look for a known bug only: nobody waits for what it keeps from happening."""
+    """Whether to look for a known bug only: the driver does not wait for what the bug prevents."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -226,7 +226,7 @@ class Run:
                 return took_s
             await asyncio.sleep(0.05)
             runs = await store.list_runs(_UNDER_WAY)
-        self._cluster.troubles.append(f"{LONGEST_HEALING_S:g} s after {kind} nobody had claimed {', '.join(left)}")
+        self._cluster.troubles.append(f"{LONGEST_HEALING_S:g} s after {kind} no worker had claimed {', '.join(left)}")
         return took_s
 
     async def _wait_for_all(self) -> None:
@@ -300,7 +300,7 @@ class Run:
 
 
 def _errors(log: Path) -> list[str]:
-    """Errors that a process did not expect: loops go on after them, and only tell the log."""
+    """Errors that a process did not expect: loops go on after them, and only log them."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return [
         f"{log.name}, line {number}: {_last_of(lines, number)}"

@@ -26,7 +26,7 @@ START_S: Final = 30.0
 STOP_S: Final = 20.0
 _ROOM: Final = 2**30
 _OWNER: Final = "postgres"
-"""Who runs it where we are root: the server refuses to."""
+"""The user that runs it where we are root: the server refuses to run as root."""
 _SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -220,7 +220,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _runs(pid: int) -> bool:
-    """A process that nobody has reaped yet does not run."""
+    """A process that is not reaped yet does not run."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,6 +1,6 @@
 """A wire that fails: a proxy before the database that cuts, delays and swallows.
 
-The worst is done to commits: the request arrives, and its answer never does. Whoever asked cannot know what happened.
+The worst is done to commits: the request arrives, and its answer never does. The caller cannot know what happened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Runs on a thread of its own, so that whoever watches may take its time. Its methods are for other threads."""
+    """Runs on a thread of its own, so that a test may take its time. Its methods are for other threads."""
 
     def __init__(self, port: int, random: Random) -> None:
         self._target = port
@@ -85,7 +85,7 @@ class Proxy:
             link.cut()
 
     def block(self) -> None:
-        """Nothing passes any more, and nobody is told."""
+        """Nothing passes any more, and neither side is notified."""
         self._loop.call_soon_threadsafe(self.passing.clear)
 
     def unblock(self, *, forget: bool) -> None:

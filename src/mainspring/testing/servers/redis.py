@@ -61,7 +61,7 @@ class RedisServer:
         raise MainspringError(f"redis-server does not start: {self._log.read_text()}")
 
     def pause(self) -> None:
-        """It keeps its connections, and answers nobody."""
+        """It keeps its connections, and does not answer."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:

@@ -44,7 +44,7 @@ class Report:
 
     @property
     def unseen(self) -> list[str]:
-        """What should have happened in so many seeds, and never did."""
+        """What should have happened in this many seeds, and never did."""
         names = dict.fromkeys(name for profile, seeds in self._whole.items() for name in demanded(profile, seeds))
         return [name for name in names if not self.sometimes[name]]
 

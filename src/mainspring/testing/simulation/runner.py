@@ -28,7 +28,8 @@ OVERRUN: Duration = 8 * SECOND
 """How long after its timeout work may go on: some ignores its cancellation twice."""
 
 PASSED_OVER: Duration = 15 * SECOND
-"""How long a run may be passed over where a broker delivers: it promises no order, and what it lost is told again."""
+"""How long a run may be passed over where a broker delivers: it promises no order, and what it lost is published
+again."""
 
 FENCE: Duration = SECOND // 2
 """How long after its claim has run out work may go on: a worker's clock may be slower than the store's."""
@@ -96,7 +97,7 @@ def _uncollected() -> Iterator[None]:
 
 @contextmanager
 def _listening(errors: list[str]) -> Iterator[None]:
-    """Loops go on after errors that they did not expect, and only tell the log: here each of them is a failure."""
+    """Loops go on after unexpected errors, and only log them: here each of them is a failure."""
     log = logging.getLogger("mainspring")
     listener, level, propagates = _Listener(errors), log.level, log.propagate
     log.addHandler(listener)
@@ -116,7 +117,7 @@ class _Listener(logging.Handler):
         self._errors = errors
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A cancellation that nobody asked for is one of the faults: loops report it, and go on.
+        # A stray cancellation is one of the faults: loops report it, and go on.
         if record.exc_info and not isinstance(record.exc_info[1], asyncio.CancelledError):
             self._errors.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
@@ -124,7 +125,7 @@ class _Listener(logging.Handler):
 def run_scenarios(
     scenarios: Iterable[Scenario], *, bug: str | None = None, jobs: int | None = None
 ) -> Iterator[Result]:
-    """Many scenarios in so many processes (None: one per core), in order; histories only of those that failed."""
+    """Many scenarios in several processes (None: one per core), in order; histories only of those that failed."""
     run = partial(run_scenario, bug=bug, keep=False)
     scenarios = list(scenarios)
     jobs = min(jobs or os.cpu_count() or 1, len(scenarios))

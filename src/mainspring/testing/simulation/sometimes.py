@@ -123,7 +123,7 @@ _SPARED: Final = MappingProxyType(
 
 
 def demanded(profile: str, seeds: int) -> list[str]:
-    """What so many seeds of a profile have to have seen: its faults, and every path that it leads to."""
+    """What this many seeds of a profile must have met: its faults, and every path that it leads to."""
     if seeds < ENOUGH_SEEDS:
         return []
     weather, spared = PROFILES[profile], _SPARED.get(profile, frozenset())
@@ -150,7 +150,7 @@ async def watch(store: Store, seen: Counter[str]) -> None:
 
 
 async def read_events(store: Store, seen: Counter[str]) -> None:
-    """Count what the events tell."""
+    """Count what the events show."""
     while await store.number_events(_BATCH):
         pass
     terms = 0

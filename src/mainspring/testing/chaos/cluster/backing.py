@@ -1,4 +1,4 @@
-"""The store that a cluster works on, and what is done to it: nothing to a file or to somebody else's server; everything
+"""The store that a cluster works on, and what is done to it: nothing to a file or to a foreign server; everything
 to a PostgreSQL server of our own, behind a wire of our own."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Backing:
         self.url = url
         """For the processes of the cluster."""
         self.direct = url
-        """For whoever watches: what is done to the wire is not done to this."""
+        """For observers: what is done to the wire is not done to this."""
         self.epoch: Instant | None = None
         """See `timing.StoreTime`."""
         self.troubled_until = -math.inf

@@ -1,4 +1,4 @@
-"""The cluster that suffers: its places, what is done to them, and who replaces those who end."""
+"""The cluster under attack: its places, the faults, and the replacement of ended processes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ APART_S: Final = 1.0
 """Between two processes of a rolling restart."""
 
 MOST_TROUBLES: Final = 10
-"""After so many it is not the faults that trouble the cluster: give up."""
+"""After this many unexpected ends the faults are not the cause: give up."""
 
 Tell = Callable[[str], None]
 Note = Callable[..., None]
 
 
 class Cluster:
-    """`note` writes a fault into the history, `tell` into the eye of whoever watches."""
+    """`note` writes a fault into the history, `tell` shows it on the terminal."""
 
     def __init__(self, folder: Path, places: Sequence[Place], backing: Backing, note: Note, tell: Tell) -> None:
         self._folder = folder
@@ -48,13 +48,13 @@ class Cluster:
         self._keeping: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """All processes, and whoever looks after them."""
+        """All processes, and their supervisors."""
         for place in self.places:
             place.start()
         self._keeping = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Whoever ended by itself is noted and replaced; a client that is done stays so once there is peace."""
+        """A process that ended by itself is noted and replaced; a client that is done stays so once there is peace."""
         while not self.hopeless:
             await asyncio.sleep(LOOK_S)
             for place in self.places:
@@ -67,7 +67,7 @@ class Cluster:
                 place.start()
 
     def _may_give_up(self, place: Place) -> bool:
-        """Whoever finds no store when it starts says so and ends; once it works, it may not."""
+        """A process that finds no store at its start says so and ends; once it works, it may not."""
         works = any(record.actor == place.actor for record in self._told(place.name, "claim"))
         return self._backing.troubled_until > place.began and not works
 
@@ -105,7 +105,7 @@ class Cluster:
         return [place for place in self.places if not place.busy and place.alive]
 
     async def _strike_leader(self, fault: Fault) -> None:
-        """Whoever leads; if just now nobody does whom one could strike, whoever does so soon."""
+        """The leader; if there is none that could be struck just now, the next one."""
         for _ in range(round(ELECTION_S / LOOK_S)):
             _, leader = self.newest_term() or (0, "")
             for place in self._free():
@@ -115,7 +115,7 @@ class Cluster:
             await asyncio.sleep(LOOK_S)
 
     def newest_term(self) -> tuple[int, str] | None:
-        """The newest term and who began it, as the histories have it."""
+        """The newest term and its leader, as the histories have it."""
         terms = [(record.term or 0, record.actor) for record in self._told("up-", "term")]
         return max(terms, default=None)
 
@@ -134,7 +134,7 @@ class Cluster:
             yield from load(line for line in path.read_bytes().splitlines(keepends=True) if mark in line)
 
     def place_of(self, actor: str) -> Place:
-        """Where somebody lives, or has lived."""
+        """The place of a process, or of one that has ended."""
         return next(place for place in self.places if place.name == actor.partition(".")[0])
 
     async def do(self, fault: Fault, place: Place) -> None:
@@ -194,7 +194,7 @@ class Cluster:
         self._tell(f"{fault.kind:<12} {whom}, {fault.length_s:.1f} s")
 
     async def heal(self) -> None:
-        """Let what is under way end; from then on only those who end by themselves are replaced."""
+        """Let what is under way end; from then on only processes that end by themselves are replaced."""
         if self._under_way:
             await asyncio.gather(*self._under_way)
         self._calm = True
@@ -213,7 +213,7 @@ class Cluster:
         self.troubles += [wrong for wrong in wrongs if wrong is not None]
 
     def kill_all(self) -> None:
-        """Whatever happened here: nobody stays behind."""
+        """Whatever happened here: no process stays behind."""
         if self._keeping is not None:
             self._keeping.cancel()
         for place in self.places:

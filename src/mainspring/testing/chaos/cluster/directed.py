@@ -1,7 +1,7 @@
 """Faults at the moment at which they hurt: not drawn, but steered, one after the other, each until it has shown.
 
 Stops hit between deciding and asking (see `halts`): a leader that fires, or a worker that reports, wakes up after
-somebody else has taken its place, and before that one has done what it came for. If the store let either through,
+another process has taken its place, and before that one has done its work. If the store let either through,
 nothing else would stop it.
 """
 
@@ -27,7 +27,7 @@ LOOK_S: Final = 0.02
 PATIENCE_S: Final = 40.0
 """How long to wait for anything that must come."""
 ANSWER_S: Final = 0.4
-"""How long a process that was woken has to be answered, while whoever replaced it stands still. Their leases last."""
+"""How long a process that was woken has to be answered, while its replacement stands still. Their leases last."""
 LENGTHS: Final = {"kill server": 0.5, "restart server": 0.2, "lose commits": 3.0, "slow wire": 2.0, "block wire": 2.5,
                   "replace wire": 1.0}  # fmt: skip
 PROCESS_FAULTS: Final = ("kill leader", "kill worker", "stop leader", "stop worker")
@@ -36,7 +36,7 @@ DIRECTED: Final = frozenset((*PROCESS_FAULTS, *SERVER_FAULTS))
 
 
 class Director:
-    """Does to a cluster what it is told. `app` submits the run whose worker is stopped."""
+    """Carries faults out on a cluster. `app` submits the run whose worker is stopped."""
 
     def __init__(self, cluster: Cluster, backing: Backing, folder: Path, app: Mainspring) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class Director:
         self._app = app
 
     async def act(self, kind: str) -> None:
-        """One fault, until all who suffered from it may go on."""
+        """One fault, until all struck processes may go on."""
         if kind in SERVER_FAULTS:
             length_s = LENGTHS.get(kind, 0.0)
             if kind == "kill server":
@@ -62,7 +62,7 @@ class Director:
         await steps[kind]()
 
     async def _acknowledged(self) -> None:
-        """A client has only just been told that what it submitted is safe."""
+        """A client has only just received the acceptance of its submission."""
         before = self._cluster.acknowledged()
         if any(place.role == "client" for place in self._cluster.places):
             await self._until(lambda: self._cluster.acknowledged() > before)

@@ -1,4 +1,4 @@
-"""The processes of a run: each has a place, and whoever ends there is replaced."""
+"""The processes of a run: each has a place, and a process that ends there is replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.services.worker.worker import EXIT_UNSTOPPABLE
 Role = Literal["up", "worker", "client"]
 _APP: Final = "mainspring.testing.chaos.inside.work"
 _NO_API: Final[dict[Role, tuple[str, ...]]] = {"up": ("--no-api",), "worker": (), "client": ()}
-"""Nobody asks it, and it takes as long to load as all the rest."""
+"""It is not needed, and takes as long to load as all the rest."""
 START_S: Final = 15.0
 """A process so young may not have got round to listening to signals, on a machine that is busy."""
 STOP_S: Final = 30.0
@@ -26,7 +26,7 @@ _OWN_ENDS: Final = (EXIT_UNSTOPPABLE, -signal.SIGKILL)
 
 
 def command(role: Role, longest_s: float) -> list[str]:
-    """What is executed: it ends by itself some day, even if nobody is left to end it."""
+    """What is executed: it ends by itself some day, even if no driver is left to end it."""
     if role == "client":
         return [sys.executable, "-m", "mainspring.testing.chaos.inside.client"]
     return [sys.executable, "-m", "mainspring", role, _APP, "--quiet", "--for", f"{longest_s:.0f}s", *_NO_API[role]]
@@ -56,7 +56,7 @@ class Place:
 
     @property
     def actor(self) -> str:
-        """Who is there now, as its history calls it."""
+        """The process that is there now, as its history calls it."""
         return f"{self.name}.{self.generation}"
 
     @property

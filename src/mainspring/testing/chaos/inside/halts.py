@@ -1,7 +1,7 @@
 """Stops that hit the right moment: a process stops itself (SIGSTOP) just before it asks the store for something.
 
-A signal from outside hits between deciding and asking once in thousands of times. Here whoever is about to make a call
-that somebody has marked takes the mark, writes down that it stands still, and does. Whoever marked it lets it go on.
+A signal from outside hits between deciding and asking once in thousands of times. Here a process that is about to make
+a call that the driver has marked takes the mark, writes down that it stands still, and does. The driver lets it go on.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Halts:
         (self._folder / f"halt.{call}.{about}").unlink(missing_ok=True)
 
     def who(self, call: str, about: str = ANY) -> str | None:
-        """Who stands still because of a mark, if anybody does. Told once."""
+        """The process that stands still because of a mark, if there is one. Reported once."""
         for path in self._folder.glob(f"halted.{call}.{about}.*"):
             path.unlink()
             return path.name.removeprefix(f"halted.{call}.{about}.")
         return None
 
     def obey(self, call: str, abouts: Iterable[str], actor: str, note: Callable[[], None]) -> None:
-        """Stop, if there is a mark for this call; returns when somebody has sent SIGCONT."""
+        """Stop, if there is a mark for this call; returns after SIGCONT."""
         for about in (ANY, *abouts):
             with suppress(FileNotFoundError):
                 os.rename(self._folder / f"halt.{call}.{about}", self._folder / f"halted.{call}.{about}.{actor}")

@@ -1,7 +1,7 @@
 """The side-effect ledger: when work really began and really ended, written by the work itself.
 
 It goes to a file that is opened to append, one `write` for each line. No process keeps it, so none has to be spared for
-it: what was written before a kill is in the file, whoever was killed.
+it: what was written before a kill is in the file.
 """
 
 from __future__ import annotations

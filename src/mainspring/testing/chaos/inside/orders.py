@@ -1,4 +1,4 @@
-"""What the processes of a run are told by whoever starts them: who they are, by one variable of their environment; and
+"""The orders of the driver to the processes of a run: their names, by one variable of their environment; and
 how far the run has come, by marks in its folder."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def reach(folder: Path, stage: Stage) -> None:
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """Who a process is, and where it writes its history."""
+    """The name of a process, and where it writes its history."""
 
     folder: str
     actor: str
@@ -32,7 +32,7 @@ class Orders(msgspec.Struct, frozen=True):
     bug: str | None = None
     """One of `testing.simulation.planted` or of `testing.chaos.planted`, to see whether it is found."""
     gentle: bool = False
-    """Whether no work ends its own process: then whoever ends was struck."""
+    """Whether no work ends its own process: then a process that ends was struck."""
     epoch: int | None = None
     """See `timing.StoreTime`; None where the store's clock is the host's."""
 

@@ -37,14 +37,14 @@ class Bug(NamedTuple):
 
 
 def _accept_any_token(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A report counts for whoever runs the run now."""
+    """A report counts for the current holder of the run."""
     reports_of = import_module(f"{_STORE}.ends.reports")
 
     async def report(tx: Any, reports: Sequence[Report]) -> Any:
         held = await reports_of.load_held(tx, [each.run_id for each in reports])
         tokens = {run_id: run.token for run_id, run in held.items()}
-        told = [msgspec.structs.replace(each, token=tokens.get(each.run_id, each.token)) for each in reports]
-        return await right(tx, told)
+        forged = [msgspec.structs.replace(each, token=tokens.get(each.run_id, each.token)) for each in reports]
+        return await right(tx, forged)
 
     return report
 
@@ -85,7 +85,7 @@ BUGS: Final = MappingProxyType(
             [
                 in_statement("work", "candidates", " FOR UPDATE SKIP LOCKED", ""),
                 in_statement("work", "claim_plain", " FOR UPDATE SKIP LOCKED", ""),
-                # Taken by its place, a run is given once also without the lock: by its id, again to who came later.
+                # Taken by its place, a run is given once also without the lock: by its id, again to a later worker.
                 in_statement(
                     "work",
                     "claim_plain",

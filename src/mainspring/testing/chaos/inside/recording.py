@@ -1,4 +1,4 @@
-"""What one real process asked of its store and was told, written down as `testing.history` has it.
+"""The calls of one real process to its store and their answers, written down as `testing.history` has it.
 
 The simulation's scribe sits in the store. This one sits before it, so it knows when it asked and when it heard, not
 when it happened; and it may be killed in between. So it writes down what it is about to ask, as `unknown`, before it
@@ -50,7 +50,7 @@ CALLS: Final = (
     "sync_jobs",
     "trigger",
 )
-"""The calls that a history tells of. All others go to the store as they are."""
+"""The calls that a history records. All others go to the store as they are."""
 
 
 class Journal(History):
@@ -114,7 +114,7 @@ class Recorder(Scribe):
         standing.take(claims, sent_at)
 
     def _next_sent(self, now: Instant) -> Instant:
-        """No two calls of a process are sent at the same instant: that tells which answer belongs to which."""
+        """No two calls of a process are sent at the same instant: so each answer has its call."""
         with self._asking:
             self._last_sent = max(now, self._last_sent + 1)
             return self._last_sent

@@ -1,7 +1,7 @@
 """The app that the processes of a run are started with: the simulation's tasks as real ones, under every policy.
 
-What an attempt does depends on the run and the attempt alone, so that it does not matter who executes it. Each writes
-its start and its end into the ledger.
+What an attempt does depends on the run and the attempt alone, so that it does not matter which worker executes it. Each
+writes its start and its end into the ledger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mainspring.testing.simulation.load.tasks import TASKS, Traits
 from mainspring.testing.simulation.load.workload import LIMIT
 
 PACE: Final = 0.25
-"""Real time is dear: work is so much shorter than in the simulation."""
+"""Real time is dear: work is shorter than in the simulation by this factor."""
 
 live_skewed()
 HARSH: Final = ("poison", "blocking", "apart", "stubborn")
@@ -92,7 +92,7 @@ for _name, _traits in TASKS.items():
 
 @app.task
 def blocking() -> int:
-    """In a thread, which nobody can stop: a worker that loses its claim has to end itself."""
+    """In a thread, which cannot be stopped: a worker that loses its claim has to end itself."""
     with ledger.noted():
         time.sleep(_length_s(TASKS["steady"]))
     return 1

@@ -52,26 +52,26 @@ def _unfinished(stories: Stories) -> Iterator[tuple[RunStory, Run, Record]]:
 
 
 def _who_may_wait(waiting: Sequence[RunStory], going_on: Sequence[RunStory]) -> set[str]:
-    """Those that wait for a run that goes on, or for one that does so in turn. What runs of firings hold is not told:
-    while there is one, it may be what others wait at."""
+    """Those that wait for a run that goes on, or for one that does so in turn. What runs of firings hold is not
+    recorded: while there is one, it may be what others wait at."""
     untold = any(story.new is None for story in (*waiting, *going_on))
     by_name: defaultdict[str, list[RunStory]] = defaultdict(list)
-    told, excused = list(going_on), set[str]()
+    left, excused = list(going_on), set[str]()
     for story in waiting:
         names = [] if story.new is None else list(_shared_names(story.new))
         if story.new is None or (names and untold):
             excused.add(story.id)
-            told.append(story)
+            left.append(story)
         else:
             for name in (*story.new.after, *names):
                 by_name[name].append(story)
-    while told:
-        story = told.pop()
+    while left:
+        story = left.pop()
         names = [] if story.new is None else list(_shared_names(story.new))
         for other in [each for name in (story.id, *names) for each in by_name.pop(name, ())]:
             if other.id not in excused:
                 excused.add(other.id)
-                told.append(other)
+                left.append(other)
     return excused
 
 
@@ -137,7 +137,7 @@ def _not_cancelled(stories: Stories, story: RunStory, cancel: Record) -> Iterato
 
 
 def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
-    """(19) Once the history is drained no run is due and unclaimed, held by nobody, or waits for nothing.
+    """(19) Once the history is drained no run is due and unclaimed, held by no worker, or waits for nothing.
 
     Not seen: runs that were due or claimed only just before; whether one that waits could go on, while another that it
     comes after, or that shares a line, a limit or a job with it, is not done.
@@ -146,7 +146,7 @@ def nothing_eligible_is_left(stories: Stories) -> Iterator[Finding]:
         if run.state == BLOCKED:
             message = f"run {story.id} waits, and nothing is left to wait for"
         elif run.state == PENDING:
-            message = f"run {story.id} was due at {format_instant(run.due_at)}, and nobody has claimed it"
+            message = f"run {story.id} was due at {format_instant(run.due_at)}, and no worker has claimed it"
         elif (run.claimed_until or 0) < drained.store:
             message = f"run {story.id} is held with token {run.token} by worker {run.worker}, whose claim has run out"
         else:

@@ -1,4 +1,4 @@
-"""Causes: nothing runs that nobody asked for, and jobs fire when their triggers say."""
+"""Causes: every run has a cause, and jobs fire when their triggers say."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _by_no_hand(job: JobStory) -> Iterator[Finding]:
         return
     for instant, rows in job.rows.items():
         if rows[0].kind == "manual":
-            yield found(f"{instant_of(job, instant)} was fired by hand, and nobody did", rows[0])
+            yield found(f"{instant_of(job, instant)} was fired by hand, and no client did", rows[0])
 
 
 def fire_times_follow_the_clocks(stories: Stories) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ from mainspring.testing.history import Record
 def tokens_grow(stories: Stories) -> Iterator[Finding]:
     """(4) Each claim of a run has a token of its own, greater than those before.
 
-    Not seen: the order of claims where it is not known; claims that nobody heard of, if nobody sat at the store.
+    Not seen: the order of claims where it is not known; claims whose answers were lost, if the store itself was not
+    recorded.
     """
     for story in stories.runs.values():
         for turn in story.turns.values():
@@ -64,7 +65,7 @@ def executions_stay_within_claims(stories: Stories) -> Iterator[Finding]:
 def _unclaimed(story: RunStory, turn: Turn) -> Iterator[Finding]:
     start = turn.starts[0]
     if not turn.claims:
-        yield found(f"run {story.id} was executed with token {turn.token}, which nobody was given", start)
+        yield found(f"run {story.id} was executed with token {turn.token}, which no worker was given", start)
     elif start.worker is not None and start.worker != turn.claims[0].worker:
         message = f"run {story.id} was executed by {start.worker} with token {turn.token} of {turn.claims[0].worker}"
         yield found(message, turn.claims[0], start)
@@ -74,7 +75,7 @@ def _unclaimed(story: RunStory, turn: Turn) -> Iterator[Finding]:
 
 
 def _overstayed(stories: Stories, story: RunStory, turn: Turn) -> Iterator[Finding]:
-    """Whoever could not renew its claim must stop before somebody else may have it."""
+    """A worker that could not renew its claim must stop before another may have it."""
     bound = stories.bounds.fence
     if bound is None or not turn.claims or not turn.ends:
         return

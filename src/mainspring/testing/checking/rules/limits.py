@@ -19,7 +19,7 @@ from mainspring.testing.history import Record
 
 
 class Stay(NamedTuple):
-    """Somebody surely was in from `start` to `end`."""
+    """A run was surely inside from `start` to `end`."""
 
     start: Instant
     end: Instant
@@ -28,7 +28,7 @@ class Stay(NamedTuple):
 
 
 def crowd(stays: Iterable[Stay], capacity: int) -> Sequence[Stay]:
-    """The first who were in at once, one more than there is room for; empty if that never happened."""
+    """The first that were in at once, one more than there is room for; empty if that never happened."""
     inside: list[tuple[Instant, int, Stay]] = []
     for number, stay in enumerate(sorted(stays, key=lambda stay: stay.start)):
         if stay.end <= stay.start:

@@ -24,7 +24,7 @@ Line = tuple[str, str, str, str]
 
 
 class _Claimed(NamedTuple):
-    """A claim, and what decides who goes first."""
+    """A claim, and what decides its order."""
 
     claim: Record
     story: RunStory
@@ -47,7 +47,7 @@ def the_best_run_goes_first(stories: Stories) -> Iterator[Finding]:
     """(13) A worker never claims a run while a better one, which it could have claimed as well, is left.
 
     Better by both orderings, strict and ageing, so that it does not matter which one is set; under ageing this is also
-    why nobody starves. Not seen: that better runs were left which had to wait for anything, or had been claimed before;
+    why no run starves. Not seen: that better runs were left which had to wait for anything, or had been claimed before;
     or that are of a task, queue or region of which the worker claimed nothing, as it may not serve them, or of a task
     of which it was given a run that its code does not take, as it leaves those to others; claims whose order to others
     is not known. Where claimers pass over what others look at, it must go on for `passing_bound`, again
@@ -129,7 +129,7 @@ class _Waiting:
         self._passed: dict[str, _Passing] = {}
 
     def move_to(self, now: Instant) -> None:
-        """Let in those who came before now."""
+        """Admit those that came before now."""
         while self._coming and self._coming[-1].since < now:
             arrival = self._coming.pop()
             heappush(self._heaps[arrival.claimed.line, arrival.claimed.priority], arrival)

@@ -1,4 +1,4 @@
-"""Rate limits: nobody is granted more than the pace allows."""
+"""Rate limits: no subject is granted more than the pace allows."""
 
 from __future__ import annotations
 

@@ -62,9 +62,9 @@ def _overtaken_or_lost(story: RunStory, final: Record) -> Iterator[Finding]:
 def _stale(story: RunStory) -> Iterator[Finding]:
     turns = story.claimed
     for index, turn in enumerate(turns[:-1]):
-        told = [report for report in turn.reports if report.outcome != "refused"]
+        answered = [report for report in turn.reports if report.outcome != "refused"]
         overtaking = turns[index + 1].claims[0]
-        if turn.accepted is not None and all(surely_before(overtaking, report) for report in told):
+        if turn.accepted is not None and all(surely_before(overtaking, report) for report in answered):
             message = (
                 f"a report of run {story.id} with token {turn.token} was accepted after token {overtaking.token} "
                 "had been given"
@@ -104,7 +104,7 @@ def _too_often(story: RunStory, options: RunOptions) -> Iterator[Finding]:
 
 
 def _failed_unfit(stories: Stories, story: RunStory) -> Iterator[Finding]:
-    """A deadline that has passed, or a cancel, counts whoever held the run."""
+    """A deadline that has passed, or a cancel, counts for any holder of the run."""
     bound, known = stories.bounds.unfit, story.known
     if bound is None or known is None or not story.claimed:
         return
@@ -128,12 +128,12 @@ def _too_soon(story: RunStory, options: RunOptions) -> Iterator[Finding]:
         if retry is None or retry.state != PENDING:
             continue
         wait = _wait(story, turn, retry, options)
-        told = min(earliest(report) for report in turn.reports if report.outcome != "refused")
+        failed_at = min(earliest(report) for report in turn.reports if report.outcome != "refused")
         for again, ahead in ((following.claims[0], CLAIM_AHEAD), *((start, 0) for start in following.starts[:1])):
-            if again.store < told + wait - ahead:
+            if again.store < failed_at + wait - ahead:
                 message = (
                     f"run {story.id} was to be retried after {format_duration(wait)}, and its {again.what} with token "
-                    f"{following.token} came {format_duration(again.store - told)} after its failure with token "
+                    f"{following.token} came {format_duration(again.store - failed_at)} after its failure with token "
                     f"{turn.token}"
                 )
                 yield found(message, story.source, *story.attempts, turn.claims[0], retry, *following.claims[:1], again)
@@ -153,7 +153,7 @@ def _wait(story: RunStory, turn: Turn, retry: Record, options: RunOptions) -> Du
 
 
 def only_transitions_of_the_table(stories: Stories) -> Iterator[Finding]:
-    """(10) A run goes only from states to states that the table allows, and its attempts tell the same story.
+    """(10) A run goes only from states to states that the table allows, and its attempts agree.
 
     Seen from the outside: reports come from claims, and lead where a running run may go; attempts are numbered without
     gaps, their tokens grow, and none follows a last word; the end fits the last of them. Not seen: what happens to a
@@ -172,7 +172,7 @@ def _impossible_reports(story: RunStory, turn: Turn) -> Iterator[Finding]:
         if report.outcome == "ok" and report.state not in TRANSITIONS[RUNNING]:
             yield found(f"run {story.id} was reported {report.state} with token {turn.token}", report)
         elif report.outcome == "ok" and not turn.claims:
-            message = f"run {story.id} was reported {report.state} with token {turn.token}, which nobody was given"
+            message = f"run {story.id} was reported {report.state} with token {turn.token}, which no worker was given"
             yield found(message, report)
 
 

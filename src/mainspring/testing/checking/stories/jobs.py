@@ -157,7 +157,7 @@ class JobStory:
             yield Span(job, job.created_at if job.version == 1 else job.updated_at, until)
 
     def is_scheduled(self, row: Record) -> bool:
-        """Whether a row surely is the clock's doing and nobody's hand's."""
+        """Whether a row was surely made by the clock and not by hand."""
         if row.kind is not None:
             return row.kind == "scheduled"
         return None not in self._by_hand and row.fire_at not in self._by_hand

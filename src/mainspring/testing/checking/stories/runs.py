@@ -54,10 +54,10 @@ class Turn:
         It ends by a report, by being given back, or by running out. Reports and returns that were not acknowledged may
         have come to nothing, and one that was acknowledged may repeat one that was not.
         """
-        told = [earliest(report) for report in self.reports if report.outcome != "refused"]
+        reported = [earliest(report) for report in self.reports if report.outcome != "refused"]
         if self.accepted is not None:
-            return min(told)
-        return min([self.until, *told, *map(earliest, self.handbacks)])
+            return min(reported)
+        return min([self.until, *reported, *map(earliest, self.handbacks)])
 
     def proof(self) -> tuple[Record | None, ...]:
         """What shows that the claim stood from when it was given until `released`."""
@@ -131,7 +131,7 @@ class RunStory:
 
     @property
     def known(self) -> Run | NewRun | None:
-        """What kind of run it is, if the history tells."""
+        """What kind of run it is, if the history shows it."""
         return self.run or self.new
 
     @property

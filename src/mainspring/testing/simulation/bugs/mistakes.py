@@ -72,7 +72,7 @@ def worst_first(right: Right) -> Right:
 
 
 def accept_any_token(right: Right) -> Right:
-    """A report counts for whoever runs the run now."""
+    """A report counts for the current holder of the run."""
     reports_of = import_module("mainspring.stores.sqlite.ends.reports")
 
     def report(tx: Any, reports: Sequence[Report]) -> Any:
@@ -176,7 +176,7 @@ def claim_whatever_its_token(right: Right) -> Right:
 
 
 def tell_once(_right: Right) -> Right:
-    """What was told is not told again."""
+    """What was delivered once is not delivered again."""
 
     def is_news(dispatcher: Any, notice: Notice, _now: float) -> bool:
         token: int = dispatcher._told.get(notice.run_id, (-1, 0.0))[0]
@@ -186,7 +186,7 @@ def tell_once(_right: Right) -> Right:
 
 
 def trust_the_broker(_right: Right) -> Right:
-    """Nobody looks for what was not delivered."""
+    """No loop looks for what was not delivered."""
 
     async def claim(
         source: Any, worker: Worker, limit: int, ttl: Duration, _ordering: Ordering, *, ahead: Duration = 0

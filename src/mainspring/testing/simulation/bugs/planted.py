@@ -19,7 +19,7 @@ _SERVICES: Final = "mainspring.services"
 
 
 SEEDS_NEEDED: Final = 30
-"""Within so many seeds each of the bugs is found."""
+"""Within this many seeds each of the bugs is found."""
 
 
 class InQuery(NamedTuple):
@@ -79,7 +79,7 @@ class Planted(NamedTuple):
     breaks: int
     profile: str
     seed: int = 0
-    """The first seed that found it when this was written, counted from 0: so many others did not."""
+    """The first seed that found it when this was written, counted from 0: this many others did not."""
     minutes: float = 1.0
 
     def scenarios(self) -> Iterator[Scenario]:
@@ -192,7 +192,7 @@ PLANTED: Final = MappingProxyType(
             6.5,
         ),
         "a budget is not paid from": Planted([InQuery("api", "pay", "excluded.paid_at", "paid_at")], 20, "calm"),
-        "a delivered run is taken from whoever has it": Planted(
+        "a delivered run is taken from its holder": Planted(
             [
                 InQuery("dispatch", "delivered", " AND state = 'pending'", ""),
                 InQuery("work", "take", " AND state = 'pending'", ""),

@@ -1,7 +1,7 @@
 """The work that is done in the simulated world: how long it takes, whether it fails, whether it kills its process.
 
-What an attempt does depends on the seed, the run and the attempt alone, so that it does not matter who executes it.
-Starts and ends go to the side-effect ledger, which nothing can kill.
+What an attempt does depends on the seed, the run and the attempt alone, so that it does not matter which worker
+executes it. Starts and ends go to the side-effect ledger, which nothing can kill.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Carries calls out on the real store and writes them down: who did what and was told what, as `history` has it."""
+"""Carries calls out on the real store and writes them down with their answers, as `history` has it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class StoreClock:
         return self._start + round(self._loop.time() * SECOND)
 
     def leap(self, seconds: float) -> None:
-        """Somebody puts it forward: the host was suspended, or its clock had been slow."""
+        """Put it forward: the host was suspended, or its clock had been slow."""
         self._start += round(seconds * SECOND)
 
     def monotonic(self) -> float:
@@ -35,11 +35,11 @@ class StoreClock:
         return self._loop.time()
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        """Until so much virtual time has passed."""
+        """Until this virtual time has passed."""
         return self._loop.nap(seconds)
 
     def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
-        """After so much virtual time."""
+        """After this virtual time."""
         return self._loop.call_later(seconds, ring)
 
 
@@ -64,11 +64,11 @@ class ProcessClock:
         return self._origin + self.true.monotonic() * self._rate
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        """Until so much time has passed on this clock."""
+        """Until this time has passed on this clock."""
         return self.true.sleep(seconds / self._rate)
 
     def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
-        """After so much time on this clock."""
+        """After this time on this clock."""
         return self.true.alarm(seconds / self._rate, ring)
 
     def store_now(self) -> Instant:
@@ -76,6 +76,6 @@ class ProcessClock:
         return self.true.now() + self._error
 
     def jump(self) -> None:
-        """Somebody sets the wall clock, and the estimate of the store's time moves within its bounds."""
+        """Set the wall clock; the estimate of the store's time moves within its bounds."""
         self._skew = round(self._random.uniform(-24 * HOUR, 24 * HOUR))
         self._error = round(self._random.uniform(-LARGEST_ERROR, LARGEST_ERROR))

@@ -25,7 +25,7 @@ MOST_STEPS = 200_000
 
 
 class Host:
-    """What a simulated process is to the loop. `kill` is final; whoever starts the process again makes a new one."""
+    """What a simulated process is to the loop. `kill` is final; a restart makes a new one."""
 
     def __init__(self, loop: HostingLoop) -> None:
         self._loop = loop
@@ -104,7 +104,7 @@ class HostingLoop(VirtualLoop):
         self._buried = False
         self.set_exception_handler(self._note_error)
         self.errors: list[str] = []
-        """What went wrong in callbacks and in tasks that nobody awaited: a bug in the program or in the simulator."""
+        """What went wrong in callbacks and in tasks that were not awaited: a bug in the program or in the simulator."""
 
     def _note_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not self._buried:
@@ -112,7 +112,7 @@ class HostingLoop(VirtualLoop):
 
     def _run_once(self) -> None:
         """Not once, but until the loop is stopped, and quicker than the ready-made one: there are no sockets to look
-        at, and nobody debugs."""
+        at, and there is no debugger."""
         ready, take, owner = self._ready, self._ready.popleft, OWNER
         steps = 0
         while not self._stopping:

@@ -1,4 +1,4 @@
-"""What differs from world to world: who plans, in which order runs are served, and which worker serves what."""
+"""What differs from world to world: the coordination, the order of runs, and which worker serves what."""
 
 from __future__ import annotations
 

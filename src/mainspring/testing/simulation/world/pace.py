@@ -1,6 +1,6 @@
 """How often loops look by themselves: in the simulated world less often than in the real one.
 
-Hints tell loops of nearly everything; that they also look now and then is for hints that were lost. In virtual time
+Hints wake loops for nearly everything; that they also look now and then is for lost hints. In virtual time
 nearly all of these looks find nothing, and they would cost more than all the work. So there are fewer of them here.
 """
 
@@ -35,7 +35,7 @@ _PAUSES_S: Final = (
 
 @contextmanager
 def unhurried() -> Iterator[None]:
-    """While this lasts, loops that are told nothing wait longer."""
+    """While this lasts, loops without hints wait longer."""
     usual = [(module, name, getattr(module, name)) for module, name, _ in _PAUSES_S]
     for module, name, seconds in _PAUSES_S:
         setattr(module, name, seconds)

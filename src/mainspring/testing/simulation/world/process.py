@@ -31,7 +31,7 @@ from mainspring.wiring import open_lease
 
 STOP_GRACE_S = 1.5
 KILLED_AFTER_S = 20.0
-"""How long whoever looks after a process waits for it to stop before killing it."""
+"""How long the supervisor of a process waits for it to stop before killing it."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -180,11 +180,11 @@ class Process:
             self._executor.end_all()
 
     def start_after(self, seconds: float) -> None:
-        """Whoever looks after it starts it again."""
+        """Its supervisor starts it again."""
         self._around.loop.call_later(seconds, self.start, context=Context())
 
     def freeze(self, seconds: float) -> None:
-        """As SIGSTOP does, for so long."""
+        """As SIGSTOP does, for this time."""
         host = self._host
         host.freeze()
         self._around.loop.call_later(seconds, host.thaw, context=Context())

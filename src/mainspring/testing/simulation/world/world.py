@@ -31,10 +31,10 @@ from mainspring.wiring import open_memory
 CLIENTS = 2
 _UNFINISHED: Final = (BLOCKED, PENDING, RUNNING)
 QUIET_S = PATIENCE_S + 5.0
-"""What was sent before the healing may still be under way for so long."""
+"""How long a message from before the healing may still be under way."""
 LONGEST_DRAIN_S = 600.0
 LONGEST_SILENCE_S = 90.0
-"""Longer than any run and any wait for a retry: where nothing was recorded for so long, nothing will be."""
+"""Longer than any run and any wait for a retry: where nothing was recorded for this long, nothing will be."""
 
 
 class World:
