@@ -19,6 +19,8 @@ REST = {
     "Abort",
     "RetryIn",
     "Client",
+    "Graph",
+    "GroupHandle",
     "Isolation",
     "Mainspring",
     "MainspringError",

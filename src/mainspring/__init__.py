@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mainspring.executor import RunContext, current_run
     from mainspring.operations.records import Attempt, Event, Firing, Job, Run, Worker
     from mainspring.sdk.app import Mainspring
+    from mainspring.sdk.graph import Graph, GroupHandle
     from mainspring.sdk.handle import RunHandle
     from mainspring.sdk.hooks import Submission
     from mainspring.sdk.preview import fire_times
@@ -31,6 +32,8 @@ __all__ = [
     "Client",
     "Event",
     "Firing",
+    "Graph",
+    "GroupHandle",
     "Isolation",
     "Job",
     "Mainspring",
@@ -63,6 +66,7 @@ _HOMES = {
     "mainspring.core.runs.retry": ("Retry",),
     "mainspring.core.schedules.triggers": ("after", "at", "cron", "every", "manual"),
     "mainspring.errors": ("Abort", "MainspringError", "RetryIn"),
+    "mainspring.sdk.graph": ("Graph", "GroupHandle"),
     "mainspring.sdk.handle": ("RunHandle",),
     "mainspring.operations.records": ("Attempt", "Event", "Firing", "Job", "Run", "Worker"),
     "mainspring.sdk.hooks": ("Submission",),
