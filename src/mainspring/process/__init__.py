@@ -1,1 +1,1 @@
-"""What belongs to a process as a whole: event loop, background tasks, watchdog, counters, secrets, ids."""
+"""What belongs to a process as a whole: event loop, background tasks, watchdog, systemd, counters, secrets, ids."""

@@ -22,9 +22,11 @@ from mainspring.cli.processes.logs import set_up_logging
 from mainspring.cli.processes.succession import Succession
 from mainspring.core.instants import SECOND
 from mainspring.errors import StoreFailed, StoreRefused, StoreUnavailable
+from mainspring.process import systemd
 from mainspring.process.eventloop import new_loop
 from mainspring.process.secrets import masker, secrets_of
 from mainspring.sdk.app import Mainspring
+from mainspring.services.node import Node
 from mainspring.services.runtime import Runtime
 from mainspring.services.supervisor import EXIT_FAILED
 from mainspring.settings import unknown_variables
@@ -195,9 +197,13 @@ async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succ
         node = runtime.node
         if node is not None:
             node.on_failure = stopping.request_first
+        end_signs = systemd.keep_alive(lambda: _is_well(node))
+        systemd.notify(systemd.READY)
         if node is None or node.failure is None:
             await stopping.first.wait()
+        systemd.notify(systemd.STOPPING)
         code = await _stop(runtime, stopping, service.screen)
+        end_signs()
         await _briefly(beside)
         if node is not None and node.failure is not None:
             raise node.failure
@@ -205,6 +211,11 @@ async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succ
     finally:
         await _briefly(asyncio.ensure_future(app.close()))
         lines.close()
+
+
+def _is_well(node: Node | None) -> bool:
+    """Whether every loop turns. A database that is away is no reason to restart: it does not come back sooner."""
+    return node is None or not (node.supervisor.troubles() or node.watchdog())
 
 
 async def _begin(

@@ -1,0 +1,1 @@
+"""One command, which has all of Mainspring's."""
