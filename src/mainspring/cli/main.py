@@ -65,6 +65,10 @@ _BACKUPS = {
     "prune": Entry("mainspring.cli.admin.backup:prune", "Remove old backups by hours and days."),
     "doctor": Entry("mainspring.cli.admin.backup:doctor", "Say how much a loss of the store takes with it."),
 }
+_DRILLS = {
+    "run": Entry("mainspring.cli.admin.drill:run", "Fail the primary, and prove that the standby takes over."),
+    "list": Entry("mainspring.cli.admin.drill:list_all", "List drills, and say when the next is due."),
+}
 
 cli = LazyGroup(
     "mainspring",
@@ -89,6 +93,7 @@ cli = LazyGroup(
         "token": LazyGroup("token", "Make tokens for the API, and make them worthless.", _TOKENS),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
         "backup": LazyGroup("backup", "Back the database up, and restore it.", _BACKUPS),
+        "drill": LazyGroup("drill", "Drill the loss of the primary site.", _DRILLS),
         "doctor": Entry("mainspring.cli.admin.doctor:doctor", "Check that store, broker, lease, cache and sink work."),
         "cost": Entry("mainspring.cli.admin.cost:cost", "Show what the fleet costs, and what would save most."),
         "advise": Entry("mainspring.cli.admin.advise:advise_command", "Say which coordination, queue and store fit."),

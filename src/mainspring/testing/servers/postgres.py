@@ -156,17 +156,24 @@ class Postgres:
     def make_standby(self, folder: Path | None = None) -> Postgres:
         """Another server that follows this one, and without which this one acknowledges no commit."""
         standby = Postgres(folder, self._settings)
-        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", USER]
-        standby._call("pg_basebackup", "-D", str(standby.data), "-R", "-X", "stream", "-c", "fast", *place)
-        standby._configure()
-        standby.start()
-        self.set("synchronous_standby_names", "*")
+        standby.follow(self)
+        return standby
+
+    def follow(self, primary: Postgres) -> None:
+        """Become the stand-by of another server, with its data in place of one's own. It acknowledges no commit without
+        this one from now on."""
+        self.stop()
+        shutil.rmtree(self.data, ignore_errors=True)
+        place = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", USER]
+        self._call("pg_basebackup", "-D", str(self.data), "-R", "-X", "stream", "-c", "fast", *place)
+        self._configure()
+        self.start()
+        primary.set("synchronous_standby_names", "*")
         deadline = time.monotonic() + START_S
-        while self.ask("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "postgres") != "1":
+        while primary.ask("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "postgres") != "1":
             if time.monotonic() > deadline:
                 raise MainspringError("the stand-by does not follow")
             time.sleep(0.05)
-        return standby
 
     def promote(self) -> None:
         """The stand-by becomes the server to write to, and waits for no other."""

@@ -1,0 +1,349 @@
+"""Plays a disaster drill: checks, baseline, failure, fail-over, validation, integrity, fail-back.
+
+Each line of the checklist passes or fails by itself, and the drill goes on: an operator wants to know everything that
+does not work. Only a primary that must not be failed, because the standby cannot take over, ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from mainspring.core.instants import MINUTE, SECOND, Duration, Instant
+from mainspring.ops.drill.checklist import MOST_LOST, MOST_RECOVERY, Checklist, Line, LineFailed, Report, need
+from mainspring.ops.drill.site import Site, answers, join_hosts, replication, wait_until
+from mainspring.ops.drill.traffic import Memory, Sample, Traffic, compare, count, describe, pick
+from mainspring.process.urls import show_url
+from mainspring.sdk.app import Mainspring
+
+PRE, BASE, FAILURE, FAILOVER = "Before the drill", "Baseline", "Failure of the primary", "Fail-over"
+VALID, INTEGRITY, BACK = "Validation", "Data integrity", "Fail-back"
+COUNTED = ("jobs", "runs", "firings")
+GOOD = 0.99
+"""The share of jobs that has to be scheduled and executed."""
+SAMPLED = 100
+"""Runs that are submitted for the baseline, and compared afterwards."""
+SLOWER = 5.0
+"""Latency is back at its baseline if its 99th percentile is at most this many times as high, or below a second: a
+standby has cold caches."""
+LATER = 3_600 * SECOND
+HEALTHY_S = 120.0
+REQUIRED_ALERTS = ("MainspringStoreUnreachable", "MainspringReplicationLagCritical", "MainspringNoLeader")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator decides."""
+
+    runs: int = 1_000
+    """How many runs validate the standby."""
+    quiet: Duration = 5 * MINUTE
+    """How long the primary is watched after the fail-back."""
+    on_call: str | None = None
+    """The engineer who was notified."""
+    prometheus: str | None = None
+    """Where to look for the alerts."""
+    broker: str | None = None
+
+
+class Drill:
+    """One drill of one site."""
+
+    def __init__(self, site: Site, options: Options, on_line: Callable[[Line], None] = lambda line: None) -> None:
+        self._site, self._options = site, options
+        self._list = Checklist(on_line)
+        self._url = join_hosts(site.primary, site.standby)
+        self._app = Mainspring(self._url, name="drill", broker=options.broker)
+        self._traffic = Traffic(self._app, site.task, site.args)
+        self._figures: dict[str, float] = {}
+        self._failed_at = self._resumed_at = 0.0
+        self._recovery_s: float | None = None
+        self._lost: list[str] | None = None
+
+    async def play(self, began_at: Instant) -> Report:
+        """Play all of it. The primary is failed only if the standby could take over."""
+        try:
+            await self._check_before()
+            if all(line.state != "fail" for line in self._list.lines):
+                before = await self._take_baseline()
+                if before is not None:
+                    await self._fail_over(*before)
+        finally:
+            await self._traffic.end()
+            await self._app.close()
+        return self._report(began_at)
+
+    async def _fail_over(self, memory: Memory, sample: Sample) -> None:
+        self._traffic.begin()
+        with self._list.line(BASE, "steady traffic flows"):
+            await self._traffic.resumed_after(0.0, HEALTHY_S)
+        await self._fail()
+        await self._take_over()
+        await self._validate(sample)
+        await self._compare(memory)
+        await self._fail_back()
+
+    def _report(self, began_at: Instant) -> Report:
+        accepted, lost = self._traffic.accepted, self._lost
+        lost_s = None if lost is None else max((self._failed_at - accepted[run_id] for run_id in lost), default=0.0)
+        return Report(
+            began_at=began_at,
+            primary=show_url(self._site.primary),
+            standby=show_url(self._site.standby),
+            lines=self._list.lines,
+            recovery_s=self._recovery_s,
+            lost_s=lost_s,
+            lost=len(lost or ()),
+            figures=self._figures,
+        )
+
+    async def _check_before(self) -> None:
+        site, line = self._site, partial(self._list.line, PRE)
+        with line("the standby answers and follows") as found:
+            state = await asyncio.to_thread(replication, site.standby)
+            need(state.in_recovery, "it is not in recovery: it is a primary of its own")
+            need(state.streaming, "it does not receive the log of the primary")
+            found.detail = "streaming"
+        with line("replication lag below 5 minutes") as found:
+            found.detail = await self._lag(site.standby)
+        await self._check_services()
+        await self._check_alerts()
+        if self._options.on_call is None:
+            self._list.skip(PRE, "the on-call engineer is notified", "name the engineer with --on-call")
+        else:
+            with line("the on-call engineer is notified") as found:
+                found.detail = self._options.on_call
+        with line("no critical run under way") as found:
+            critical = (await count(site.primary)).critical
+            need(critical == 0, f"{critical} runs of priority 1 or 2 are being executed: wait, or drill later")
+
+    async def _check_services(self) -> None:
+        if self._options.broker is None:
+            self._list.skip(PRE, "the broker answers", "none is named: runs go through the store")
+        else:
+            with self._list.line(PRE, "the broker answers") as line:
+                line.detail = await self._ask_broker()
+        if not self._site.servers:
+            self._list.skip(PRE, "servers are healthy", "name them with --server")
+        for server in self._site.servers:
+            with self._list.line(PRE, "servers are healthy") as line:
+                line.detail = server
+                await self._until_ready(server)
+
+    async def _ask_broker(self) -> str:
+        from mainspring.operations.doctor import look_at_broker
+        from mainspring.wiring import open_broker
+
+        store = await self._app.open()
+        broker = open_broker(self._app.settings, self._app.clock, store.metrics)
+        assert broker is not None, "the caller has checked that there is one"
+        return await look_at_broker(broker)
+
+    async def _check_alerts(self) -> None:
+        name, url = "alerts are configured", self._options.prometheus
+        if url is None:
+            self._list.skip(PRE, name, "name a Prometheus with --prometheus")
+            return
+        with self._list.line(PRE, name) as line:
+            answer = await _get(f"{url.rstrip('/')}/api/v1/rules")
+            rules = {rule["name"] for group in answer["data"]["groups"] for rule in group["rules"]}
+            missing = [alert for alert in REQUIRED_ALERTS if alert not in rules]
+            need(not missing, f"Prometheus does not know {', '.join(missing)}: see docs/alerts.md")
+            line.detail = f"{len(rules)} rules"
+
+    async def _take_baseline(self) -> tuple[Memory, Sample] | None:
+        site, traffic, line = self._site, self._traffic, partial(self._list.line, BASE)
+        memory = sample = None
+        with line(f"{SAMPLED} sample jobs are scheduled: traffic, latency, errors") as found:
+            sample = await traffic.sample(SAMPLED)
+            found.detail = self._note("baseline", sample)
+            need(sample.success > GOOD, f"{sample.errors} of {sample.asked} were refused")
+        with line("and executed: the success rate") as found:
+            share = await traffic.executed(sample.ids if sample else [])
+            found.detail = f"{100 * share:.1f} % succeeded"
+            need(share > GOOD, found.detail)
+        with line("active jobs, runs and states are recorded") as found:
+            memory = await self._remember(sample.ids if sample else [])
+            found.detail = f"{memory.counts.jobs} jobs, {memory.counts.runs} runs; {describe(memory.states)}"
+        with line("replication lag below 5 minutes") as found:
+            found.detail = await self._lag(site.standby)
+        return None if memory is None or sample is None else (memory, sample)
+
+    async def _remember(self, ids: list[str]) -> Memory:
+        """Leave a long, a later and a failed run behind, and write down what there is."""
+        app, site, store = self._app, self._site, await self._app.open()
+        long_run = await app.submit(site.task, site.long_args)
+        later = await app.submit(site.task, site.args, delay=LATER / SECOND)
+        failed = await app.submit(site.task, site.failing_args)
+        deadline = time.monotonic() + HEALTHY_S
+        while (await self._traffic.state(long_run.id), await self._traffic.state(failed.id)) != ("running", "failed"):
+            need(time.monotonic() < deadline, "a long run does not start, or a failing one does not fail")
+            await asyncio.sleep(0.1)
+        states = await self._traffic.states(pick(ids, SAMPLED))
+        jobs = [job.name for job in await store.list_jobs(app.settings.namespace, limit=SAMPLED)]
+        counts = await count(site.primary)
+        return Memory(counts, states, jobs, long_run.id, later.id, failed.id)
+
+    async def _fail(self) -> None:
+        site, line = self._site, partial(self._list.line, FAILURE)
+        self._failed_at = time.monotonic()
+        with line("the primary is stopped, with what runs beside it"):
+            await asyncio.to_thread(site.fail)
+        with line("health checks fail: the failure is detected") as found:
+            await asyncio.to_thread(wait_until, lambda: not answers(site.primary), "the primary no longer answers")
+            found.detail = f"{self._since_failure():.1f} s after the failure"
+            self._figures["detection_s"] = self._since_failure()
+        with line("no traffic reaches the primary"):
+            need(not await asyncio.to_thread(answers, site.primary), "it still answers")
+
+    async def _take_over(self) -> None:
+        site, line = self._site, partial(self._list.line, FAILOVER)
+        with line("the standby is promoted") as found:
+            await asyncio.to_thread(site.promote)
+            state = await asyncio.to_thread(replication, site.standby)
+            need(not state.in_recovery, "it is still in recovery")
+            found.detail = f"{self._since_failure():.1f} s after the failure"
+            self._figures["promotion_s"] = self._since_failure()
+        with line("clients are redirected") as found:
+            found.detail = await asyncio.to_thread(site.redirect)
+        promoted_at = time.monotonic()
+        with line("traffic resumes: work is accepted") as found:
+            self._resumed_at = await self._traffic.resumed_after(promoted_at, MOST_RECOVERY / SECOND)
+            self._recovery_s = self._since_failure()
+            found.detail = f"{self._recovery_s:.1f} s after the failure"
+            self._figures["recovery_s"] = self._recovery_s
+        if self._options.broker is None:
+            self._list.skip(FAILOVER, "the broker carries runs", "none is named: runs go through the store")
+        else:
+            with line("the broker carries runs") as found:
+                found.detail = await self._ask_broker()
+        with line("caches are warm: the newest statuses are read") as found:
+            ids = list(self._traffic.accepted)[-SAMPLED:]
+            found.detail = f"{len(await self._traffic.states(ids))} statuses"
+        for server in site.servers:
+            with line("servers are healthy") as found:
+                found.detail = server
+                await self._until_ready(server)
+
+    async def _validate(self, before: Sample) -> None:
+        traffic, runs, line = self._traffic, self._options.runs, partial(self._list.line, VALID)
+        after = None
+        with line("recovery time below 15 minutes") as found:
+            need(self._recovery_s is not None, "work was never accepted again")
+            found.detail = f"{self._recovery_s:.1f} s"
+            need((self._recovery_s or 0.0) * SECOND < MOST_RECOVERY, found.detail)
+        with line("recovery point below 5 minutes") as found:
+            self._lost = await traffic.lost()
+            age_s = max((self._failed_at - traffic.accepted[run_id] for run_id in self._lost), default=0.0)
+            found.detail = f"{len(self._lost)} of {len(traffic.accepted)} acknowledged submissions lost, {age_s:.1f} s"
+            need(age_s * SECOND < MOST_LOST, found.detail)
+        with line(f"{runs:,} jobs are scheduled, more than 99 %") as found:
+            after = await traffic.sample(runs)
+            found.detail = self._note("validation", after)
+            need(after.success > GOOD, f"{after.errors} of {runs} were refused")
+        with line("and executed, more than 99 %") as found:
+            share = await traffic.executed(after.ids if after else [])
+            found.detail = f"{100 * share:.2f} % succeeded"
+            need(share > GOOD, found.detail)
+        with line("latency and errors are back at the baseline") as found:
+            need(after is not None, "nothing was measured")
+            assert after is not None
+            most_ms = max(before.p99_ms * SLOWER, 1_000.0)
+            found.detail = f"p99 {after.p99_ms:.0f} ms, was {before.p99_ms:.0f} ms"
+            need(after.p99_ms <= most_ms and after.errors <= before.errors + runs // 100, found.detail)
+
+    async def _compare(self, memory: Memory) -> None:
+        traffic, app, line = self._traffic, self._app, partial(self._list.line, INTEGRITY)
+        with line("numbers of jobs, runs and firings match, within the window") as found:
+            now, was = await count(self._site.standby), memory.counts
+            found.detail = ", ".join(f"{part} {getattr(was, part)} → {getattr(now, part)}" for part in COUNTED)
+            need((now.jobs, now.runs >= was.runs, now.firings >= was.firings) == (was.jobs, True, True), found.detail)
+        with line("all jobs are accessible") as found:
+            store = await app.open()
+            names = {job.name for job in await store.list_jobs(app.settings.namespace, limit=SAMPLED)}
+            missing = [name for name in memory.jobs if name not in names]
+            need(not missing, f"missing: {', '.join(missing)}")
+            found.detail = f"{len(memory.jobs)} jobs"
+        with line(f"{len(memory.states)} random runs are accessible, in the state of before") as found:
+            after = await traffic.states(list(memory.states))
+            missing_runs, changed = compare(memory.states, after)
+            found.detail = f"{missing_runs} missing, {changed} in another state"
+            need(missing_runs + changed == 0, found.detail)
+        with line("a scheduled run still waits for its time"):
+            state = await traffic.state(memory.due_later)
+            need(state == "pending", f"it is {state}")
+        with line("a failed run is still failed"):
+            state = await traffic.state(memory.failed)
+            need(state == "failed", f"it is {state}")
+        with line("a long run goes on, or ran to its end") as found:
+            state = found.detail = await traffic.state(memory.long_run) or "missing"
+            need(state in ("running", "pending", "succeeded"), f"it is {state}")
+
+    async def _fail_back(self) -> None:
+        site, traffic, line = self._site, self._traffic, partial(self._list.line, BACK)
+        with line("the first primary runs again, and follows") as found:
+            await asyncio.to_thread(site.restore)
+            found.detail = f"{self._since_failure():.1f} s after the failure"
+        with line("it has caught up: lag below 5 minutes") as found:
+            found.detail = await self._lag(site.primary)
+        with line("it is the primary again"):
+            await asyncio.to_thread(site.fail_back)
+            state = await asyncio.to_thread(replication, site.primary)
+            need(not state.in_recovery, "it is still in recovery")
+        back_at = time.monotonic()
+        with line("traffic resumes there") as found:
+            await traffic.resumed_after(back_at, MOST_RECOVERY / SECOND)
+            found.detail = f"{time.monotonic() - back_at:.1f} s after the switch"
+            self._figures["fail_back_s"] = time.monotonic() - back_at
+        quiet_s = self._options.quiet / SECOND
+        with line(f"{quiet_s:g} quiet seconds") as found:
+            resumed = time.monotonic()
+            await asyncio.sleep(quiet_s)
+            errors = sum(sent > resumed for sent in traffic.errors)
+            found.detail = f"{errors} errors"
+            need(errors == 0, found.detail)
+        with line("nothing that was acknowledged during the drill is lost") as found:
+            await traffic.end()
+            before = self._lost or []
+            lost = [run_id for run_id in await traffic.lost() if run_id not in before]
+            self._lost = [*before, *lost]
+            found.detail = f"{len(traffic.accepted)} steady submissions, {len(lost)} lost in the fail-back"
+            need(not lost, found.detail)
+
+    async def _lag(self, standby: str) -> str:
+        lag_s = (await asyncio.to_thread(replication, standby)).lag_s
+        need(lag_s * SECOND < MOST_LOST, f"{lag_s:.1f} s")
+        return f"{lag_s:.1f} s"
+
+    async def _until_ready(self, server: str) -> None:
+        deadline, said = time.monotonic() + HEALTHY_S, "no answer"
+        while time.monotonic() < deadline:
+            try:
+                if (said := (await _get(f"{server.rstrip('/')}/health/ready"))["status"]) == "ready":
+                    return
+            except (LineFailed, OSError):
+                pass
+            await asyncio.sleep(0.1)
+        raise LineFailed(f"{server} is not ready after {HEALTHY_S:g} s: {said}")
+
+    def _since_failure(self) -> float:
+        return time.monotonic() - self._failed_at
+
+    def _note(self, name: str, sample: Sample) -> str:
+        self._figures |= {f"{name}_p50_ms": sample.p50_ms, f"{name}_p99_ms": sample.p99_ms, f"{name}_rate": sample.rate}
+        return f"{sample.rate:.0f}/s, p50 {sample.p50_ms:.1f} ms, p99 {sample.p99_ms:.1f} ms, {sample.errors} errors"
+
+
+async def _get(url: str) -> Mapping[str, Any]:
+    import httpx
+
+    try:
+        async with httpx.AsyncClient(timeout=5) as client:
+            answer: Mapping[str, Any] = (await client.get(url)).json()
+            return answer
+    except (httpx.HTTPError, ValueError) as error:
+        raise LineFailed(f"{url}: {error}") from None

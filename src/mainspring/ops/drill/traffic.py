@@ -1,0 +1,192 @@
+"""The work that a drill submits before, during and after the failure, and what it remembers to compare."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.core.states import FINAL
+from mainspring.errors import MainspringError, NotFound
+from mainspring.ops.drill.checklist import need
+from mainspring.ops.drill.site import fetch
+from mainspring.sdk.app import Mainspring
+
+AT_ONCE = 10
+"""Submissions under way together while a sample is taken."""
+PACE_S = 0.05
+"""Between two submissions of the steady traffic: the resolution of the recovery point."""
+END_S = 120.0
+"""How long a sample may take to be executed."""
+LOOK_S = 0.1
+
+_COUNTS = """
+SELECT (SELECT count(*) FROM mainspring.jobs) AS jobs,
+  (SELECT count(*) FROM mainspring.runs) + (SELECT count(*) FROM mainspring.history) AS runs,
+  (SELECT count(*) FROM mainspring.firings) AS firings,
+  (SELECT count(*) FROM mainspring.runs WHERE state = 'running' AND priority <= 2) AS critical
+"""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How much a database holds."""
+
+    jobs: int
+    runs: int
+    firings: int
+    critical: int
+    """Runs of priorities 1 and 2 that are being executed."""
+
+
+class Sample(msgspec.Struct):
+    """Submissions one beside another, and what became of them."""
+
+    asked: int
+    ids: list[str]
+    errors: int
+    p50_ms: float
+    p99_ms: float
+    rate: float
+    """Accepted submissions a second."""
+
+    @property
+    def success(self) -> float:
+        """The share that was accepted."""
+        return len(self.ids) / self.asked
+
+
+class Memory(msgspec.Struct):
+    """What was there before the failure."""
+
+    counts: Counts
+    states: dict[str, str]
+    """By run, of a random sample."""
+    jobs: list[str]
+    long_run: str
+    due_later: str
+    failed: str
+
+
+class Traffic:
+    """Submits runs of one task through an app, and looks at them."""
+
+    def __init__(self, app: Mainspring, task: str, args: Mapping[str, Any]) -> None:
+        self._app, self._task, self._args = app, task, args
+        self.accepted: dict[str, float] = {}
+        """Steady submissions that were acknowledged: when, on the monotonic clock, each was sent."""
+        self.errors: list[float] = []
+        """When steady submissions were refused or failed."""
+        self._steady: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Submit steadily from now on."""
+        self._steady = asyncio.ensure_future(self._submit_steadily())
+
+    async def end(self) -> None:
+        """Submit no more."""
+        if self._steady is not None:
+            self._steady.cancel()
+            await asyncio.wait({self._steady})
+            self._steady = None
+
+    async def _submit_steadily(self) -> None:
+        while True:
+            sent = time.monotonic()
+            try:
+                run = await self._app.submit(self._task, self._args)
+            except (MainspringError, OSError, TimeoutError):
+                self.errors.append(sent)
+            else:
+                self.accepted[run.id] = sent
+            await asyncio.sleep(PACE_S)
+
+    async def resumed_after(self, instant: float, limit_s: float) -> float:
+        """When the first submission that was sent after an instant was acknowledged; the wait is bounded."""
+        deadline = time.monotonic() + limit_s
+        while not any(sent > instant for sent in reversed(self.accepted.values())):
+            need(time.monotonic() < deadline, f"no submission is accepted {limit_s:g} s after the failure")
+            await asyncio.sleep(LOOK_S / 5)
+        return time.monotonic()
+
+    async def sample(self, count: int) -> Sample:
+        """Submit this many, some at once, and measure."""
+        ids, took_s, errors = list[str](), list[float](), 0
+        queue = iter(range(count))
+        began = time.monotonic()
+
+        async def submit() -> None:
+            nonlocal errors
+            for _ in queue:
+                sent = time.monotonic()
+                try:
+                    run = await self._app.submit(self._task, self._args)
+                except (MainspringError, OSError, TimeoutError):
+                    errors += 1
+                else:
+                    ids.append(run.id)
+                    took_s.append(time.monotonic() - sent)
+
+        await asyncio.gather(*(submit() for _ in range(AT_ONCE)))
+        took_s = sorted(took_s) or [0.0]
+        middle, late = took_s[len(took_s) // 2], took_s[min(int(len(took_s) * 0.99), len(took_s) - 1)]
+        return Sample(count, ids, errors, middle * 1e3, late * 1e3, len(ids) / max(time.monotonic() - began, 1e-9))
+
+    async def executed(self, ids: Sequence[str]) -> float:
+        """The share of these runs that succeeded, once all have ended or it takes too long."""
+        deadline, left, good = time.monotonic() + END_S, list(ids), 0
+        while left and time.monotonic() < deadline:
+            state = await self.state(left[-1])
+            if state is None or state in FINAL:
+                left.pop()
+                good += state == "succeeded"
+            else:
+                await asyncio.sleep(LOOK_S)
+        return good / max(len(ids), 1)
+
+    async def state(self, run_id: str) -> str | None:
+        """The state of a run; None if there is no such run."""
+        return (await self.states([run_id])).get(run_id)
+
+    async def states(self, ids: Sequence[str]) -> dict[str, str]:
+        """The states of those of these runs that exist."""
+        store = await self._app.open()
+        found = dict[str, str]()
+        for run_id in ids:
+            try:
+                found[run_id] = (await store.get_run(self._app.settings.namespace, run_id)).state
+            except NotFound:
+                continue
+        return found
+
+    async def lost(self) -> list[str]:
+        """Steady submissions that were acknowledged, and are not there."""
+        asked = list(self.accepted)  # More are accepted meanwhile.
+        known = await self.states(asked)
+        return [run_id for run_id in asked if run_id not in known]
+
+
+async def count(url: str) -> Counts:
+    """How much a database holds."""
+    return msgspec.convert((await fetch(url, _COUNTS))[0], Counts)
+
+
+def pick(ids: Sequence[str], number: int) -> list[str]:
+    """Some of these, at random."""
+    return random.sample(list(ids), min(number, len(ids)))
+
+
+def compare(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[int, int]:
+    """How many of the runs are missing, and how many that had ended are in another state."""
+    missing = [run_id for run_id in before if run_id not in after]
+    changed = [run_id for run_id, state in before.items() if state in FINAL and after.get(run_id, state) != state]
+    return len(missing), len(changed)
+
+
+def describe(states: Mapping[str, str]) -> str:
+    """States by number, for people."""
+    return ", ".join(f"{number} {state}" for state, number in sorted(Counter(states.values()).items()))
