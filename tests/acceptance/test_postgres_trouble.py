@@ -19,6 +19,7 @@ from server import make_server
 
 from mainspring import Mainspring
 from mainspring.errors import StoreFull, StoreReadOnly, StoreUnavailable
+from mainspring.store import Strain
 from mainspring.testing.chaos.inside.recording import RecordedApp
 from mainspring.testing.servers.postgres import Postgres
 from mainspring.testing.servers.proxy import Cut, Proxy
@@ -148,6 +149,14 @@ def assert_promises_kept(scene: Scene, url: str) -> None:
     assert {1, 3, 4, 5, 6, 7, 8, 9, 17} <= set(verdict.judged)
 
 
+async def strain_of(url: str) -> Strain:
+    """What a process that has read the backlog knows of its store."""
+    async with Mainspring(url) as app:
+        store = await app.open()
+        await store.backlog(10)
+        return store.strain()
+
+
 def test_after_a_failover_all_goes_on_at_the_promoted_replica(tmp_path: Path) -> None:
     primary = make_server()
     standby = primary.make_standby()
@@ -156,9 +165,11 @@ def test_after_a_failover_all_goes_on_at_the_promoted_replica(tmp_path: Path) ->
 
     async def play() -> Scene:
         async with at_work(tmp_path, url) as scene:
+            assert (await strain_of(url)).standbys == 1
             await asyncio.to_thread(primary.kill)
             await until(lambda: bool(scene.refusals), "a call that fails")
             await asyncio.to_thread(standby.promote)
+            assert (await strain_of(url)).standbys == 0
         return scene
 
     try:

@@ -149,10 +149,12 @@ CASES = {
         ],
     ),
     "ReplicationLagHigh": Case(
-        gauge("pg_replication_lag_seconds", steady(61)), [gauge("pg_replication_lag_seconds", steady(59)), {}]
+        gauge("mainspring_replication_lag_seconds", steady(61)),
+        [gauge("mainspring_replication_lag_seconds", steady(59)), {}],
     ),
     "ReplicationLagCritical": Case(
-        gauge("pg_replication_lag_seconds", steady(301)), [gauge("pg_replication_lag_seconds", steady(299)), {}]
+        gauge("mainspring_replication_lag_seconds", steady(301)),
+        [gauge("mainspring_replication_lag_seconds", steady(299)), {}],
     ),
     "Down": Case({}, [gauge("mainspring_leader", steady(0))]),
     "NoLeader": Case(

@@ -137,5 +137,9 @@ class Strain(msgspec.Struct, frozen=True):
     skew: Duration = 0
     """How far the host's clock is ahead of the store's."""
     pool: Connections = Connections()
+    standbys: int = 0
+    """Servers that follow the store's, as it said when the backlog was last read."""
+    lag: Duration = 0
+    """How far the furthest behind of them is."""
     troubles: Mapping[str, str] = {}
     """What of the store's own threads does not run although it should, by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,13 @@ def process_families(counted: Metrics, strain: Strain) -> Iterator[Metric]:
     yield waited
     yield GaugeMetricFamily("mainspring_store_wait_longest_seconds", "The longest wait so far", strain.longest_s)
     yield from _pool_families(strain.pool)
+    yield GaugeMetricFamily("mainspring_replication_standbys", "Servers that follow the store's", strain.standbys)
+    yield GaugeMetricFamily(
+        "mainspring_replication_lag_seconds", "How far the furthest behind of them is", strain.lag / SECOND
+    )
+    used = CounterMetricFamily("mainspring_process_cpu_seconds", "CPU time of this process and its ended children")
+    used.add_metric([], sum(os.times()[:4]))
+    yield used
     yield GaugeMetricFamily(
         "mainspring_clock_skew_seconds", "How far this host's clock is ahead of the store's", strain.skew / SECOND
     )

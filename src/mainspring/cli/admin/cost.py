@@ -67,10 +67,18 @@ class Reference(msgspec.Struct, frozen=True):
 @click.option("--by", type=click.Choice(tuple(_NAMES)), default="tag", show_default=True, help="Whom to charge.")
 @click.option("--schedulers", type=click.IntRange(1), default=1, show_default=True, help="How many servers run.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=10_000, show_default=True, help="Read this many runs.")
+@click.option("--prometheus", metavar="URL", help="Ask it for CPU time, of which the store knows nothing.")
 @click.option("--reference", is_flag=True, help="Price the worked example, and check its sums.")
 @click.pass_obj
 def cost(
-    session: Session, since: str, prices: Path | None, by: By, schedulers: int, limit: int, reference: bool
+    session: Session,
+    since: str,
+    prices: Path | None,
+    by: By,
+    schedulers: int,
+    limit: int,
+    prometheus: str | None,
+    reference: bool,
 ) -> None:
     """Show what the fleet costs in a month of 30 days: by component, for a run, for a million, by tag; and what would
     save most.
@@ -84,17 +92,36 @@ def cost(
         screen.answer(example, lambda: _draw_reference(screen, example))
         return
     chosen = DEFAULT_PRICES if prices is None else read_prices(_read(prices), str(prices))
-    start = datetime.now(UTC) - timedelta(seconds=parse_duration(since, "since") / SECOND)
+    since_s = parse_duration(since, "since") / SECOND
+    start = datetime.now(UTC) - timedelta(seconds=since_s)
+    cpu = Decimal(0) if prometheus is None else _cpu_share(prometheus, since_s)
 
     async def look(scheduler: Scheduler) -> Report:
         found = scheduler.runs.list(states=("succeeded", "failed", "cancelled"), since=start, limit=limit)
         runs = [run async for run in found]
         now = to_datetime(scheduler.now())
         begin = min((run.created_at for run in runs), default=start) if len(runs) == limit else start
-        return measure(runs, await scheduler.workers.list(), max(begin, start), now, chosen, schedulers, by)
+        return measure(runs, await scheduler.workers.list(), max(begin, start), now, chosen, schedulers, by, cpu)
 
     report = with_scheduler(session, look)
     screen.answer(report, lambda: _draw(screen, report, by, cut=report.measured_runs == limit))
+
+
+def _cpu_share(url: str, since_s: float) -> Decimal:
+    """How many processors the fleet used on average, as Prometheus says."""
+    import httpx
+
+    query = f"sum(rate(mainspring_process_cpu_seconds_total[{max(int(since_s), 60)}s]))"
+    try:
+        answer = httpx.get(f"{url.rstrip('/')}/api/v1/query", params={"query": query}, timeout=30).json()
+        found = answer["data"]["result"]
+    except (httpx.HTTPError, ValueError, KeyError) as error:
+        raise click.UsageError(f"Prometheus at '{url}' does not answer: {error}") from None
+    if not found:
+        raise click.UsageError(
+            f"Prometheus at '{url}' knows no mainspring_process_cpu_seconds_total: see docs/alerts.md"
+        )
+    return Decimal(found[0]["value"][1])
 
 
 def _read(path: Path) -> str:
@@ -112,8 +139,9 @@ def measure(
     chosen: PriceList,
     schedulers: int,
     by: By,
+    cpu: Decimal = Decimal(0),
 ) -> Report:
-    """Scale what was measured to a month, and price it."""
+    """Scale what was measured to a month, and price it. `cpu` is the number of processors that are in use."""
     length_s = max((now - begin).total_seconds(), 1.0)
     scale = Decimal(HOURS_PER_MONTH * 3600) / Decimal(str(length_s))
     measured = [Measured(_NAMES[by](run), _busy_s(run)) for run in runs]
@@ -122,6 +150,7 @@ def measure(
         runs=len(runs) * scale,
         busy_hours=Decimal(str(sum(each.busy_s for each in measured))) / 3600 * scale,
         worker_hours=Decimal(str(alive_s)) / 3600 * scale,
+        cpu_hours=cpu * HOURS_PER_MONTH,
         schedulers=schedulers,
     )
     bill = price(chosen.prices, usage)

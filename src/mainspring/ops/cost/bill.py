@@ -9,10 +9,10 @@ from typing import Literal
 
 import msgspec
 
-Unit = Literal["million_runs", "worker_hour", "busy_hour", "scheduler_month", "month"]
-"""What a price is for: a million runs, an hour of a worker process, an hour of executing runs, a scheduler for a month,
-or a month of the component whatever it does."""
-UNITS: tuple[Unit, ...] = ("million_runs", "worker_hour", "busy_hour", "scheduler_month", "month")
+Unit = Literal["million_runs", "worker_hour", "busy_hour", "cpu_hour", "scheduler_month", "month"]
+"""What a price is for: a million runs, an hour of a worker process, an hour of executing runs, an hour of CPU time, a
+scheduler for a month, or a month of the component whatever it does."""
+UNITS: tuple[Unit, ...] = ("million_runs", "worker_hour", "busy_hour", "cpu_hour", "scheduler_month", "month")
 
 HOURS_PER_MONTH = 720
 """A month has 30 days everywhere on this page."""
@@ -43,6 +43,7 @@ class Usage(msgspec.Struct, frozen=True):
     runs: Decimal
     busy_hours: Decimal = Decimal(0)
     worker_hours: Decimal = Decimal(0)
+    cpu_hours: Decimal = Decimal(0)
     schedulers: int = 1
 
     def of(self, unit: Unit) -> Decimal:
@@ -51,6 +52,7 @@ class Usage(msgspec.Struct, frozen=True):
             "million_runs": self.runs / 1_000_000,
             "worker_hour": self.worker_hours,
             "busy_hour": self.busy_hours,
+            "cpu_hour": self.cpu_hours,
             "scheduler_month": Decimal(self.schedulers),
             "month": Decimal(1),
         }
@@ -159,7 +161,7 @@ def charge(bill: Bill, prices: Sequence[Price], runs: Sequence[Measured], scale:
         for name in names:
             counts[name] += Decimal(1) / len(names)
             hours[name] += Decimal(str(run.busy_s)) / 3600 / len(names)
-    by_time = {each.component for each in prices if each.unit in ("worker_hour", "busy_hour")}
+    by_time = {each.component for each in prices if each.unit in ("worker_hour", "busy_hour", "cpu_hour")}
     timed = sum((item.amount for item in bill.items if item.component in by_time), Decimal(0))
     time_share, run_share = _shares(hours), _shares(counts)
     if not any(time_share.values()):

@@ -90,6 +90,7 @@ FLEET = Board(
         (
             "Processes",
             (
+                Panel("Replication lag", [Query("max(mainspring_replication_lag_seconds)", "furthest behind")], "s"),
                 Panel("Clock skew", [Query("mainspring_clock_skew_seconds", "{{instance}}")], "s"),
                 Panel("Stalled loops", [Query("sum by (loop) (mainspring_loop_stalled)", "{{loop}}")], "short"),
                 Panel("Age of loops", [Query("max by (loop) (mainspring_loop_age_seconds)", "{{loop}}")], "s"),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from mainspring.core.answers import Connections
+from mainspring.core.instants import Duration
 from mainspring.core.load.degradation import SHED_FROM, hurried_why, shed_end
 from mainspring.core.model import Event
 from mainspring.store import Backlog, Strain
@@ -22,9 +25,12 @@ class Pressure:
     """See `store.PressureStore`."""
 
     _db: Database
+    _standbys: int = 0
+    _lag: Duration = 0
 
     async def backlog(self, limit: int) -> list[Backlog]:
-        rows = await self._db.read(lambda tx: tx.fetch(_Q["backlog"], tx.now, limit))
+        rows, replication = await self._db.read(lambda tx: _look(tx, limit))
+        self._standbys, self._lag = replication
         return [Backlog(*row) for row in rows if row[4]]
 
     async def shed(self, namespace: str, reason: str, limit: int) -> int:
@@ -46,8 +52,17 @@ class Pressure:
         return Strain(
             *(waiting.count, waiting.seconds, waiting.longest_s, skew),
             pool=Connections(size, in_use, idle, waiters, waiting.leaks),
+            standbys=self._standbys,
+            lag=self._lag,
             troubles=self._db.listener.troubles(),
         )
+
+
+async def _look(tx: Transaction, limit: int) -> tuple[Sequence[Sequence[Any]], tuple[int, Duration]]:
+    """What waits, and how far servers that follow are behind: both are read for the figures."""
+    rows = await tx.fetch(_Q["backlog"], tx.now, limit)
+    ((standbys, lag),) = await tx.fetch(_Q["replication"])
+    return rows, (standbys, lag)
 
 
 async def _hurry_runs(tx: Transaction, namespace: str | None, reason: str, limit: int) -> int:
