@@ -1,4 +1,4 @@
-"""A consumer of events that keeps a table of its own: `python examples/event_table.py 127.0.0.1:9092 runs.db`.
+"""A consumer of events that keeps a table of its own: `python examples/event_table.py 127.0.0.1:9092 runs.db [TOPIC]`.
 
 The table and the position in Kafka are written in one transaction, so the table is right whenever this is killed.
 An event that comes again changes nothing: its id is not greater than the one that the row has.
@@ -38,16 +38,13 @@ async def follow(servers: str, path: str, topic: str = "job-events") -> None:
     """Read from the positions in the table, for ever."""
     database = sqlite3.connect(path)
     database.executescript(SCHEMA)
-    consumer = AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")  # All partitions.
     await consumer.start()
     try:
-        await consumer.topics()
-        known = dict(database.execute("SELECT partition, position FROM positions"))
-        partitions = [TopicPartition(topic, number) for number in range(20)]
-        consumer.assign(partitions)
-        for partition in partitions:
-            if partition.partition in known:
-                consumer.seek(partition, known[partition.partition])
+        if not consumer.assignment():
+            raise SystemExit(f"there is no topic {topic}: start a server with --sink kafka://{servers} first")
+        for number, position in database.execute("SELECT partition, position FROM positions"):
+            consumer.seek(TopicPartition(topic, number), position)
         while True:
             for partition, records in (await consumer.getmany(timeout_ms=1_000)).items():
                 save(database, partition.partition, records)

@@ -53,6 +53,7 @@ EVENTS = {
     "run.skipped": "the run ended: skipped; the reason says why",
     "run.noted": "a reason was given when a run was run again",
     "run.hurried": "a run does not wait for what it follows, under pressure",
+    "dependency.ready": "a run waits for no other run any more, or an `after` job may fire",
     "worker.started": "a worker registered",
     "worker.draining": "a worker finishes its work and takes nothing new",
     "worker.stopped": "a worker stopped",

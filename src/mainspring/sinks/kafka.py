@@ -4,6 +4,7 @@
 |---|---|---|---|
 | `job-events` | 20 | the job's id; else the run's | of jobs, firings and runs |
 | `worker-events` | 10 | the worker's id | of workers, brokers and leases |
+| `dependency-events` | 10 | the id of the job that became ready; else the run's | `dependency.ready` |
 
 Values are JSON: see `EventRecord`. Headers are those of CloudEvents. Events of one key are in one partition, in order.
 An event may come more than once: its `id` is always the same, and grows from event to event.
@@ -25,7 +26,11 @@ from mainspring.drivers.per_loop import PerLoop
 from mainspring.errors import SinkUnavailable
 
 TIMEOUT: Final = "10s"
-TOPICS: Final = {"job_events": "job-events:20", "worker_events": "worker-events:10"}
+TOPICS: Final = {
+    "job_events": "job-events:20",
+    "worker_events": "worker-events:10",
+    "dependency_events": "dependency-events:10",
+}
 SOURCE: Final = "mainspring"
 _encode = msgspec.json.Encoder().encode
 
@@ -102,7 +107,9 @@ class KafkaSink:
             await publisher.publish(records, self._partitions)
 
     def _record(self, position: int, event: Event) -> Record:
-        if event.run_id is None and event.job_id is None:
+        if event.kind.startswith("dependency."):
+            topic, key = "dependency_events", event.job_id or event.run_id
+        elif event.run_id is None and event.job_id is None:
             topic, key = "worker_events", event.worker
         else:
             topic, key = "job_events", event.job_id or event.run_id

@@ -26,6 +26,12 @@ def prefix() -> str:
 
 @pytest.fixture
 async def sink(prefix: str) -> AsyncIterator[KafkaSink]:
+    async for sink in sink_of(prefix):
+        yield sink
+
+
+async def sink_of(prefix: str) -> AsyncIterator[KafkaSink]:
+    """A sink whose topics are its own, and deleted in the end."""
     sink = KafkaSink(f"{find_server('KAFKA')}?prefix={prefix}&job_events=job-events:4", AdapterContext())
     yield sink
     _, admin = await (await sink._publishers.get()).ready()
@@ -52,7 +58,9 @@ async def test_events_go_to_their_topics_with_their_keys(sink: KafkaSink, prefix
     run = Event("run.succeeded", 1_000_000, run_id="r1", job_id="j1", job="report", duration=2_500_000)
     lone = Event("run.failed", 2_000_000, run_id="r2", reason="it broke")
     started = Event("worker.started", 3_000_000, worker="w1")
-    await sink.deliver([EventBatch(7, [run, lone]), EventBatch(9, [started])])
+    freed = Event("dependency.ready", 4_000_000, run_id="r3", job_id="j3", job="load")
+    after = Event("dependency.ready", 5_000_000, run_id="r4")
+    await sink.deliver([EventBatch(7, [run, lone]), EventBatch(9, [started, freed, after])])
     by_key = {record.key: record for record in await read(f"{prefix}job-events", 2)}
     value = json.loads(by_key[b"j1"].value)
     assert value == {
@@ -70,6 +78,11 @@ async def test_events_go_to_their_topics_with_their_keys(sink: KafkaSink, prefix
     assert json.loads(by_key[b"r2"].value)["reason"] == "it broke"
     (worker,) = await read(f"{prefix}worker-events", 1)
     assert worker.key == b"w1"
+    ready = await read(f"{prefix}dependency-events", 2)
+    assert {record.key: json.loads(record.value)["kind"] for record in ready} == {
+        b"j3": "dependency.ready",
+        b"r4": "dependency.ready",
+    }
 
 
 async def test_events_of_one_key_keep_their_order_and_their_ids_when_sent_again(sink: KafkaSink, prefix: str) -> None:

@@ -9,6 +9,7 @@ from mainspring.conformance.store.samples import (
     failure,
     finish_all,
     fire_due,
+    new_events,
     seen,
     success,
     take,
@@ -54,7 +55,10 @@ class AfterSuite:
         job = await pipeline(store, clock, "extract", "load")
         await end(store, clock, "extract")
         assert await outcomes(store, job) == []
+        assert "dependency.ready" not in [event.kind for event in await new_events(store)]
         await end(store, clock, "load")
+        ready = [event for event in await new_events(store) if event.kind == "dependency.ready"]
+        assert [(event.job_id, event.job, event.run_id) for event in ready] == [(job.id, "report", None)]
         (row,) = await store.list_firings(job.id)
         assert (row.kind, row.outcome) == ("after", "fired")
         run = await seen(store, row.run_id or "")

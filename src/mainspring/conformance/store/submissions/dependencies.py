@@ -10,7 +10,9 @@ from mainspring.conformance.store.samples import (
     failure,
     finish,
     in_line,
+    new_events,
     new_id,
+    number_all,
     options,
     seen,
     states,
@@ -38,6 +40,34 @@ class DependencySuite:
         await finish(store, second)
         assert await states(store, last) == ["pending"]
         assert [claim.run_id for claim in await take(store)] == [last.id]
+
+    async def test_a_run_that_depends_on_nothing_any_more_is_an_event(self, store: Store, clock: ManualClock) -> None:
+        first, second = a_run(clock), a_run(clock)
+        last = a_run(clock, after=(first.id, second.id))
+        any_of = a_run(clock, after=(first.id, second.id), when="any_finished")
+        spoilt = a_run(clock, after=(first.id, second.id))
+        await submit(store, first, second, last, any_of)
+        await number_all(store)
+        await finish(store, first)
+        await submit(store, spoilt)  # The second alone is left for it.
+        found = [event for event in await new_events(store) if event.kind == "dependency.ready"]
+        assert [(event.run_id, event.reason) for event in found] == [(any_of.id, f"upstream run {first.id} succeeded")]
+        await finish(store, second, failure)
+        assert [event.kind for event in await new_events(store) if event.kind == "dependency.ready"] == []
+
+    async def test_a_run_in_a_line_is_ready_when_its_upstreams_have_ended(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        upstream, ahead = a_run(clock), in_line(clock, "key:k")
+        both = in_line(clock, "key:k", after=(upstream.id,))
+        await submit(store, upstream, ahead, both)
+        await number_all(store)
+        await finish(store, upstream)
+        found = [(event.run_id, event.at) for event in await new_events(store) if event.kind == "dependency.ready"]
+        assert found == [(both.id, clock.now())]
+        await finish(store, ahead)
+        assert [event for event in await new_events(store) if event.kind == "dependency.ready"] == []
+        assert await states(store, both) == ["pending"]
 
     async def test_a_failed_upstream_skips_the_run_and_says_so(self, store: Store, clock: ManualClock) -> None:
         upstream = a_run(clock)

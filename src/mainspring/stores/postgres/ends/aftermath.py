@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Edge
-from mainspring.core.runs.dependency import Wait, combined_outcome, judge_edges
+from mainspring.core.model import Edge, Event
+from mainspring.core.runs.dependency import Fire, Wait, combined_outcome, judge_edges
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.states import State
 from mainspring.stores.postgres.definitions.job_rows import lock_changes, mark_changed
@@ -60,11 +60,15 @@ async def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Insta
 
 
 async def _make_due(tx: Transaction, job_id: str) -> bool:
-    text = await tx.fetchval(_Q["trigger_of"], job_id)
-    trigger = None if text is None else _trigger.decode(text)
+    rows = await tx.fetch(_Q["trigger_of"], job_id)
+    trigger = _trigger.decode(rows[0][0]) if rows else None
     if not isinstance(trigger, AfterTrigger):
         return False
     edges = [Edge(*row) for row in await tx.fetch(_Q["edges_of_job"], job_id)]
-    if isinstance(judge_edges(trigger.when, trigger.on_failure, edges), Wait):
+    verdict = judge_edges(trigger.when, trigger.on_failure, edges)
+    if isinstance(verdict, Wait) or not await tx.run(_Q["make_due"], tx.now, job_id):
         return False
-    return bool(await tx.run(_Q["make_due"], tx.now, job_id))
+    if isinstance(verdict, Fire):
+        _, namespace, name, task = rows[0]
+        tx.events.append(Event("dependency.ready", tx.now, namespace, None, job_id, name, task))
+    return True

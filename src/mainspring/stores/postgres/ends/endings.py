@@ -17,7 +17,7 @@ from mainspring.core.runs.dependency import Free, OneLess, after_upstream
 from mainspring.core.runs.outcome import Next
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
 from mainspring.stores.postgres.claims.gates import leave_gates
-from mainspring.stores.postgres.claims.lines import leave_lines, lock_lines_of, wait_less
+from mainspring.stores.postgres.claims.lines import leave_lines, lock_lines_of
 from mainspring.stores.postgres.ends.aftermath import end_firings
 from mainspring.stores.postgres.server.database import Record, Transaction
 from mainspring.stores.sql import load_queries
@@ -138,14 +138,22 @@ async def _judge_dependants(tx: Transaction, ended: dict[str, State]) -> dict[st
     less: Counter[str] = Counter()
     freed: set[str] = set()
     ends: dict[str, Next] = {}
+    last: dict[str, str] = {}
     for upstream, dependant, when, on_failure in await tx.fetch(_Q["take_edges"], ids):
         verdict = after_upstream(when, on_failure, upstream, ended[upstream])
         less[dependant] += 1
+        last[dependant] = f"upstream run {upstream} {ended[upstream]}"
         if isinstance(verdict, Free):
             freed.add(dependant)
         elif not isinstance(verdict, OneLess):
             ends.setdefault(dependant, Next(verdict.state, verdict.reason))
     if freed:
         less.update([row[0] for row in await tx.fetch(_Q["drop_edges"], list(freed))])
-    await wait_less(tx, {run_id: count for run_id, count in less.items() if run_id not in ends})
+    if going_on := sorted(less.keys() - ends.keys()):
+        rows = await tx.fetch(_Q["depend_less"], going_on, [less[run_id] for run_id in going_on])
+        tx.events += [
+            Event("dependency.ready", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=last[run_id])
+            for run_id, namespace, job_id, job, task, fire_at, ready in rows
+            if ready
+        ]
     return ends

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Edge, Event, RunOptions
-from mainspring.core.runs.dependency import Free, OneLess, Wait, after_upstream, combined_outcome, judge_edges
+from mainspring.core.runs.dependency import Fire, Free, OneLess, Wait, after_upstream, combined_outcome, judge_edges
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.states import BLOCKED, CANCELLED, FAILED, RUNNING, SKIPPED, State
@@ -183,13 +183,22 @@ def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
     for dependant, when, on_failure in tx.execute(_Q["take_edges"], (run.id,)).fetchall():
         verdict = after_upstream(when, on_failure, run.id, run.state)
         if isinstance(verdict, OneLess):
-            tx.execute(_Q["wait_less"], (1, dependant))
+            _depend_less(tx, dependant, 1, run)
         elif isinstance(verdict, Free):
-            others = tx.execute(_Q["drop_edges"], (dependant,)).rowcount
-            tx.execute(_Q["wait_less"], (1 + others, dependant))
+            _depend_less(tx, dependant, 1 + tx.execute(_Q["drop_edges"], (dependant,)).rowcount, run)
         else:
             ends.append((dependant, Next(verdict.state, verdict.reason)))
     return ends
+
+
+def _depend_less(tx: Transaction, run_id: str, less: int, upstream: Ended) -> None:
+    """Count down what a run waits for. That it depends on no other run any more is an event."""
+    for namespace, job_id, job, task, fire_at, ready in tx.execute(_Q["depend_less"], (less, run_id)).fetchall():
+        if ready:
+            why = f"upstream run {upstream.id} {upstream.state}"
+            tx.events.append(
+                Event("dependency.ready", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=why)
+            )
 
 
 def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) -> None:
@@ -210,17 +219,18 @@ def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) 
 
 
 def _judge_job(tx: Transaction, job_id: str) -> None:
-    trigger = _trigger.decode(tx.execute(_Q["trigger_of"], (job_id,)).fetchone()[0])
+    written, namespace, name, task = tx.execute(_Q["trigger_of"], (job_id,)).fetchone()
+    trigger = _trigger.decode(written)
     if not isinstance(trigger, AfterTrigger):
         return
     edges = [Edge(*row) for row in tx.execute(_Q["edges_of_job"], (job_id,))]
-    if isinstance(judge_edges(trigger.when, trigger.on_failure, edges), Wait):
-        return
-    make_due(tx, job_id)
+    verdict = judge_edges(trigger.when, trigger.on_failure, edges)
+    if not isinstance(verdict, Wait) and make_due(tx, job_id) and isinstance(verdict, Fire):
+        tx.events.append(Event("dependency.ready", tx.now, namespace, None, job_id, name, task))
 
 
-def make_due(tx: Transaction, job_id: str) -> None:
-    """Let the planner fire an `after` job that waits."""
+def make_due(tx: Transaction, job_id: str) -> bool:
+    """Let the planner fire an `after` job that waits; whether it was not due already."""
     change = tx.execute(_Q["next_change"]).fetchone()[0]
-    tx.execute(_Q["make_due"], (tx.now, change, job_id))
     tx.changed = True
+    return tx.execute(_Q["make_due"], (tx.now, change, job_id)).rowcount > 0

@@ -93,6 +93,12 @@ UPDATE mainspring.runs AS r SET waits_for = r.waits_for - e.less, state = CASE W
 FROM unnest($1::text[], $2::integer[]) AS e (id, less)
 WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'blocked' AND r.waits_for > 0;
 
+-- depend_less: the same of runs whose upstreams ended; and whether they depend on no other
+UPDATE mainspring.runs AS r SET waits_for = r.waits_for - e.less, state = CASE WHEN r.waits_for <= e.less THEN 'pending' ELSE 'blocked' END
+FROM unnest($1::text[], $2::integer[]) AS e (id, less)
+WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'blocked' AND r.waits_for > 0
+RETURNING r.id, r.namespace, r.job_id, r.job, r.task, r.fire_at, NOT EXISTS (SELECT FROM mainspring.edges AS d WHERE d.run_id = r.id);
+
 -- lock_lines: whoever touches a line holds its lock until the end of the transaction; in one order for all
 SELECT count(pg_advisory_xact_lock(key)) FROM (
   SELECT DISTINCT hashtextextended(namespace || '/' || name, 0) AS key FROM unnest($1::text[], $2::text[]) AS l (namespace, name)
@@ -163,8 +169,8 @@ WHERE upstream_id = $3 AND latest_at <= $1 AND NOT (latest_at = $1 AND latest_ou
 SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
 FROM mainspring.upstreams AS u LEFT JOIN mainspring.jobs AS j ON j.id = u.upstream_id WHERE u.job_id = $1 ORDER BY u.upstream_id;
 
--- trigger_of: the trigger of a job
-SELECT "trigger" FROM mainspring.jobs WHERE id = $1;
+-- trigger_of: the trigger of a job, and what events say of the job
+SELECT "trigger", namespace, name, task FROM mainspring.jobs WHERE id = $1;
 
 -- make_due: an `after` job is due now
 UPDATE mainspring.jobs SET next_fire_at = greatest($1, coalesce(last_fire_at + 1, 0)) WHERE id = $2 AND next_fire_at IS NULL;

@@ -50,6 +50,11 @@ DELETE FROM edges WHERE run_id = ?;
 UPDATE runs SET waits_for = waits_for - ?1, state = CASE WHEN waits_for <= ?1 THEN 'pending' ELSE 'blocked' END
 WHERE id = ?2 AND state = 'blocked' AND waits_for > 0;
 
+-- depend_less: the same of a run whose upstream ended; and whether it depends on no other
+UPDATE runs SET waits_for = waits_for - ?1, state = CASE WHEN waits_for <= ?1 THEN 'pending' ELSE 'blocked' END
+WHERE id = ?2 AND state = 'blocked' AND waits_for > 0
+RETURNING namespace, job_id, job, task, fire_at, NOT EXISTS (SELECT 1 FROM edges WHERE run_id = ?2);
+
 -- leave_lines: a run gives up its places in all lines
 DELETE FROM lines WHERE run_id = ? RETURNING namespace, name;
 
@@ -91,8 +96,8 @@ WHERE upstream_id = ?3 AND latest_at <= ?1 AND NOT (latest_at = ?1 AND latest_ou
 SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
 FROM upstreams AS u LEFT JOIN jobs AS j ON j.id = u.upstream_id WHERE u.job_id = ? ORDER BY u.upstream_id;
 
--- trigger_of: the trigger of a job
-SELECT "trigger" FROM jobs WHERE id = ?;
+-- trigger_of: the trigger of a job, and what events say of the job
+SELECT "trigger", namespace, name, task FROM jobs WHERE id = ?;
 
 -- make_due: an `after` job is due now
 UPDATE jobs SET next_fire_at = max(?1, coalesce(last_fire_at + 1, 0)), changed = ?2 WHERE id = ?3 AND next_fire_at IS NULL;
