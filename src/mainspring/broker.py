@@ -83,6 +83,8 @@ class Capabilities(NamedTuple):
     deduplicates: bool = True
     """A notice that waits already, or is on its way to a worker, is not added again. Without it the dispatcher waits
     longer before it publishes again what no worker has claimed."""
+    acks_after_work: bool = False
+    """A delivery whose run was claimed is acknowledged once the work has ended, not once the claim is committed."""
 
 
 class Subscription(Protocol):

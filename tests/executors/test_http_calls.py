@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import make_certificates
 from scene import Attempt, Scene, scene_of
 from web import Dripping, Fickle, Server, reply
 
+from certificates import make_certificates
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
 

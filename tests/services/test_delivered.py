@@ -367,6 +367,31 @@ async def test_where_the_node_leads_the_depths_of_the_broker_are_read(line: Line
     assert metrics.broker_depths == {}
 
 
+async def test_where_the_broker_wants_it_deliveries_are_acknowledged_after_the_work(
+    store: SqliteStore, line: Line, clock: JumpingClock
+) -> None:
+    line.capabilities = Capabilities(acks_after_work=True, extends=True)
+    source = await subscribed(MeasuredStore(store), line, clock)
+    runs = [a_run(clock) for _ in range(2)]
+    await submit(store, *runs)
+    notices, _ = await store.due_runs(10)
+    await line.publish([*notices, Notice("forged", 0, "default", "default", "default", 5, 0)])
+    claims = await source.claim(a_worker("w"), 10, TTL, "strict")
+    await let_pass(clock, "1ms")
+    assert line.acked == ["forged"]  # There is no work to wait for.
+    await line.publish(notices)  # Another message of the same runs.
+    assert await claim(source) == []
+    await let_pass(clock, f"{EXTEND_S}s")
+    assert line.acked == ["forged", *(run.id for run in runs)]
+    assert set(line.extended) == {run.id for run in runs}
+    line.acked.clear()
+    source.ended([(each.run_id, each.token) for each in claims])
+    source.ended([(each.run_id, each.token) for each in claims])
+    await let_pass(clock, "1ms")
+    assert line.acked == [run.id for run in runs]
+    await source.close()
+
+
 async def test_until_it_has_subscribed_a_worker_claims_from_the_store_at_once(
     store: SqliteStore, line: Line, clock: JumpingClock
 ) -> None:

@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
-from mainspring.brokers.layout import LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
+from mainspring.brokers.layout import COMMITS, LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
 from mainspring.core.instants import MILLISECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
@@ -58,10 +58,8 @@ class _Receipt(NamedTuple):
 class KafkaBroker:
     """See `broker.Broker`."""
 
-    capabilities = Capabilities(releases=False, priorities=False, key_order=True, deduplicates=False)
-
     def __init__(self, url: str, context: AdapterContext) -> None:
-        options = (*OPTIONS, *LAYOUT_OPTIONS, "group", "records", "dead_letters")
+        options = (*OPTIONS, *LAYOUT_OPTIONS, "group", "records", "dead_letters", "commit")
         self._link = KafkaLink(url, "broker", options, BrokerUnavailable, TIMEOUT)
         self._layout = Layout(self._link.url, NAMING, BANDS)
         self._publishers = PerLoop(partial(KafkaPublisher, self._link), KafkaPublisher.close)
@@ -71,6 +69,10 @@ class KafkaBroker:
         self._dead_letters = prefix + words.get("dead_letters", DEAD_LETTERS)
         self._records = self._link.url.number("records", RECORDS, most=10_000)
         self._count = context.count
+        after_work = self._link.url.choice("commit", COMMITS, COMMITS[0]) == "after_work"
+        self.capabilities = Capabilities(
+            releases=False, priorities=False, key_order=True, deduplicates=False, acks_after_work=after_work
+        )
 
     async def publish(self, notices: Sequence[Notice]) -> None:
         if not notices:

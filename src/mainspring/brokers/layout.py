@@ -20,6 +20,8 @@ from mainspring.core.runs.priority import PRIORITIES
 from mainspring.drivers.server_url import ServerUrl
 
 LAYOUT_OPTIONS: Final = ("prefix", "names", "bands")
+COMMITS: Final = ("after_claim", "after_work")
+"""When a message is acknowledged, by the option `commit`."""
 _BAND = re.compile(r"(?:(?P<name>[\w-]+):)?(?P<first>\d+)(?:-(?P<last>\d+))?")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[str, int, int]).decode

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
-from mainspring.brokers.layout import LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
+from mainspring.brokers.layout import COMMITS, LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
 from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
@@ -59,7 +59,7 @@ class SqsBroker:
     """See `broker.Broker`."""
 
     def __init__(self, url: str, context: AdapterContext) -> None:
-        options = (*OPTIONS, *LAYOUT_OPTIONS, "fifo", "visibility", "dead_letters", "pulse", "receives")
+        options = (*OPTIONS, *LAYOUT_OPTIONS, "fifo", "visibility", "dead_letters", "pulse", "receives", "commit")
         self._link = SqsLink(url, "broker", options, BrokerUnavailable, TIMEOUT)
         words = self._link.url
         self._fifo = words.choice("fifo", ("yes", "no"), "no") == "yes"
@@ -73,7 +73,13 @@ class SqsBroker:
         self._clients = PerLoop(partial(SqsClient, self._link), SqsClient.close)
         self._clock = context.clock
         self._count = context.count
-        self.capabilities = Capabilities(priorities=False, key_order=self._fifo, extends=True, deduplicates=False)
+        self.capabilities = Capabilities(
+            priorities=False,
+            key_order=self._fifo,
+            extends=True,
+            deduplicates=False,
+            acks_after_work=words.choice("commit", COMMITS, COMMITS[0]) == "after_work",
+        )
 
     def _attributes(self) -> dict[str, str]:
         attributes = {"VisibilityTimeout": str(self._visibility_s), "ReceiveMessageWaitTimeSeconds": str(LONG_POLL_S)}

@@ -55,6 +55,8 @@ class Node:
             scheduler.electors[0].on_elected.append(chores.begin)
         if worker is not None and chores is not None and chores.alerter is not None:
             worker.reporter.on_alerts = chores.alerter.wake
+        if worker is not None and source is not None:
+            worker.claims.on_removed = source.ended
         if listener is not None:
             self._listen(listener)
         self._loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,13 +13,38 @@ from broker_servers import find_server
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Subscription
 from mainspring.brokers.kafka import KafkaBroker
+from mainspring.clock import SystemClock
 from mainspring.conformance import BrokerConformance
 from mainspring.conformance.broker import Elapse
+from mainspring.conformance.store.samples import TTL, a_run, a_worker, submit
 from mainspring.core.instants import Duration
+from mainspring.services.worker.broker_source import BrokerSource
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
 
 pytestmark = pytest.mark.brokers
+
+
+async def test_offsets_may_be_committed_after_the_work(clock: ManualClock, tmp_path: Path) -> None:
+    url = f"{find_server('KAFKA')}?prefix={secrets.token_hex(4)}.&timeout=10s&partitions=1&commit=after_work"
+    broker, store = KafkaBroker(url, AdapterContext()), SqliteStore(str(tmp_path / "test.db"), clock)
+    run, worker = a_run(clock), a_worker()
+    await submit(store, run)
+    await broker.publish((await store.due_runs(1))[0])
+    source, arrived = BrokerSource(store, broker, SystemClock(), "w"), asyncio.Event()
+    source.start(worker, arrived.set)
+    async with asyncio.timeout(60):
+        while not (claims := await source._receive(worker, 1, TTL) if source.delivers() else []):
+            await asyncio.sleep(0.05)
+        assert sum(each.waiting for each in await broker.depth()) == 1
+        source.ended([(each.run_id, each.token) for each in claims])
+        while any(each.waiting for each in await broker.depth()):
+            await asyncio.sleep(0.05)
+    await source.close()
+    _, admin = await (await broker._publishers.get()).ready()
+    await admin.delete_topics(list(broker._layout.names()))
+    await broker.close()
+    await store.close()
 
 
 class TestKafka(BrokerConformance):

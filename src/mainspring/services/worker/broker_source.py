@@ -29,7 +29,7 @@ LOOK_S: Final = 1.0
 ACK_S: Final = 0.001
 """Delay before acknowledging, so that the run that just started does not compete for the CPU."""
 EXTEND_S: Final = 5.0
-"""How often deliveries are extended that wait for the store's answer, where the broker wants that."""
+"""How often deliveries are extended that are held, where the broker wants that."""
 SUBSCRIBE_AGAIN_S: Final = 0.5
 MANY: Final = 20
 """A worker that gets as many as it asked for, and at least this many, claims the next from the store: there is a
@@ -46,17 +46,22 @@ class BrokerSource:
         self._breaker = CircuitBreaker(store, clock, process)
         self._subscription: Subscription | None = None
         self._subscribing: asyncio.Task[None] | None = None
+        self._extending: asyncio.Task[None] | None = None
         self._began_at = clock.monotonic()
         self._looked_at: dict[tuple[int, ...], float] = {}
         self._deep: set[tuple[int, ...]] = set()
         """Priorities with a backlog, which is claimed from the store: in bulk, that is quicker."""
         self._claimed: list[Delivery] = []
         """Claimed, and not acknowledged yet."""
+        self._working: dict[str, Delivery] = {}
+        """By run, what is acknowledged once its work has ended, where the broker wants that."""
         self._acks: set[asyncio.Task[None]] = set()
 
     def start(self, worker: Worker, on_arrival: Callable[[], None]) -> None:
         """Subscribe, however long that takes. Until then, runs are claimed from the store."""
         self._subscribing = asyncio.get_running_loop().create_task(self._subscribe(worker, on_arrival))
+        if self._broker.capabilities.extends and self._broker.capabilities.acks_after_work:
+            self._extending = asyncio.get_running_loop().create_task(self._extend_working())
 
     async def _subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> None:
         while self._subscription is None:
@@ -72,6 +77,8 @@ class BrokerSource:
         if self._subscribing is not None:
             self._subscribing.cancel()
             await asyncio.wait([self._subscribing])
+        if self._extending is not None:
+            self._extending.cancel()
         if self._acks:
             await asyncio.wait(self._acks)
         subscription, self._subscription = self._subscription, None
@@ -142,10 +149,39 @@ class BrokerSource:
                 raise
             claims += got
             self._count(deliveries, len(got))
-            self._ack_soon(deliveries)
+            self._settle(deliveries, got)
             if len(claims) >= limit or len(deliveries) < wanted:
                 break
         return claims
+
+    def _settle(self, deliveries: Sequence[Delivery], got: Sequence[Claim]) -> None:
+        """Acknowledge deliveries whose runs were claimed or refused; or keep the claimed ones until their work ends."""
+        if self._broker.capabilities.acks_after_work:
+            claimed, others = {claim.run_id for claim in got}, list[Delivery]()
+            for each in deliveries:  # A message that came twice is kept once.
+                if each.run_id in claimed and each.run_id not in self._working:
+                    self._working[each.run_id] = each
+                else:
+                    others.append(each)
+            deliveries = others
+        if deliveries:
+            self._ack_soon(deliveries)
+
+    def ended(self, claims: Sequence[tuple[str, int]]) -> None:
+        """These claims (run id, token) have ended: their work is over, or another worker's. Must be called on the
+        worker's loop."""
+        if self._working:
+            over = [self._working.pop(run_id) for run_id, _ in claims if run_id in self._working]
+            if over:
+                self._ack_soon(over)
+
+    async def _extend_working(self) -> None:
+        """Keep deliveries from others for as long as their runs are worked on."""
+        while True:
+            await self._clock.sleep(EXTEND_S)
+            if self._working and self._subscription is not None:
+                with suppress(BrokerUnavailable):
+                    await self._subscription.extend(list(self._working.values()))
 
     def _count(self, deliveries: Sequence[Delivery], claimed: int) -> None:
         metrics, refused = self._store.metrics, len(deliveries) - claimed

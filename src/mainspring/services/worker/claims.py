@@ -27,6 +27,8 @@ class Claims:
         """How long recent runs took; None before the first has ended."""
         self.on_doubt: Callable[[float], None] = lambda _: None
         """Called with the time until which new claims can be trusted."""
+        self.on_removed: Callable[[Sequence[tuple[str, int]]], None] = lambda _: None
+        """Called with run id and token of claims that have ended."""
 
     def promise(self, attempts: Sequence[AttemptContext], trusted_until: float) -> None:
         """Add claims that were just granted. Callable from any thread; they count from the next look on."""
@@ -68,9 +70,10 @@ class Claims:
         self.total += len(attempts)
         self.on_doubt(trusted_until)
 
-    def remove(self, claims: Iterable[tuple[str, int]]) -> None:
+    def remove(self, claims: Sequence[tuple[str, int]]) -> None:
         """Remove claims that have ended."""
         self._look()
+        self.on_removed(claims)
         for run_id, token in claims:
             self._ended.discard((run_id, token))
             held = self._attempts.get(run_id)
