@@ -228,6 +228,21 @@ async def test_what_was_claimed_is_not_forgotten_where_the_broker_goes_away(
     assert await claim(source, 2) == [runs[1].id]
 
 
+async def test_a_backlog_that_lasts_does_not_silence_the_broker(
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
+) -> None:
+    await submit(store, *(a_run(clock) for _ in range(200)))
+    await line.publish([Notice(f"stale-{n}", 0, "default", "default", "default", 5, 0) for n in range(20)])
+    source._note_depth(a_worker("w"), True)
+    asked = line.asked
+    for _ in range(20):
+        assert len(await claim(source, 5)) == 5
+        await let_pass(clock, "100ms")
+    assert line.queued == {}  # What the store refuses is gone all the same.
+    assert line.asked - asked <= 20  # The broker is asked once a second, for as many rounds as bring something.
+    assert a_worker("w").priorities in source._deep
+
+
 async def test_while_the_broker_delivers_nobody_looks_ahead_in_the_store(
     store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:

@@ -25,7 +25,7 @@ from mainspring.store import Outlook, Store
 ROUNDS: Final = 10
 """How often in a row deliveries that the store refuses are replaced by others."""
 LOOK_S: Final = 1.0
-"""How often the store is asked while the broker delivers nothing."""
+"""How often the store is asked while the broker delivers nothing, and the broker while there is a backlog."""
 ACK_S: Final = 0.001
 """Delay before acknowledging, so that the run that just started does not compete for the CPU."""
 EXTEND_S: Final = 5.0
@@ -49,6 +49,7 @@ class BrokerSource:
         self._extending: asyncio.Task[None] | None = None
         self._began_at = clock.monotonic()
         self._looked_at: dict[tuple[int, ...], float] = {}
+        self._received_at: dict[tuple[int, ...], float] = {}
         self._deep: set[tuple[int, ...]] = set()
         """Priorities with a backlog, which is claimed from the store: in bulk, that is quicker."""
         self._claimed: list[Delivery] = []
@@ -95,21 +96,32 @@ class BrokerSource:
         """See `WorkStore.claim`."""
         if not self._breaker.is_closed:
             self._later(partial(self._breaker.call, self._broker.ping))
-        elif self._subscription is not None and not ahead and worker.priorities not in self._deep:
+        elif self._subscription is not None and not ahead and self._should_receive(worker):
             try:
                 claims = await self._receive(worker, limit, ttl)
             except BrokerUnavailable as error:
                 log.debug("claiming from the store: %s", error)
             else:
-                self._note_depth(worker, len(claims) >= limit >= MANY)
+                was_deep = worker.priorities in self._deep
+                self._note_depth(worker, was_deep or len(claims) >= limit >= MANY)
                 now = self._clock.monotonic()
-                if claims or now - self._looked_at.get(worker.priorities, self._began_at) < LOOK_S:
+                since_look_s = now - self._looked_at.get(worker.priorities, self._began_at)
+                if claims or (since_look_s < LOOK_S and not was_deep):
                     return claims
                 self._looked_at[worker.priorities] = now
         claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)
         if not ahead:
             self._note_depth(worker, len(claims) >= limit)
         return claims
+
+    def _should_receive(self, worker: Worker) -> bool:
+        """A backlog is claimed from the store. All the same the broker is asked now and then: what it holds of the
+        backlog must go, and what cannot be read must be found, however long the backlog lasts."""
+        now = self._clock.monotonic()
+        if worker.priorities in self._deep and now - self._received_at.get(worker.priorities, self._began_at) < LOOK_S:
+            return False
+        self._received_at[worker.priorities] = now
+        return True
 
     def _note_depth(self, worker: Worker, deep: bool) -> None:
         (self._deep.add if deep else self._deep.discard)(worker.priorities)
