@@ -13,8 +13,9 @@ from mainspring.errors import BrokerUnavailable
 from mainspring.testing.history import History
 from mainspring.testing.simulation import Scenario, run_scenario
 from mainspring.testing.simulation.faults import PROFILES, Weather
-from mainspring.testing.simulation.ports.broker import TAKEN_S, Courier, Post
+from mainspring.testing.simulation.ports.broker import TAKEN_S, Courier
 from mainspring.testing.simulation.ports.scribe import Scribe
+from mainspring.testing.simulation.ports.transports import TRANSPORTS
 from mainspring.testing.simulation.ports.wire import Wire
 from mainspring.testing.simulation.world.clock import ProcessClock, StoreClock
 from mainspring.testing.simulation.world.hosts import Host, HostingLoop
@@ -35,7 +36,8 @@ class Scene:
         scribe = Scribe(History(keep=False), self.clock, self.happened)
         clock = ProcessClock(self.clock, Random(1), wrong=False)
         self.wire = Wire(open_memory(self.clock), "p", self.host, clock, self.weather, scribe, "seed")
-        self.post = Post(self.clock, self.weather, "strict", Random(2))
+        kind = TRANSPORTS[PROFILES[profile].transport]
+        self.post = kind(self.clock, self.weather, "strict", Random(2))
         self.courier = Courier(self.post, self.wire, self.host, self.clock, Random(3))
 
     def play(self, work: Coroutine[Any, Any, None]) -> None:

@@ -42,7 +42,10 @@ class Words(TypedDict):
 @click.option("--first", type=int, default=0, help="The first of them.")
 @click.option("--seed", type=int, help="Run this seed alone.")
 @click.option(
-    "--profile", default="chaos", show_default=True, help="calm, crash, network, time, herd, broker or chaos."
+    "--profile",
+    default="chaos",
+    show_default=True,
+    help="calm, crash, network, time, herd, broker, partitions, visibility or chaos.",
 )
 @click.option(
     "--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Virtual minutes of a seed."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -42,7 +42,10 @@ EVENTS: Final = (
 """What may happen to a process or to the store."""
 BROKEN_BROKER: Final = frozenset({"broker_forgets", "broker_down"})
 """Those of them that happen only where a broker delivers."""
-HABITS: Final = ("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant", "old_code")
+HABITS: Final = (
+    *("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant", "old_code"),
+    "forgotten_acks",
+)
 """What is wrong all the time."""
 HOSTILE: Final = "hostile"
 """The namespace of the hostile tenant, which no worker serves."""
@@ -63,6 +66,8 @@ class Profile(msgspec.Struct, frozen=True):
     """So many jobs due at the same seconds."""
     broker: float = 0.0
     """In how many of the worlds a broker delivers."""
+    transport: Literal["queue", "log", "hiding"] = "queue"
+    """Which kind of broker: as Redis, Kafka or SQS."""
     tenants: float = 0.0
     """In how many of the worlds another tenant asks for more than it may."""
     old_code: float = 0.0
@@ -129,6 +134,21 @@ PROFILES: Final = MappingProxyType(
             frozenset({"loose_broker", "lost_hints"}),
             broker=1.0,
         ),
+        "partitions": Profile(
+            "a log with partitions delivers: commits are late, and partitions pass from worker to worker",
+            {"lost_reply": 0.3},
+            {"broker_down": 2.0, "crash": 4.0, "restart": 2.0, "pause": 2.0},
+            broker=1.0,
+            transport="log",
+        ),
+        "visibility": Profile(
+            "a broker delivers that hides messages for a while: what is not acknowledged by then comes again",
+            {"lost_reply": 0.3, "delay": 1.0, "long_delay": 0.3},
+            {"broker_down": 3.0, "crash": 2.0, "pause": 6.0},
+            frozenset({"forgotten_acks"}),
+            broker=1.0,
+            transport="hiding",
+        ),
         "shortage": Profile(
             "connections are scarce, syncs fail, and loops are cancelled by mistake",
             {"lost_reply": 0.2},
@@ -150,7 +170,7 @@ PROFILES: Final = MappingProxyType(
             "everything at once",
             _NETWORK,
             {**_CRASHES, **_EVILS, **_FORGETTING, **_SHORTAGES},
-            frozenset(HABITS),
+            frozenset(HABITS) - {"forgotten_acks"},
             herd=30,
             broker=0.25,
             tenants=0.2,

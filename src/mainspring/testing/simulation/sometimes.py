@@ -81,11 +81,15 @@ _BY_BROKER: Final = (
     "runs delivered by a broker",
     "delivered run claimed",
     "delivery found nothing",
-    "lost_message",
-    "doubled_message",
-    "mixed_messages",
     "broker given up",
     "broker used again",
+)
+_BY_TRANSPORT: Final = MappingProxyType(
+    {
+        "queue": ("lost_message", "doubled_message", "mixed_messages"),
+        "log": ("rebalance", "record delivered again", "late commit"),
+        "hiding": ("message visible again",),
+    }
 )
 _BY_OLD_CODE: Final = ("run left to newer code",)
 PATHS: Final = (
@@ -93,6 +97,7 @@ PATHS: Final = (
     *(name for _, _, name in _BY_REASON),
     *_ELSEWHERE,
     *_BY_BROKER,
+    *(path for paths in _BY_TRANSPORT.values() for path in paths),
     *_BY_OLD_CODE,
 )
 HERD: Final = "thundering herd"
@@ -116,6 +121,8 @@ _SPARED: Final = MappingProxyType(
         "network": {"run handed back", "misfire beyond catching up", "losses used up", "stale term refused"},
         "time": {"run handed back", "losses used up", "report repeated", "misfire beyond catching up"},
         "broker": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
+        "partitions": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
+        "visibility": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
         "herd": _MISFIRES | {"run handed back", "losses used up", "stale term refused", "report stale", "work fenced"},
     }
 )
@@ -129,6 +136,9 @@ def demanded(profile: str, seeds: int) -> list[str]:
     weather, spared = PROFILES[profile], _SPARED.get(profile, frozenset())
     if not weather.broker:
         spared = {*spared, *_BY_BROKER}
+    for transport, paths in _BY_TRANSPORT.items():
+        if not weather.broker or transport != weather.transport:
+            spared = {*spared, *paths}
     if not weather.old_code:
         spared = {*spared, *_BY_OLD_CODE}
     herds = {HERD} if weather.herd else set()

@@ -88,6 +88,11 @@ class Planted(NamedTuple):
             yield Scenario(seed, self.profile, self.minutes, nodes=2, workers=2)
 
 
+_TAKEN_FROM_OTHERS: Final = (
+    InQuery("dispatch", "delivered", " AND state = 'pending'", ""),
+    InQuery("work", "take", " AND state = 'pending'", ""),
+    InCode(f"{_STORE}.claims.dispatch:Dispatching.claim_these", mistakes.claim_whatever_its_token),
+)
 PLANTED: Final = MappingProxyType(
     {
         "the term is not checked": Planted(
@@ -192,15 +197,7 @@ PLANTED: Final = MappingProxyType(
             6.5,
         ),
         "a budget is not paid from": Planted([InQuery("api", "pay", "excluded.paid_at", "paid_at")], 20, "calm"),
-        "a delivered run is taken from its holder": Planted(
-            [
-                InQuery("dispatch", "delivered", " AND state = 'pending'", ""),
-                InQuery("work", "take", " AND state = 'pending'", ""),
-                InCode(f"{_STORE}.claims.dispatch:Dispatching.claim_these", mistakes.claim_whatever_its_token),
-            ],
-            5,
-            "broker",
-        ),
+        "a delivered run is taken from its holder": Planted(_TAKEN_FROM_OTHERS, 5, "broker"),
         "what a broker lost stays lost": Planted(
             [
                 InCode(f"{_SERVICES}.scheduler.dispatcher:Dispatcher._is_news", mistakes.tell_once),
@@ -210,6 +207,26 @@ PLANTED: Final = MappingProxyType(
             "broker",
             1,
         ),
+        "the order of a partition is taken for the order of a key": Planted(
+            [
+                InQuery("dispatch", "due", "WHERE state = 'pending'", "WHERE state IN ('pending', 'blocked')"),
+                InQuery("dispatch", "delivered", " AND state = 'pending'", " AND state IN ('pending', 'blocked')"),
+                InQuery("work", "take", " AND state = 'pending'", " AND state IN ('pending', 'blocked')"),
+            ],
+            22,
+            "partitions",
+        ),
+        "the next consumer of a partition takes what is worked on": Planted(_TAKEN_FROM_OTHERS, 5, "partitions"),
+        "a record that was committed late begins a retry early": Planted(
+            [
+                InQuery("dispatch", "delivered", "due_at <= ?3", "due_at <= ?3 + 1e15"),
+                InCode(f"{_STORE}.claims.dispatch:Dispatching.claim_these", mistakes.claim_whatever_its_token),
+            ],
+            9,
+            "partitions",
+            3,
+        ),
+        "a message that is visible again takes what is worked on": Planted(_TAKEN_FROM_OTHERS, 5, "visibility"),
         "a loop that was cancelled stays dead": Planted(
             [InCode(f"{_SERVICES}.supervisor:Supervisor._ended", mistakes.nothing)], 3, "shortage", 0, 4.0
         ),

@@ -41,21 +41,28 @@ class _Ear(NamedTuple):
 
 
 class Post:
-    """The broker itself: its lines, and what is under way to workers."""
+    """The broker itself: its lines, and what is under way to workers. See `transports` for other kinds of brokers."""
+
+    capabilities = Capabilities()
 
     def __init__(self, clock: StoreClock, weather: Weather, ordering: Ordering, random: Random) -> None:
         self._clock = clock
         self._ordering: Ordering = ordering
         self._random = random
         self.weather = weather
-        self._lines: dict[Place, dict[tuple[str, int], _Word]] = defaultdict(dict)
-        self._taken: dict[tuple[str, int], tuple[float, _Word]] = {}
         self._ears: list[_Ear] = []
+        self.forget()
 
     def forget(self) -> None:
         """It was restarted, and had kept nothing."""
-        self._lines.clear()
-        self._taken.clear()
+        self._lines: dict[Place, dict[tuple[str, int], _Word]] = defaultdict(dict)
+        self._taken: dict[tuple[str, int], tuple[float, _Word]] = {}
+
+    def join(self, consumer: Consumer, worker: Worker) -> None:
+        """A worker's consumer begins."""
+
+    def part(self, consumer: Consumer) -> None:
+        """A consumer ends."""
 
     def put(self, notices: Sequence[Notice], *, again: bool = False) -> None:
         """`again`: also what is under way to a worker, as if it were another message."""
@@ -69,20 +76,22 @@ class Post:
 
     def has_words(self, worker: Worker) -> bool:
         """Whether anything waits in the worker's lines."""
-        return any(self._lines[line] for line in _lines_of(worker))
+        return any(self._lines[line] for line in places_of(worker))
 
     def depth(self) -> list[Depth]:
         """How much waits where."""
         return [Depth(place, len(words)) for place, words in self._lines.items() if words]
 
-    def take(self, worker: Worker, limit: int, priorities: Sequence[int], *, mixed: bool) -> list[Notice]:
+    def take(
+        self, consumer: Consumer, worker: Worker, limit: int, priorities: Sequence[int], *, mixed: bool
+    ) -> list[Delivery]:
         """The best of the worker's lines; or any, `mixed` up."""
         now = self._clock.monotonic()
         for name, (until, word) in list(self._taken.items()):
             if until < now:
                 del self._taken[name]
                 self._lines[word.notice.place].setdefault(name, word)
-        words = [word for line in _lines_of(worker) for word in self._lines[line].values()]
+        words = [word for line in places_of(worker) for word in self._lines[line].values()]
         words = sorted(word for word in words if word.notice.priority in priorities)
         if mixed:
             self._random.shuffle(words)
@@ -90,7 +99,7 @@ class Post:
             name = (word.notice.run_id, word.notice.token)
             del self._lines[word.notice.place][name]
             self._taken[name] = now + TAKEN_S, word
-        return [word.notice for word in words[:limit]]
+        return [Delivery(word.notice.run_id, word.notice.token, None) for word in words[:limit]]
 
     def settle(self, deliveries: Sequence[Delivery], *, back: bool) -> None:
         """They were claimed or refused; or go `back` in line."""
@@ -100,9 +109,12 @@ class Post:
             if back and word is not None:
                 self._lines[word.notice.place].setdefault(name, word)
 
+    def extend(self, deliveries: Sequence[Delivery]) -> None:
+        """They are still held."""
+
     def listen(self, worker: Worker, host: Host, tell: Callable[[], None]) -> Callable[[], None]:
         """Tell of arrivals in the worker's lines, until the answer is called or the process has ended."""
-        ear = _Ear(frozenset(_lines_of(worker)), host, tell)
+        ear = _Ear(frozenset(places_of(worker)), host, tell)
         self._ears.append(ear)
 
         def stop() -> None:
@@ -125,10 +137,9 @@ class Post:
 class Courier:
     """One process's connection to the broker. Fulfils `broker.Broker`."""
 
-    capabilities = Capabilities()
-
     def __init__(self, post: Post, wire: Wire, host: Host, clock: StoreClock, random: Random) -> None:
         self.post = post
+        self.capabilities = post.capabilities
         self.host = host
         self._wire = wire
         self._nap = clock.sleep
@@ -180,17 +191,19 @@ class Consumer:
         self._courier = courier
         self._post = courier.post
         self._worker = worker
+        self.host = courier.host
         self._stop = self._post.listen(worker, courier.host, on_arrival)
         self._open = True
+        self._post.join(self, worker)
 
     async def receive(self, limit: int, priorities: Sequence[int] = PRIORITIES) -> list[Delivery]:
         """A loose broker mixes up the order, or its answer gets lost."""
         await self._courier.arrive()
         mixed = self._post.has_words(self._worker) and self._courier.slips("mixed_messages")
-        taken = self._post.take(self._worker, limit, priorities, mixed=mixed)
+        taken = self._post.take(self, self._worker, limit, priorities, mixed=mixed)
         if taken and self._courier.slips("lost_message"):
             raise BrokerUnavailable("the answer was lost")
-        return [Delivery(notice.run_id, notice.token, None) for notice in taken]
+        return taken
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """See `broker.Subscription`."""
@@ -203,14 +216,18 @@ class Consumer:
         self._post.settle(deliveries, back=True)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> None:
-        """See `broker.Subscription`: never called."""
+        """See `broker.Subscription`."""
+        await self._courier.arrive()
+        self._post.extend(deliveries)
 
     async def close(self) -> None:
         """See `broker.Subscription`."""
         if self._open:
             self._open = False
             self._stop()
+            self._post.part(self)
 
 
-def _lines_of(worker: Worker) -> list[Place]:
+def places_of(worker: Worker) -> list[Place]:
+    """Where the runs wait that a worker serves."""
     return [Place(worker.namespace, queue, region) for queue, region in product(worker.queues, worker.regions)]

@@ -17,6 +17,7 @@ from mainspring.testing.simulation.load.client import Client
 from mainspring.testing.simulation.load.workload import APP, CALENDARS, NAMESPACE, Sketch, draw_night
 from mainspring.testing.simulation.ports.broker import Courier, Post
 from mainspring.testing.simulation.ports.scribe import Scribe, as_json
+from mainspring.testing.simulation.ports.transports import TRANSPORTS
 from mainspring.testing.simulation.ports.wire import PATIENCE_S, Wire
 from mainspring.testing.simulation.scenario import Scenario
 from mainspring.testing.simulation.sometimes import read_events, watch
@@ -71,7 +72,9 @@ class World:
 
     def _open_post(self) -> Post:
         self._happened["runs delivered by a broker"] += 1
-        return Post(self.clock, self._weather, self.settings.ordering, Random(f"{self._seed}:post"))
+        return TRANSPORTS[self._profile.transport](
+            self.clock, self._weather, self.settings.ordering, Random(f"{self._seed}:post")
+        )
 
     def _make_processes(self) -> list[Process]:
         """Some schedule and work, some do one of the two; of the workers, those that do both serve everything."""
