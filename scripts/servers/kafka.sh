@@ -1,5 +1,6 @@
 # Kafka: nodes that are brokers and controllers, one unless MAINSPRING_KAFKA_NODES says more when they are made.
-# MAINSPRING_KAFKA_EXTRA adds lines to the configuration of new nodes.
+# MAINSPRING_KAFKA_EXTRA adds lines to the configuration of new nodes. With MAINSPRING_KAFKA_PEM, a file with a key and its
+# certificate, nodes also listen with TLS and SASL, for the same user and password as the other servers.
 
 packages_kafka() { packages_java kafka; }
 fetch_kafka() { fetch_java kafka; }
@@ -20,6 +21,8 @@ configure_kafka() {
     mkdir -p "$home"
     local port
     port=$(free_port)
+    local secure=
+    [ -z "${MAINSPRING_KAFKA_PEM:-}" ] || secure=,SASL_SSL://127.0.0.1:$(free_port)
     cat >"$home/log4j2.properties" <<CONF
 appender.file.type = File
 appender.file.name = file
@@ -33,8 +36,8 @@ CONF
 process.roles=broker,controller
 node.id=$number
 controller.quorum.voters=$voters
-listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:${controllers[number]}
-advertised.listeners=PLAINTEXT://127.0.0.1:$port
+listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:${controllers[number]}$secure
+advertised.listeners=PLAINTEXT://127.0.0.1:$port$secure
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
@@ -57,6 +60,13 @@ controller.quorum.election.backoff.max.ms=300
 log.cleaner.dedupe.buffer.size=4194304
 ${MAINSPRING_KAFKA_EXTRA:-}
 CONF
+    [ -z "$secure" ] || cat >>"$home/server.properties" <<CONF
+ssl.keystore.type=PEM
+ssl.keystore.location=$MAINSPRING_KAFKA_PEM
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_$user="$password";
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+CONF
   done
 }
 
@@ -68,7 +78,8 @@ start_kafka() {
   for home in $(kafka_nodes); do
     java="java -Xms64m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=${home}log4j2.properties"
     [ -e "${home}data/meta.properties" ] ||
-      $java kafka.tools.StorageTool format -t 4L6g3nShT-eMCtK--X86sw -c "${home}server.properties" >"${home}format.out"
+      $java kafka.tools.StorageTool format -t 4L6g3nShT-eMCtK--X86sw -c "${home}server.properties" \
+        --add-scram "SCRAM-SHA-512=[name=$user,password=$password]" >"${home}format.out"
     runs "${home}kafka.pid" || spawn kafka "${home%/}" $java kafka.Kafka "${home}server.properties"
   done
   # An ApiVersions request, version 0, with an empty client id: a broker answers it once it takes requests.

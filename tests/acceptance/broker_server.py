@@ -12,27 +12,33 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from certificates import make_certificates
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Broker, Notice
 from mainspring.brokers.kafka import KafkaBroker
 from mainspring.brokers.rabbitmq import RabbitMqBroker
 from mainspring.brokers.sqs import SqsBroker
+from mainspring.testing.servers.process import free_port
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "services"
 PLACE = ("default", "default", "default")
 
 
 class BrokerServer(ABC):
-    """One server of `scripts/services` in a folder of its own."""
+    """A server of `scripts/services` in a folder of its own; with TLS and a user, if it knows them."""
 
     name: ClassVar[str]
     pid_files: ClassVar[str]
     options: ClassVar[str] = ""
     """Of the URL that the cluster uses."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._environment = os.environ | {"MAINSPRING_SERVICES": str(folder)} | dict(environment or {})
+        self._environment = os.environ | {"MAINSPRING_SERVICES": str(folder)} | dict(self.settings())
+
+    def settings(self) -> Mapping[str, str]:
+        """What `scripts/services` is told of a new server."""
+        return {}
 
     def start(self) -> None:
         """Returns when it answers."""
@@ -40,7 +46,7 @@ class BrokerServer(ABC):
 
     def stop(self) -> None:
         """Returns when it is gone."""
-        self.resume()
+        self.kill()
         self._services("stop")
 
     def _services(self, what: str) -> None:
@@ -74,14 +80,14 @@ class BrokerServer(ABC):
         """Go on where it was paused."""
         self._signal(signal.SIGCONT)
 
-    def kill(self) -> None:
-        """At once."""
-        self._signal(signal.SIGKILL)
+    def kill(self, *nodes: int) -> None:
+        """All nodes, or these, at once."""
+        self._signal(signal.SIGKILL, *nodes)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals, *nodes: int) -> None:
         pids = self.pids()
         assert pids, f"no {self.name} runs in {self.folder}"
-        for pid in pids:
+        for pid in [pids[node] for node in nodes] or pids:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
@@ -122,8 +128,23 @@ class BrokerServer(ABC):
 class RabbitMqServer(BrokerServer):
     name, pid_files = "rabbitmq", "rabbitmq/pid"
 
+    def settings(self) -> Mapping[str, str]:
+        self.authority, own = make_certificates(self.folder, "localhost", "127.0.0.1")
+        self._tls_port = free_port()
+        lines = {
+            "listeners.ssl.1": f"127.0.0.1:{self._tls_port}",
+            "ssl_options.certfile": own,
+            "ssl_options.keyfile": own,
+            "ssl_options.cacertfile": self.authority,
+        }
+        return {"MAINSPRING_RABBITMQ_EXTRA": "\n".join(f"{name} = {value}" for name, value in lines.items())}
+
+    @property
+    def url(self) -> str:
+        return f"amqps://mainspring:mainspring@127.0.0.1:{self._tls_port}?ssl_ca_certs={self.authority}"
+
     def _open(self) -> RabbitMqBroker:
-        return RabbitMqBroker(f"{self.url}?timeout=5s", AdapterContext())
+        return RabbitMqBroker(f"{self.url}&timeout=5s", AdapterContext())
 
     async def _poison(self, body: bytes) -> None:
         broker = self._open()
@@ -149,10 +170,25 @@ class RabbitMqServer(BrokerServer):
 
 
 class KafkaServer(BrokerServer):
+    """Three nodes. A record is on all of them, and on two before it is acknowledged."""
+
     name, pid_files = "kafka", "kafka/*/kafka.pid"
 
+    def settings(self) -> Mapping[str, str]:
+        self.authority, own = make_certificates(self.folder, "localhost", "127.0.0.1")
+        return {"MAINSPRING_KAFKA_NODES": "3", "MAINSPRING_KAFKA_PEM": str(own)}
+
+    @property
+    def url(self) -> str:
+        found = [
+            re.search(r"SASL_SSL://(127\.0\.0\.1:\d+)", file.read_text())
+            for file in sorted(self.folder.glob("kafka/*/server.properties"))
+        ]
+        hosts = ",".join(each[1] for each in found if each is not None)
+        return f"kafkas://mainspring:mainspring@{hosts}?sasl=SCRAM-SHA-512&ssl_ca_certs={self.authority}&replication=3"
+
     def _open(self) -> KafkaBroker:
-        return KafkaBroker(f"{self.url}?timeout=10s", AdapterContext())
+        return KafkaBroker(f"{self.url}&timeout=10s", AdapterContext())
 
     async def _poison(self, body: bytes) -> None:
         broker = self._open()
@@ -178,7 +214,7 @@ class KafkaServer(BrokerServer):
 
 
 class SqsServer(BrokerServer):
-    name, pid_files, options = "sqs", "sqs/sqs.pid", "&pulse=300ms"
+    name, pid_files, options = "sqs", "sqs/sqs.pid", "&pulse=300ms&visibility=4s"
     queue = "jobs__default__default__default"
 
     def _open(self) -> SqsBroker:

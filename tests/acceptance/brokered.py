@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from judging import judge
 
 from mainspring import Mainspring
-from mainspring.core.model import EventBatch
+from mainspring.errors import StoreUnavailable
 from mainspring.testing.chaos.inside.recording import RecordedApp
 
 APP = Path(__file__).with_name("crash_app.py")
@@ -33,6 +34,8 @@ class Cluster:
         self.settings = settings
         self.client = RecordedApp(folder, "client", store=self.store, broker=self.broker, name="client")
         self.accepted: list[str] = []
+        self.events: Counter[str] = Counter()
+        """How many of each kind were recorded, as `count` knows them."""
         self.processes = [self.start("server", "--port", "0"), self.start("worker"), self.start("worker")]
 
     def start(self, command: str, *options: str) -> subprocess.Popen[bytes]:
@@ -44,13 +47,14 @@ class Cluster:
 
     async def submit(self, count: int, *, pace_s: float = 0.01) -> None:
         for number in range(count):
-            handle = await self.client.submit("submitted", {"number": number})
-            self.accepted.append(handle.id)
+            with suppress(StoreUnavailable):  # On a machine with too much to do; it was accepted, or was not.
+                handle = await self.client.submit("submitted", {"number": number})
+                self.accepted.append(handle.id)
             await asyncio.sleep(pace_s)
 
-    async def submit_until(self, over: asyncio.Event) -> None:
+    async def submit_until(self, over: asyncio.Event, pace_s: float) -> None:
         while not over.is_set():
-            await self.submit(10)
+            await self.submit(10, pace_s=pace_s)
 
     async def end(self) -> None:
         """All that was accepted ends; then the processes do."""
@@ -63,12 +67,29 @@ class Cluster:
             await asyncio.to_thread(process.wait, 60)
         await self.client.close()
 
-    async def events(self) -> Counter[str]:
-        """How many events of each kind were told."""
-        app = Mainspring(self.store)
-        batches: list[EventBatch] = await (await app.open()).events_since(0, 100_000)
-        await app.close()
-        return Counter(event.kind for batch in batches for event in batch.events)
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While this lasts, its thread can count events."""
+        app, self._position = Mainspring(self.store), 0
+        self.events.clear()
+        self._brokers: dict[str | None, str] = {}
+        with asyncio.Runner() as self._runner:
+            self._watched = self._runner.run(app.open())
+            yield
+            self._runner.run(app.close())
+
+    def count(self, kind: str) -> int:
+        """How many events of a kind were recorded so far."""
+        for batch in self._runner.run(self._watched.events_since(self._position, 100_000)):
+            self.events.update(event.kind for event in batch.events)
+            self._brokers |= {event.worker: event.kind for event in batch.events if event.kind.startswith("broker.")}
+            self._position = batch.position + len(batch.events)
+        return self.events[kind]
+
+    def has_lost_broker(self) -> bool:
+        """Whether a process does without its broker now. On a busy machine some do before anything has happened."""
+        self.count("broker.lost")
+        return "broker.lost" in self._brokers.values()
 
     def kill_all(self) -> None:
         for process in self.processes:
@@ -85,24 +106,38 @@ def check(cluster: Cluster) -> None:
 
 
 def run_through(
-    folder: Path, broker: str, trouble: Callable[[Cluster], None], settings: Mapping[str, str] | None = None
+    folder: Path,
+    broker: str,
+    trouble: Callable[[Cluster], None],
+    settings: Mapping[str, str] | None = None,
+    *,
+    pace_s: float = 0.01,
 ) -> Counter[str]:
-    """Submit before, during and after trouble; how many events of each kind were told."""
+    """Submit before, during (at this pace) and after trouble; how many events of each kind were told."""
     cluster = Cluster(folder, broker, settings or {})
+
+    def suffer() -> None:
+        with cluster.watched():
+            trouble(cluster)
+
+    def look_back() -> Counter[str]:
+        with cluster.watched():
+            cluster.count("")
+        return cluster.events
 
     async def live() -> Counter[str]:
         await cluster.submit(40)
         async with asyncio.timeout(60):
             await cluster.client.waiting.until_ended(cluster.accepted[-1])
         over = asyncio.Event()
-        going_on = asyncio.create_task(cluster.submit_until(over))
+        going_on = asyncio.create_task(cluster.submit_until(over, pace_s))
         await asyncio.sleep(0.5)
-        await asyncio.to_thread(trouble, cluster)
+        await asyncio.to_thread(suffer)
         over.set()
         await going_on
         await cluster.submit(50)
         await cluster.end()
-        return await cluster.events()
+        return await asyncio.to_thread(look_back)
 
     try:
         told = asyncio.run(live())
@@ -120,7 +155,7 @@ def wait_for_load(cluster: Cluster, count: int) -> None:
 
 def wait_for_events(cluster: Cluster, kind: str, count: int = 1) -> None:
     """At least so many events of this kind were told."""
-    wait(lambda: asyncio.run(cluster.events())[kind] >= count)
+    wait(lambda: cluster.count(kind) >= count)
 
 
 def wait(holds: Callable[[], bool], seconds: float = 60) -> None:

@@ -1,80 +1,138 @@
-"""Real processes that a real RabbitMQ, Kafka or SQS delivers to, through trouble.
+"""Real processes that a real RabbitMQ, Kafka or SQS delivers to, through trouble, with TLS and a user where there is
+one.
 
-Workers die; the server is paused, killed, emptied, slowed and fed with nonsense. No run is lost, none is done twice,
-and the history checker has nothing to say.
+The server is paused, killed, slowed, emptied and fed with nonsense; nodes of Kafka die, workers come, leave and die. No
+run is lost, none is done twice, and the history checker has nothing to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from operator import methodcaller
 from random import Random
 
 import pytest
 from broker_server import BrokerServer, KafkaServer, RabbitMqServer, SqsServer
 from brokered import Cluster, run_through, wait, wait_for_events, wait_for_load
 
+from mainspring.adapter import AdapterContext, open_adapter
+from mainspring.errors import BrokerUnavailable
 from mainspring.testing.servers.proxy import Proxy
 
 pytestmark = pytest.mark.brokers
 
-
-@pytest.fixture(scope="module", params=[RabbitMqServer, KafkaServer, SqsServer], ids=lambda kind: str(kind.name))
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerServer]:
-    """A server of this module's own."""
-    server: BrokerServer = request.param(tmp_path_factory.mktemp(request.param.name))
-    server.start()
-    yield server
-    server.stop()
+KINDS = (RabbitMqServer, KafkaServer, SqsServer)
 
 
-def test_workers_die_messages_are_forged_and_queues_are_deleted(tmp_path: Path, server: BrokerServer) -> None:
-    def trouble(cluster: Cluster) -> None:
-        server.forge(50)
-        server.poison(b"not a notice")
-        server.poison(b'{"run_id": 1}')
-        for number in (1, 2):
-            cluster.processes[number].kill()
-            cluster.processes[number].wait(20)
-            cluster.processes[number] = cluster.start("worker")
-        wait(lambda: server.dead_letters() == 2)
-        server.empty()
-        wait_for_load(cluster, 50)
-
-    run_through(tmp_path, server.url, trouble)
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, BrokerServer]]:
+    """Servers of this module's own, started at the same time."""
+    made: list[BrokerServer] = [kind(tmp_path_factory.mktemp(kind.name)) for kind in KINDS]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(methodcaller("start"), made))
+        yield {server.name: server for server in made}
+        list(pool.map(methodcaller("stop"), made))
 
 
-def test_a_broker_that_is_paused_then_killed_and_started_again(tmp_path: Path, server: BrokerServer) -> None:
-    def trouble(cluster: Cluster) -> None:
-        wait_for_load(cluster, 100)  # Workers may still be joining a group.
-        server.pause()
-        wait_for_events(cluster, "broker.lost")
-        wait_for_load(cluster, 20)
+@pytest.fixture(params=[kind.name for kind in KINDS])
+def server(request: pytest.FixtureRequest, servers: dict[str, BrokerServer]) -> BrokerServer:
+    return servers[request.param]
+
+
+@contextmanager
+def missed(cluster: Cluster) -> Iterator[None]:
+    """Before the body, processes notice that the broker is gone, and go on without it. The body brings it back, and
+    they notice that."""
+    wait(cluster.has_lost_broker)
+    wait_for_load(cluster, 20)
+    known = cluster.count("broker.back")
+    yield
+    wait_for_events(cluster, "broker.back", known + 1)
+
+
+def pause_then_kill(cluster: Cluster, server: BrokerServer) -> None:
+    server.pause()
+    with missed(cluster):
         server.resume()
-        wait_for_events(cluster, "broker.back")
-        server.kill()
-        wait_for_events(cluster, "broker.lost", 2)
+    server.kill()
+    with missed(cluster):
         server.start()
-        wait_for_events(cluster, "broker.back", 2)
-        wait_for_load(cluster, 20)
-
-    run_through(tmp_path, server.url, trouble)
 
 
-def test_a_wire_that_is_slow_for_a_while(tmp_path: Path, server: BrokerServer) -> None:
-    if isinstance(server, KafkaServer):
-        pytest.skip("Kafka's clients connect to the addresses that its brokers name, past a proxy")
-    proxy = Proxy(server.port, Random(7))
-    proxy.start()
+def slow_down(cluster: Cluster, proxy: Proxy) -> None:
+    proxy.delay_s = 2.0
+    with missed(cluster):
+        proxy.delay_s = 0.0
+
+
+def lose_leaders(cluster: Cluster, server: BrokerServer) -> None:
+    """A node leads a third of the partitions. The other two elect leaders for them."""
+    server.kill(0)
+    wait_for_load(cluster, 50)
+    server.start()
+
+
+def rebalance(cluster: Cluster) -> None:
+    """Workers join and leave, about one a second."""
+    for number in range(5):
+        joined = cluster.start("worker")
+        cluster.processes.append(joined)
+        wait_for_load(cluster, 30)
+        (joined.terminate if number % 2 else joined.kill)()
+
+
+def kill_forge_and_empty(cluster: Cluster, server: BrokerServer) -> None:
+    server.forge(50)
+    server.poison(b"not a notice")
+    server.poison(b'{"run_id": 1}')
+    for number in (1, 2):
+        cluster.processes[number].kill()
+        cluster.processes[number].wait(20)
+        cluster.processes[number] = cluster.start("worker")
+    wait(lambda: server.dead_letters() >= 2)  # A worker may die between burying a message and acknowledging it.
+    server.empty()
+    wait_for_load(cluster, 30)
+
+
+def test_nothing_is_lost_or_done_twice_whatever_happens_to_the_broker(
+    tmp_path_factory: pytest.TempPathFactory, server: BrokerServer
+) -> None:
+    url, proxy = server.url, None
+    if not isinstance(server, KafkaServer):  # Its clients connect to the addresses that its nodes name, past a proxy.
+        proxy = Proxy(server.port, Random(7))
+        proxy.start()
+        url = url.replace(f":{server.port}", f":{proxy.port}")
 
     def trouble(cluster: Cluster) -> None:
-        proxy.delay_s = 2.0
-        wait_for_events(cluster, "broker.lost")
-        wait_for_load(cluster, 30)
-        proxy.delay_s = 0.0
-        wait_for_events(cluster, "broker.back")
+        wait_for_load(cluster, 50)  # Workers may still be joining a group.
+        pause_then_kill(cluster, server)
+        if proxy is not None:
+            slow_down(cluster, proxy)
+        else:
+            lose_leaders(cluster, server)
+            rebalance(cluster)
+        kill_forge_and_empty(cluster, server)
 
     try:
-        run_through(tmp_path, server.url.replace(f":{server.port}", f":{proxy.port}"), trouble)
+        run_through(tmp_path_factory.mktemp("cluster"), url, trouble, pace_s=0.03)
     finally:
-        proxy.close()
+        if proxy is not None:
+            proxy.close()
+
+
+async def test_a_wrong_password_and_a_certificate_of_strangers_are_refused(servers: dict[str, BrokerServer]) -> None:
+    for name in ("rabbitmq", "kafka"):
+        url = servers[name].url
+        broker = open_adapter("broker", url, AdapterContext())
+        await broker.ping()
+        await broker.close()
+        wrong = url.replace(":mainspring@", ":guessed@")
+        untrusted = url.partition("?")[0] + ("?sasl=SCRAM-SHA-512" if name == "kafka" else "")
+        for changed, why in ((wrong, "(?i)auth|login|refused"), (untrusted, "(?i)certificate|ssl|connect")):
+            broker = open_adapter("broker", changed, AdapterContext())
+            with pytest.raises(BrokerUnavailable, match=why) as refused:
+                await broker.ping()
+            assert "guessed" not in str(refused.value)
+            await broker.close()
