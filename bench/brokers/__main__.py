@@ -16,11 +16,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from mainspring.adapter import AdapterContext, open_adapter
 from mainspring.broker import Broker, Notice
 from mainspring.conformance.store.samples import a_worker
+from mainspring.core.model import Event, EventBatch
 
 BATCH = 500
+TRANSACTIONS = 1_000
+"""That the forwarder sends together."""
 PACE_S = 0.01
 
 
@@ -75,6 +80,48 @@ async def latencies(broker: Broker, seconds: float) -> list[float]:
         await asyncio.sleep(max(0.0, PACE_S - found[-1] / 1_000))
     await subscription.close()
     return found
+
+
+async def sink_rates(url: str, count: int) -> tuple[float, float]:
+    """Events in a second that the Kafka sink delivers, and in a second of this process's CPU time. Each transaction has
+    two events, of 500 jobs in turn. What arrived is read back: AssertionError if a job's events are not in order."""
+    from aiokafka import AIOKafkaConsumer
+
+    from mainspring.sinks.kafka import EventRecord, KafkaSink
+
+    prefix = f"bench{secrets.token_hex(3)}-"
+    sink = KafkaSink(f"{url}?prefix={prefix}", AdapterContext())
+    await sink.ping()
+    events = [
+        Event(
+            "run.succeeded", 1_790_000_000_000_000 + n, run_id=secrets.token_hex(13), job_id=f"job-{n % 500}", job="a"
+        )
+        for n in range(count)
+    ]
+    batches = [EventBatch(1 + n, events[n : n + 2]) for n in range(0, count, 2)]
+    began, cpu = time.perf_counter(), time.process_time()
+    for start in range(0, len(batches), TRANSACTIONS):
+        await sink.deliver(batches[start : start + TRANSACTIONS])
+    took_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
+    consumer = AIOKafkaConsumer(
+        f"{prefix}job-events", bootstrap_servers=url.removeprefix("kafka://"), auto_offset_reset="earliest"
+    )
+    await consumer.start()
+    last: dict[bytes | None, int] = {}
+    read = 0
+    async with asyncio.timeout(120):
+        while read < count:
+            for records in (await consumer.getmany(timeout_ms=1_000)).values():
+                for record in records:
+                    position = msgspec.json.decode(record.value or b"", type=EventRecord).id
+                    assert position > last.get(record.key, 0), f"{record.key!r}: {position} after {last[record.key]}"
+                    last[record.key] = position
+                    read += 1
+    await consumer.stop()
+    _, admin = await (await sink._publishers.get()).ready()
+    await admin.delete_topics(list(sink._partitions))
+    await sink.close()
+    return count / took_s, count / cpu_s
 
 
 async def bare_amqp(url: str, seconds: float) -> list[float]:
@@ -168,6 +215,9 @@ async def measure(url: str, messages: int, seconds: float) -> None:
     broker = open_adapter("broker", f"{url}{mark}prefix=bench{secrets.token_hex(3)}-&timeout=10s", AdapterContext())
     show(f"{scheme}, adapter", await latencies(broker, seconds))
     await broker.close()
+    if scheme == "kafka":
+        rate, by_cpu = await sink_rates(url, 4 * messages)
+        print(f"{'kafka, sink':28} deliver {rate:8,.0f}/s   {by_cpu:8,.0f} in a second of CPU time")
     bare = {"amqp": bare_amqp, "kafka": bare_kafka}.get(scheme)
     if bare is not None:
         show(f"{scheme}, bare client", await bare(url, seconds))

@@ -10,19 +10,23 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from broker_servers import find_server
 
+from certificates import make_certificates
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Subscription
 from mainspring.brokers.sqs import SqsBroker, backoff_s
 from mainspring.conformance import BrokerConformance
 from mainspring.conformance.broker import Elapse
 from mainspring.core.instants import Duration
+from mainspring.errors import BrokerUnavailable
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
+from mainspring.testing.servers.process import free_port
 
 pytestmark = pytest.mark.brokers
 
@@ -75,24 +79,45 @@ class TestElasticMqFifo(SqsConformance):
             yield broker
 
 
+@contextmanager
+def moto_server(*options: str) -> Iterator[int]:
+    """The port of a moto server."""
+    port = free_port()
+    program = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port), *options]
+    server = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
 @pytest.fixture(scope="module")
 def moto() -> Iterator[str]:
     """The URL of a moto server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    program = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    yield f"sqs://key:secret@us-east-1?endpoint=http://127.0.0.1:{port}"
-    server.kill()
-    server.wait()
+    with moto_server() as port:
+        yield f"sqs://key:secret@us-east-1?endpoint=http://127.0.0.1:{port}"
+
+
+async def test_a_server_with_tls_is_used_if_its_certificate_is_trusted(tmp_path: Path) -> None:
+    authority, own = make_certificates(tmp_path, "localhost", "127.0.0.1")
+    with moto_server("--ssl", "--ssl-cert", str(own), "--ssl-key", str(own)) as port:
+        url = f"sqs://key:secret@us-east-1?timeout=20s&endpoint=https://127.0.0.1:{port}"
+        for options in (f"&ssl_ca_certs={authority}", "&ssl_cert_reqs=none"):
+            trusting = SqsBroker(url + options, AdapterContext())
+            await trusting.ping()
+            await trusting.close()
+        wary = SqsBroker(url, AdapterContext())
+        with pytest.raises(BrokerUnavailable, match=r"(?i)certificate"):
+            await wary.ping()
+        await wary.close()
 
 
 class TestMoto(SqsConformance):

@@ -15,7 +15,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
 
-from mainspring.drivers.server_url import read_server_url
+from mainspring.drivers.server_url import TLS_OPTIONS, read_server_url
 from mainspring.errors import BackendUnavailable
 
 AT_ONCE: Final = 10
@@ -25,7 +25,7 @@ REQUESTS: Final = 8
 CONNECT_S: Final = 2.0
 LONGEST_S: Final = 25.0
 """An answer to a long poll of 20 s may take this long."""
-OPTIONS: Final = ("timeout", "prefix", "endpoint")
+OPTIONS: Final = ("timeout", "prefix", "endpoint", *TLS_OPTIONS)
 _GONE: Final = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 
 
@@ -53,10 +53,13 @@ class SqsLink:
 
     def make_client(self) -> Any:
         """A client, to be entered as an asynchronous context."""
+        options = self.url.options
+        certificate = options.get("ssl_certfile")
         return get_session().create_client(
             "sqs",
             region_name=self.url.hosts[0][0],
-            endpoint_url=self.url.options.get("endpoint"),
+            endpoint_url=options.get("endpoint"),
+            verify=False if options.get("ssl_cert_reqs") == "none" else options.get("ssl_ca_certs"),
             aws_access_key_id=self.url.username,
             aws_secret_access_key=self.url.password,
             config=AioConfig(
@@ -64,6 +67,7 @@ class SqsLink:
                 connect_timeout=CONNECT_S,
                 read_timeout=LONGEST_S,
                 retries={"max_attempts": 0},
+                client_cert=(certificate, options["ssl_keyfile"]) if "ssl_keyfile" in options else certificate,
             ),
         )
 
