@@ -44,6 +44,7 @@ EVENTS = {
     "run.submitted": "a run was accepted",
     "run.running": "a worker started an attempt",
     "run.retrying": "an attempt failed; the run is due again later",
+    "run.moved": "a run left its region, which did not take it within its region_failover; the reason names both",
     "run.handed_back": "a worker returned a run that it did not finish; this counts as no attempt",
     "run.lost": "a worker died or lost its claim during an attempt",
     "run.cancelling": "a running run was asked to stop",

@@ -399,8 +399,8 @@ class MaintenanceStore(Protocol):
     """For reaper and cleaner."""
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
-        """Find expired claims, runs past their starting deadline and silent workers, and apply core's decision to
-        each."""
+        """Find expired claims, runs past their starting deadline, silent workers and runs that their region does not
+        take, and apply core's decision to each."""
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
         """Delete history past its retention or its job's limits, at most `limit` rows of a kind; how many went."""

@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mainspring.core.instants import SECOND
+from mainspring.core.runs.regions import region_health
 from mainspring.core.states import STATES
 
 if TYPE_CHECKING:
@@ -147,3 +148,19 @@ def _queue_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: I
         oldest.add_metric([namespace, queue, region, str(priority)], (now - oldest_at) / SECOND)
     yield depth
     yield oldest
+    yield from _region_families(namespace, crowd, backlog, now)
+
+
+def _region_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: Instant) -> Iterator[Metric]:
+    """Of the regions with most workers or most to do, up to a bound."""
+    health = sorted(region_health(crowd.living(), backlog, now), key=lambda each: (-each.depth, -each.workers))
+    shown = sorted(health[:MOST_QUEUES])
+    for name, meaning, values in (
+        ("workers", "Live workers that serve the region", [each.workers for each in shown]),
+        ("depth", "Due runs of the region that no worker has taken", [each.depth for each in shown]),
+        ("lateness_seconds", "How long the oldest of them has been due", [each.lateness / SECOND for each in shown]),
+    ):
+        family = GaugeMetricFamily(f"mainspring_region_{name}", meaning, labels=["namespace", "region"])
+        for each, value in zip(shown, values, strict=True):
+            family.add_metric([namespace, each.region], value)
+        yield family

@@ -86,6 +86,7 @@ cli = LazyGroup(
         "import": LazyGroup("import", "Make jobs of the schedules of other systems.", _IMPORTS),
         "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
+        "regions": Entry("mainspring.cli.admin.workers:regions", "Show how regions stand."),
         "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show the leader, the nodes and the terms."),
         "drain": Entry("mainspring.cli.admin.workers:drain", "Ask a worker to stop."),
         "events": Entry("mainspring.cli.admin.trail:events", "Print what happens as it happens."),

@@ -22,6 +22,10 @@ class Workers:
         """A worker."""
         return await self._connection.ask(Request("GET", path_of("workers", worker_id)), records.Worker)
 
+    async def regions(self) -> Sequence[records.Region]:
+        """How the regions stand that live workers serve or that runs wait in, by name."""
+        return (await self._connection.ask(Request("GET", path_of("regions")), records.Regions)).items
+
     async def status(self, worker_id: str, *, fresh: bool = False) -> records.WorkerStatus:
         """Whether a worker takes work: from the cache, where the server has one and it need not be `fresh`."""
         query = {"fresh": True} if fresh else {}

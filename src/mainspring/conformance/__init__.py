@@ -38,6 +38,7 @@ from mainspring.conformance.store.definitions.backfill import BackfillSuite
 from mainspring.conformance.store.definitions.jobs import JobSuite
 from mainspring.conformance.store.definitions.plans import PlanSuite
 from mainspring.conformance.store.ends.maintenance import MaintenanceSuite
+from mainspring.conformance.store.ends.regions import RegionSuite
 from mainspring.conformance.store.history.api import ApiSuite
 from mainspring.conformance.store.history.audit import AuditSuite
 from mainspring.conformance.store.history.events import EventSuite
@@ -59,6 +60,7 @@ class StoreConformance(
     DispatchSuite,
     FittingSuite,
     MaintenanceSuite,
+    RegionSuite,
     PressureSuite,
     LeaseSuite,
     EventSuite,

@@ -41,6 +41,8 @@ class Reaped(msgspec.Struct, frozen=True):
     dead_workers: tuple[str, ...]
     idle: bool = False
     """Whether nothing runs, waits at a gate, or has to begin by some instant. A store need not say so."""
+    moved: int = 0
+    """Runs that went to another region."""
 
 
 class RunFilter(msgspec.Struct, frozen=True):

@@ -58,6 +58,14 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the submitter's hooks carry to the attempts of the run, such as the id of a trace."""
     unfit_since: Instant | None = None
     """When a worker first found that its arguments do not fit the code that it has."""
+    region_failover: Duration | None = None
+    """A due run that no worker of its region has taken for this long moves to another: see `core.runs.regions`."""
+    failover_regions: tuple[str, ...] = ()
+    """Where it may move, best first; empty: to any region with a worker that could take it."""
+    home_region: str = ""
+    """Of a run that has moved: the region that it stands for in the ledger."""
+    moved_at: Instant | None = None
+    moved_because: str = ""
 
 
 class KeptOptions(RunOptions, frozen=True, omit_defaults=True):

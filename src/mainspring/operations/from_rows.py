@@ -91,6 +91,8 @@ def run_fields(run: model.Run, read: Read = decode) -> dict[str, Any]:
         "namespace": run.namespace,
         "queue": run.queue,
         "region": run.region,
+        "home_region": options.home_region or run.region,
+        "moved_because": options.moved_because,
         "priority": run.priority,
         "key": run.key,
         **_execution(options),
@@ -133,6 +135,8 @@ def _execution(options: RunOptions) -> dict[str, Any]:
         "retries": options.retry.retries,
         "isolation": None if options.isolation is None else format_isolation(options.isolation),
         "under_pressure": options.under_pressure,
+        "region_failover": span(options.region_failover),
+        "failover_regions": list(options.failover_regions),
         "tags": list(options.tags),
     }
 

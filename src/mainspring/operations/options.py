@@ -72,6 +72,8 @@ class ExecutionWords(TypedDict, total=False):
     isolation: Isolation | str | None
     alert: str | None
     under_pressure: UnderPressure | None
+    region_failover: Length | None
+    failover_regions: Sequence[str] | None
 
 
 class TaskWords(ExecutionWords, total=False):
@@ -307,6 +309,8 @@ OPTIONS: Mapping[str, Option] = {
         Option("max_losses", COUNT_FROM_0, EXECUTION, "How often its worker may be lost before it is failed."),
         Option("on_key_failure", _word(OnKeyFailure), EXECUTION, "Whether a failure stops its key."),
         Option("under_pressure", UNDER_PRESSURE, EXECUTION, "Whether it waits for what it follows under heavy load."),
+        Option("region_failover", SOME_DURATION, EXECUTION, "Move it if its region has not begun it in this time."),
+        Option("failover_regions", NAMES, EXECUTION, "Where it may move, best first; repeat.", "failover-region"),
         Option("tags", NAMES, EXECUTION, "A tag, to select by; repeat for several.", "tag"),
         Option("key", NAME, (RUN, JOB), "Runs of one key run one after the other, in order of submission."),
         Option("limit", COUNT, (TASK, JOB), "How many runs of the task may run at once, on all workers together."),

@@ -57,6 +57,8 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     retries: int
     isolation: str | None
     under_pressure: UnderPressure
+    region_failover: str | None
+    failover_regions: list[str]
     tags: list[str]
     policy: dict[str, Any]
     version: int
@@ -146,6 +148,9 @@ class Run(msgspec.Struct, frozen=True):
     namespace: str
     queue: str
     region: str
+    home_region: str
+    """The region that it stands for; another than `region` if it has moved."""
+    moved_because: str
     priority: int
     key: str | None
     timeout: str | None
@@ -153,6 +158,8 @@ class Run(msgspec.Struct, frozen=True):
     retries: int
     isolation: str | None
     under_pressure: UnderPressure
+    region_failover: str | None
+    failover_regions: list[str]
     tags: list[str]
     args: Any
     result: Any
@@ -361,6 +368,27 @@ class Workers(msgspec.Struct, frozen=True):
     """All workers of a namespace."""
 
     items: list[Worker]
+
+
+class Region(msgspec.Struct, frozen=True):
+    """How a region stands. A worker of several regions counts in each."""
+
+    region: str
+    workers: int
+    """Live ones."""
+    slots: int
+    """Runs that they can execute at once."""
+    running: int
+    depth: int
+    """Due runs that no worker has taken, counted up to 100,000 of each queue and priority."""
+    lateness: str
+    """For how long the oldest of them has been due."""
+
+
+class Regions(msgspec.Struct, frozen=True):
+    """All regions of a namespace that workers serve or that runs wait in."""
+
+    items: list[Region]
 
 
 class Term(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Gate, KeptOptions, NewRun, Run
 from mainspring.core.planning.plans import make_runs
+from mainspring.core.runs.regions import home_of, without_move
 from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound
@@ -135,6 +136,7 @@ def check_repeatable(run: Run) -> None:
 async def repeat_run(store: Store, old: Run, run_id: str, limit: int | None, subject: str = "") -> NewRun:
     """A new run of the same work, due now. Its gates are those that such runs have today: `limit` is the task's."""
     now = store.now()
+    old = msgspec.structs.replace(old, region=home_of(old.region, old.options), options=without_move(old.options))
     twin = await _find_twin(store, old, now)
     gates = (Gate(f"task:{old.task}", limit),) if limit else ()
     lines = (Gate(f"key:{old.key}", 1),) if old.key else ()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.core.instants import format_instant
+from mainspring.core.instants import format_duration, format_instant
 from mainspring.core.model import Worker
+from mainspring.core.runs.regions import region_health
 from mainspring.core.runs.why import Crowd
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
@@ -17,6 +18,10 @@ from mainspring.operations.from_rows import worker_record
 
 HTTP_APP = "http"
 """The app that workers which take their work over HTTP belong to."""
+
+
+MOST_COUNTED = 100_000
+"""Due runs of one queue, region and priority are counted up to here."""
 
 
 class Workers:
@@ -62,6 +67,22 @@ class Workers:
         if asked is None:
             raise Conflict(f"worker {worker.id} has just ended: there is nothing to drain")
         return worker_record(asked, asked.state)
+
+    async def regions(self) -> Sequence[records.Region]:
+        """How the regions stand that live workers serve or that runs wait in, by name."""
+        crowd, store = await self._look(), await self._context.open()
+        backlog = [row for row in await store.backlog(MOST_COUNTED) if row.namespace == self._context.namespace]
+        return [
+            records.Region(
+                region=each.region,
+                workers=each.workers,
+                slots=each.slots,
+                running=each.running,
+                depth=each.depth,
+                lateness=format_duration(each.lateness),
+            )
+            for each in region_health(crowd.living(), backlog, crowd.now)
+        ]
 
     async def _look(self) -> Crowd:
         return await look_around(self._context, self._context.namespace)

@@ -63,6 +63,11 @@ async def list_workers(call: Call) -> Answer:
     return Answer(200, {"items": await Workers(Acting(call).context).list()})
 
 
+async def list_regions(call: Call) -> Answer:
+    """Every region that live workers serve or that runs wait in: workers, due runs, and how late these are."""
+    return Answer(200, {"items": await Workers(Acting(call).context).regions()})
+
+
 async def _own_worker(call: Call) -> Worker:
     """The worker, if the caller registered it."""
     worker_id = call.named("worker_id")
@@ -160,6 +165,7 @@ ENDPOINTS = (
         "POST", "/v1/workers", register_worker, "work", "Register a worker.", {201: records.Registered}, WorkerBody,
         example={"name": "curl", "tasks": ["encode"]},
     ),
+    Endpoint("GET", "/v1/regions", list_regions, "workers:read", "How regions stand.", {200: records.Regions}),
     Endpoint("GET", "/v1/workers", list_workers, "workers:read", "List workers.", {200: records.Workers}),
     Endpoint(
         "GET", "/v1/workers/{worker_id}", get_worker, "workers:read", "Look at a worker.", {200: records.Worker},

@@ -1,4 +1,4 @@
-"""`mainspring workers`."""
+"""`mainspring workers`, `mainspring regions` and `mainspring drain`."""
 
 from __future__ import annotations
 
@@ -62,6 +62,26 @@ def _row(worker: records.Worker, now: Instant) -> list[Value]:
         relative(worker.heartbeat_at, now),
         relative(worker.started_at, now).removesuffix(" ago"),
     ]
+
+
+@click.command(cls=Errand)
+@click.pass_obj
+def regions(session: Session) -> None:
+    """Show every region that workers serve or that runs wait in: live workers, due runs, and how late the oldest is."""
+    found = with_scheduler(session, lambda scheduler: scheduler.workers.regions())
+    screen = Screen(session)
+    screen.answer(found, lambda: _draw_regions(screen, found))
+
+
+def _draw_regions(screen: Screen, found: Sequence[records.Region]) -> None:
+    if not found:
+        screen.hint("No region has a worker or a due run. Start one with `mainspring worker APP --region NAME`.")
+        return
+    rows: list[list[Value]] = [
+        [each.region, str(each.workers), f"{each.running}/{each.slots}", str(each.depth), each.lateness]
+        for each in found
+    ]
+    screen.table(("REGION", "WORKERS", "RUNNING", "DUE", "LATE"), rows)
 
 
 @click.command(cls=Errand)

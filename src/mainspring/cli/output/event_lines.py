@@ -23,6 +23,7 @@ _MARKS = {
     "run.cancelling": "■",
     "run.skipped": "·",
     "run.handed_back": "↩",
+    "run.moved": "→",
 }
 
 

@@ -15,6 +15,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Event
 from mainspring.core.runs.dependency import Free, OneLess, after_upstream
 from mainspring.core.runs.outcome import Next
+from mainspring.core.runs.regions import home_of
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
 from mainspring.stores.postgres.claims.gates import leave_gates
 from mainspring.stores.postgres.claims.lines import leave_lines, lock_lines_of
@@ -123,7 +124,10 @@ async def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
             await leave_gates(tx, gated)
         wave = await _move(tx, verdicts)
     if fired:
-        await end_firings(tx, [(run.job_id, run.fire_at, run.region, run.idx, run.state, run.reason) for run in fired])
+        rows = [
+            (run.job_id, run.fire_at, home_of(run.region, run.options), run.idx, run.state, run.reason) for run in fired
+        ]
+        await end_firings(tx, rows)
 
 
 async def _judge_dependants(tx: Transaction, ended: dict[str, State]) -> dict[str, Next]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.core.instants import Duration
-from mainspring.core.model import Event, Report, RunOptions
+from mainspring.core.model import Event, Report, RunOptions, Worker
 from mainspring.core.runs.outcome import after_loss, too_late
+from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.store import Reaped
 from mainspring.stores.postgres.claims.gates import leave_gates
 from mainspring.stores.postgres.claims.lines import lock_lines_of
@@ -34,7 +35,8 @@ class Maintenance:
         expired = await self._db.write(lambda tx: _end_late(tx, limit), patient=True)
         dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)
         await self._db.write(_open_gates, patient=True)
-        return Reaped(lost, expired, dead)
+        moved = await self._db.write(lambda tx: _fail_over(tx, dead_after, limit), patient=True)
+        return Reaped(lost, expired, dead, moved=moved)
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
         return await clean(self._db, keep_runs, keep_firings, keep_events, limit)
@@ -65,6 +67,30 @@ async def _bury(tx: Transaction, dead_after: Duration) -> tuple[str, ...]:
     rows = await tx.fetch(_Q["silent"], tx.given, dead_after)
     tx.events += [Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in rows]
     return tuple(worker for worker, _ in rows)
+
+
+async def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
+    """Runs that their region does not take go to another."""
+    moves, place = [], (0, "")
+    rows = await tx.fetch(_Q["live_workers"], tx.given, dead_after)
+    workers = [
+        Worker(id=row[0], namespace=row[1], queues=tuple(row[2]), regions=tuple(row[3]), tasks=tuple(row[4]),
+               concurrency=row[5], running=row[6])
+        for row in rows
+    ]  # fmt: skip
+    for _ in range(MOST_PAGES):
+        found = [WaitingRun(*row) for row in await tx.fetch(_Q["stranded"], tx.now, *place, limit)]
+        moves += [move for run in found if (move := fail_over(run, workers, tx.now)) is not None]
+        if len(found) < limit or len(moves) >= limit:
+            break
+        place = (found[-1].due_at, found[-1].id)
+    if not moves:
+        return 0
+    moved = await tx.fetch(_Q["move"], *zip(*moves, strict=True))
+    for run_id, namespace, job_id, job, task, fire_at, reason in moved:
+        tx.events.append(Event("run.moved", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason))
+    tx.changed = bool(moved) or tx.changed
+    return len(moved)
 
 
 async def _open_gates(tx: Transaction) -> None:

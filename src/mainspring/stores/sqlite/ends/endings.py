@@ -15,6 +15,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Edge, Event, RunOptions
 from mainspring.core.runs.dependency import Fire, Free, OneLess, Wait, after_upstream, combined_outcome, judge_edges
 from mainspring.core.runs.outcome import Next
+from mainspring.core.runs.regions import home_of
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.states import BLOCKED, CANCELLED, FAILED, RUNNING, SKIPPED, State
 from mainspring.stores.sql import load_queries
@@ -133,7 +134,8 @@ def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
         run = work.pop()
         more: list[tuple[str, Next]] = []
         if run.job_id is not None and run.fire_at is not None:
-            outcomes.append((run.state, run.reason, tx.now, run.job_id, run.fire_at, run.region, run.idx))
+            home = home_of(run.region, run.options)
+            outcomes.append((run.state, run.reason, tx.now, run.job_id, run.fire_at, home, run.idx))
             firings[run.job_id, run.fire_at] = None
         if run.gates:
             leave_gates(tx, run.namespace, run.gates, held=run.ran)

@@ -8,8 +8,9 @@ from functools import partial
 import msgspec
 
 from mainspring.core.instants import DAY, Duration, Instant
-from mainspring.core.model import Event, Report, RunOptions
+from mainspring.core.model import Event, Report, RunOptions, Worker
 from mainspring.core.runs.outcome import after_loss, too_late
+from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.store import Reaped
 from mainspring.stores.sql import load_queries
@@ -23,6 +24,7 @@ from mainspring.stores.sqlite.history.api import forget
 _Q = load_queries("sqlite", "maintenance")
 _END = load_queries("sqlite", "endings")
 _options = msgspec.json.Decoder(RunOptions)
+_names = msgspec.json.Decoder(tuple[str, ...])
 _WORKERS_KEPT: Duration = DAY
 SUMMED_UP_AT_ONCE = 5_000
 """Rows that one pass may sum up, in portions: each is a transaction of its own."""
@@ -79,6 +81,7 @@ def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
         or tx.execute(_Q["too_late"], (tx.now, 1)).fetchone()
         or tx.execute(silent, (tx.now - dead_after,)).fetchone()
         or tx.execute(_Q["waiting_gates"]).fetchone()
+        or tx.execute(_Q["stranded"], (tx.now, 0, "", 1)).fetchone()
     )
 
 
@@ -90,7 +93,29 @@ def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     tx.events.extend([Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in dead])
     for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():
         tx.changed = bool(tx.execute(_END["promote_at_gate"], (namespace, name)).rowcount) or tx.changed
-    return Reaped(lost, expired, tuple(worker for worker, _ in dead))
+    moved = _fail_over(tx, dead_after, limit)
+    return Reaped(lost, expired, tuple(worker for worker, _ in dead), moved=moved)
+
+
+def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
+    """Runs that their region does not take go to another."""
+    moves, place = [], (0, "")
+    workers = [
+        Worker(id=row[0], namespace=row[1], queues=_names.decode(row[2]), regions=_names.decode(row[3]),
+               tasks=_names.decode(row[4]), concurrency=row[5], running=row[6])
+        for row in tx.execute(_Q["live_workers"], (tx.now - dead_after,))
+    ]  # fmt: skip
+    for _ in range(MOST_PAGES):
+        found = [WaitingRun(*row) for row in tx.execute(_Q["stranded"], (tx.now, *place, limit))]
+        moves += [move for run in found if (move := fail_over(run, workers, tx.now)) is not None]
+        if len(found) < limit or len(moves) >= limit:
+            break
+        place = (found[-1].due_at, found[-1].id)
+    moved = [row for move in moves for row in tx.execute(_Q["move"], move)]
+    for run_id, namespace, job_id, job, task, fire_at, reason in moved:
+        tx.events.append(Event("run.moved", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason))
+    tx.changed = bool(moved) or tx.changed
+    return len(moved)
 
 
 def _recover_lost(tx: Transaction, limit: int) -> int:

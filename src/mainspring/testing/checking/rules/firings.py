@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from mainspring.core.instants import LATEST, Instant, format_instant
 from mainspring.core.planning.plans import next_fire_at
+from mainspring.core.runs.regions import home_of
 from mainspring.testing.checking.stories.jobs import JobStory, Span, unlimited
 from mainspring.testing.checking.stories.runs import RunStory
 from mainspring.testing.checking.stories.stories import Stories
@@ -77,7 +78,8 @@ def _doubled_runs(stories: Stories) -> Iterator[Finding]:
         run = story.run
         if run is None or run.job_id is None or run.retry_of is not None:
             continue
-        first = seen.setdefault((run.job_id, run.fire_at, run.region, run.idx), story)
+        key = (run.job_id, run.fire_at, home_of(run.region, run.options), run.idx)
+        first = seen.setdefault(key, story)
         if first is not story:
             instant = instant_of(stories.job(run.job_id), run.fire_at)
             yield found(f"{instant} has two runs, {first.id} and {story.id}", first.row, story.row)

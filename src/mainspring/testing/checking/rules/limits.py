@@ -10,6 +10,7 @@ from typing import NamedTuple
 from mainspring.core.instants import Instant, format_instant
 from mainspring.core.model import Gate, Overlap
 from mainspring.core.planning.plans import make_runs
+from mainspring.core.runs.regions import home_of
 from mainspring.testing.checking.stories.jobs import JobStory
 from mainspring.testing.checking.stories.origins import accepted_by, origin
 from mainspring.testing.checking.stories.runs import RunStory
@@ -95,7 +96,7 @@ def jobs_overlap_as_they_may(stories: Stories) -> Iterator[Finding]:
     for story in stories.runs.values():
         run = story.run
         if run is not None and run.job_id is not None and run.retry_of is None and story.claimed:
-            by_job[run.job_id, run.region].append(story)
+            by_job[run.job_id, home_of(run.region, run.options)].append(story)
     for (job_id, region), runs in by_job.items():
         job = stories.job(job_id)
         policies = {(policy.overlap, policy.completions) for policy in job.policies}

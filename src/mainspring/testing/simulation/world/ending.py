@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mainspring.clock import Clock
 from mainspring.core.model import Job
+from mainspring.core.runs.regions import home_of
 from mainspring.store import RunFilter, Store
 from mainspring.testing.simulation.load.workload import NAMESPACE
 from mainspring.testing.simulation.ports.scribe import Scribe, as_json
@@ -18,8 +19,8 @@ async def record_end(store: Store, scribe: Scribe, clock: Clock) -> None:
         await _record_firings(store, scribe, clock, job)
     for run in reversed(await store.list_runs(RunFilter(NAMESPACE, limit=_ALL))):
         scribe.write(
-            "run", "end", clock, run=run.id, state=run.state, job_id=run.job_id, fire_at=run.fire_at, region=run.region,
-            idx=run.idx, data=as_json(run),
+            "run", "end", clock, run=run.id, state=run.state, job_id=run.job_id, fire_at=run.fire_at,
+            region=home_of(run.region, run.options), idx=run.idx, data=as_json(run),
         )  # fmt: skip
         for attempt in await store.list_attempts(run.id):
             scribe.write(

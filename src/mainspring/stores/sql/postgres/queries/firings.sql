@@ -55,7 +55,8 @@ ON CONFLICT DO NOTHING RETURNING job_id, fire_at, region, idx;
 SELECT 1 FROM mainspring.firings WHERE job_id = $1 AND fire_at = $2 LIMIT 1;
 
 -- unfinished: runs of jobs that have not ended, oldest first
-SELECT job_id, region, id FROM mainspring.runs WHERE job_id = ANY ($1) ORDER BY seq;
+SELECT job_id, CASE WHEN strpos(options, '"home_region":') > 0 THEN options::json ->> 'home_region' ELSE region END, id
+FROM mainspring.runs WHERE job_id = ANY ($1) ORDER BY seq;
 
 -- outcomes: what the runs of one firing came to so far
 SELECT outcome FROM mainspring.firings WHERE job_id = $1 AND fire_at = $2;

@@ -10,6 +10,7 @@ WITH RECURSIVE waiting AS (
 SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until < (SELECT mainspring.store_now($1)))
   OR EXISTS (SELECT FROM mainspring.runs WHERE expires_at < $2 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0)
   OR EXISTS (SELECT FROM mainspring.workers WHERE state IN ('active', 'draining') AND heartbeat_at < (SELECT mainspring.store_now($1)) - $3)
+  OR EXISTS (SELECT FROM mainspring.runs WHERE state = 'pending' AND strpos(options, '"region_failover":') > 0 AND due_at <= $2)
   OR EXISTS (SELECT FROM waiting CROSS JOIN LATERAL (
                SELECT FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g),
   NOT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until > 0)
@@ -32,6 +33,22 @@ UPDATE mainspring.workers SET state = 'dead', running = 0 WHERE id = ANY (ARRAY(
   SELECT id FROM mainspring.workers
   WHERE state IN ('active', 'draining') AND heartbeat_at < (SELECT mainspring.store_now($1)) - $2 FOR UPDATE SKIP LOCKED))
 RETURNING id, namespace;
+
+-- stranded: due runs that may leave their region, after a place in their order
+SELECT id, namespace, queue, region, task, options, due_at FROM mainspring.runs
+WHERE state = 'pending' AND strpos(options, '"region_failover":') > 0 AND due_at <= $1 AND (due_at, id) > ($2, $3)
+ORDER BY due_at, id LIMIT $4;
+
+-- live_workers: workers that take work and were heard of lately
+SELECT id, namespace, queues, regions, tasks, concurrency, running FROM mainspring.workers
+WHERE state = 'active' AND drain_requested_at IS NULL AND heartbeat_at >= (SELECT mainspring.store_now($1)) - $2;
+
+-- move: runs go to another region. With a new token: a broker that carries them has to carry them there
+UPDATE mainspring.runs AS r SET region = e.region, options = e.options, reason = e.reason, token = r.token + 1
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS e (id, origin, region, options, reason)
+WHERE r.id = ANY (ARRAY(SELECT id FROM mainspring.runs WHERE id = ANY ($1) AND state || '' = 'pending' ORDER BY id FOR UPDATE SKIP LOCKED))
+  AND r.id = e.id AND r.region = e.origin
+RETURNING r.id, r.namespace, r.job_id, r.job, r.task, r.fire_at, r.reason;
 
 -- waiting_gates: gates with room at which runs wait
 WITH RECURSIVE waiting AS (

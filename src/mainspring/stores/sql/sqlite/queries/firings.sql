@@ -27,7 +27,8 @@ SELECT * FROM (VALUES :rows) WHERE true ON CONFLICT (job_id, fire_at, region, id
 SELECT 1 FROM firings WHERE job_id = ? AND fire_at = ? LIMIT 1;
 
 -- unfinished: runs of a job in a region that have not ended, oldest first
-SELECT id FROM runs WHERE job_id = ? AND region = ? ORDER BY seq;
+SELECT id FROM runs WHERE job_id = ?1
+  AND CASE WHEN instr(options, '"home_region":') > 0 THEN json_extract(options, '$.home_region') ELSE region END = ?2 ORDER BY seq;
 
 -- outcomes: what the runs of one firing came to so far
 SELECT outcome FROM firings WHERE job_id = ? AND fire_at = ?;

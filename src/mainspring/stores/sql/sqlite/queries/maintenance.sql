@@ -7,6 +7,19 @@ SELECT id, expires_at FROM runs WHERE expires_at < ? AND expires_at IS NOT NULL 
 -- silent: workers that have not been heard of
 UPDATE workers SET state = 'dead', running = 0 WHERE state IN ('active', 'draining') AND heartbeat_at < ? RETURNING id, namespace;
 
+-- stranded: due runs that may leave their region, after a place in their order
+SELECT id, namespace, queue, region, task, options, due_at FROM runs
+WHERE state = 'pending' AND instr(options, '"region_failover":') > 0 AND due_at <= ?1 AND (due_at, id) > (?2, ?3)
+ORDER BY due_at, id LIMIT ?4;
+
+-- live_workers: workers that take work and were heard of lately
+SELECT id, namespace, queues, regions, tasks, concurrency, running FROM workers
+WHERE state = 'active' AND drain_requested_at IS NULL AND heartbeat_at >= ?;
+
+-- move: a run goes to another region. With a new token: a broker that carries it has to carry it there
+UPDATE runs SET region = ?3, options = ?4, reason = ?5, token = token + 1 WHERE id = ?1 AND region = ?2 AND state = 'pending'
+RETURNING id, namespace, job_id, job, task, fire_at, reason;
+
 -- waiting_gates: gates with room at which runs wait
 SELECT g.namespace, g.name FROM gates AS g
 WHERE g.used < g.capacity AND EXISTS (SELECT 1 FROM runs AS r WHERE r.blocked_on = g.name AND r.namespace = g.namespace);
