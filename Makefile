@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 ALONE := tests/api/test_schema.py
 
-.PHONY: setup kubernetes up quick test thorough lint docs reference coverage services services-stop bench simulate chaos clean
+.PHONY: setup kubernetes up quick test test-kubernetes thorough lint docs reference coverage services services-stop bench simulate chaos clean
 # The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.
 UI := src/mainspring/ui
 UI_TOOLS := $(VENV)/ui-tools
@@ -32,7 +32,12 @@ up: setup
 # each process that does.
 test: $(STAMP) lint
 	@scripts/services start
-	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) --ignore $(ALONE) && $(BIN)/python -m pytest $(ALONE)
+	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) -m "not kubernetes" --ignore $(ALONE) && $(BIN)/python -m pytest $(ALONE)
+
+# The manifests on a real API server with controllers, a scheduler and a node: what `make kubernetes` builds.
+test-kubernetes: $(STAMP)
+	@scripts/services start
+	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest -m kubernetes tests/ops/test_cluster.py
 
 # What takes too long for `test`: every fault under each elector, one after the other, in about five minutes.
 thorough: $(STAMP)
@@ -51,8 +56,8 @@ coverage: $(STAMP)
 services:
 	@scripts/services start
 
-# The API server of Kubernetes, built once into a cache outside of this folder, in about ten minutes. Tests use it where it
-# is, and a small stand-in otherwise.
+# The API server, controllers and scheduler of Kubernetes, built once into a cache outside of this folder, in about ten minutes. Tests use them
+# where they are, and a small stand-in otherwise.
 kubernetes:
 	@scripts/servers/kubernetes/build
 

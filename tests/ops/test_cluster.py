@@ -1,0 +1,176 @@
+"""The manifests of deploy/kubernetes on a cluster: a dry run by the API server, then applied with all that follows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+import yaml
+
+from examples.running import find_service
+from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster
+
+pytestmark = pytest.mark.kubernetes
+ROOT = Path(__file__).parents[2]
+OF_OPERATORS = {"ServiceMonitor", "PodMonitor"}
+"""Kinds of the Prometheus operator, which the API server does not know without it."""
+GROUPS = {
+    "Deployment": "deployments", "Service": "services", "ServiceAccount": "serviceaccounts", "Role": "roles",
+    "RoleBinding": "rolebindings", "ConfigMap": "configmaps", "Secret": "secrets", "NetworkPolicy": "networkpolicies",
+    "PodDisruptionBudget": "poddisruptionbudgets", "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+}  # fmt: skip
+PATIENCE_S = 90.0
+Manifest = dict[str, Any]
+
+APP = """
+from mainspring import Mainspring, every
+
+app = Mainspring(name="cluster")
+
+
+@app.job(every("1s"))
+async def tick() -> str:
+    return "tock"
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesServer]:
+    program = find_cluster()
+    if program is None:
+        pytest.fail("there is no cluster: `make kubernetes` builds one in about ten minutes")
+    folder = tmp_path_factory.mktemp("cluster")
+    cluster = KubernetesCluster(folder, KubernetesServer(folder, program), program)
+    try:
+        yield cluster.start().server
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    """A database of its own."""
+    name = f"cluster_{secrets.token_hex(6)}"
+    home = urlunsplit(urlsplit(find_service("postgres"))._replace(path="/postgres"))
+
+    async def run(statement: str) -> None:
+        connection = await asyncpg.connect(home)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    asyncio.run(run(f"CREATE DATABASE {name}"))
+    yield urlunsplit(urlsplit(home)._replace(path=f"/{name}"))
+    asyncio.run(run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+
+
+def render(overlay: str) -> list[Manifest]:
+    argv = ["kubectl", "kustomize", str(ROOT / "deploy" / "kubernetes" / "overlays" / overlay)]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    return [each for each in yaml.safe_load_all(said) if each]
+
+
+def path_of(manifest: Manifest) -> str:
+    version = manifest["apiVersion"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{root}/namespaces/{manifest['metadata']['namespace']}/{GROUPS[manifest['kind']]}"
+
+
+def post(server: KubernetesServer, path: str, body: Manifest) -> Manifest:
+    answer = server.ask("POST", path, body)
+    assert answer.status_code == 201, f"{body['kind']} {body['metadata']['name']}: {answer.text}"
+    found: Manifest = answer.json()
+    return found
+
+
+def until(what: str, holds: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := holds()):
+        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s"
+        time.sleep(0.05)
+    return value
+
+
+@pytest.mark.parametrize("overlay", ["dev", "production"])
+def test_the_api_server_takes_every_object_of_an_overlay(server: KubernetesServer, overlay: str) -> None:
+    objects = render(overlay)
+    [namespace] = [each for each in objects if each["kind"] == "Namespace"]
+    name = f"dry-{overlay}"
+    post(server, "/api/v1/namespaces", {**namespace, "metadata": {**namespace["metadata"], "name": name}})
+    unknown = set()
+    for each in objects:
+        if each["kind"] in GROUPS:
+            each["metadata"]["namespace"] = name
+            post(server, f"{path_of(each)}?dryRun=All&fieldValidation=Strict", each)
+        elif each["kind"] != "Namespace":
+            unknown.add(each["kind"])
+    assert unknown == (OF_OPERATORS if overlay == "production" else set())
+
+
+def test_a_field_that_does_not_exist_is_refused(server: KubernetesServer) -> None:
+    """So the test above can fail."""
+    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "dta": {}}
+    answer = server.ask("POST", "/api/v1/namespaces/default/configmaps?dryRun=All&fieldValidation=Strict", wrong)
+    assert answer.status_code in (400, 422)
+
+
+def fit_for_one_host(manifest: Manifest, app: Path, store: str) -> Manifest:
+    """All pods of the test share the network of this host, and its image is this program with an app."""
+    if manifest["kind"] == "Secret":
+        secret = secrets.token_hex(32)
+        return {**manifest, "data": None, "stringData": {"MAINSPRING_STORE": store, "MAINSPRING_SECRET": secret}}
+    if manifest["kind"] == "Deployment":
+        pod = manifest["spec"]["template"]["spec"]
+        verb = pod["containers"][0]["args"][0]
+        own = ["--host", "127.0.0.1", "--port", "0"] if verb == "server" else ["--region", "default"]
+        pod["containers"][0]["args"] = [verb, str(app), *own]
+        if verb == "server":
+            manifest["spec"]["replicas"] = 3
+    return manifest
+
+
+def ask(store: str, *words: str) -> Any:
+    """What a command prints."""
+    argv = [sys.executable, "-m", "mainspring", *words, "--json", "--store", store]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def test_applied_it_elects_a_leader_fires_and_runs_a_container(
+    server: KubernetesServer, store: str, tmp_path: Path
+) -> None:
+    (tmp_path / "work.py").write_text(APP)
+    objects = [fit_for_one_host(each, tmp_path / "work.py", store) for each in render("dev")]
+    began = time.monotonic()
+    for each in sorted(objects, key=lambda each: each["kind"] != "Namespace"):
+        post(server, "/api/v1/namespaces" if each["kind"] == "Namespace" else path_of(each), each)
+    leases = "/apis/coordination.k8s.io/v1/namespaces/mainspring-dev/leases"
+
+    def leader() -> Any:
+        found = [each["spec"].get("holderIdentity") for each in server.ask("GET", leases).json()["items"]]
+        return [each for each in found if each]
+
+    until("a leader by its Lease", leader)
+    until("a firing of the job", lambda: any(row["state"] == "succeeded" for row in ask(store, "run", "list") or ()))
+    print(f"from apply to the end of the first run: {time.monotonic() - began:.1f} s")
+    pods = server.ask("GET", "/api/v1/namespaces/mainspring-dev/pods").json()["items"]
+    parts = [each["metadata"]["labels"]["app.kubernetes.io/component"] for each in pods]
+    assert sorted(parts) == ["server", "server", "server", "worker"]
+    assert {each["status"]["phase"] for each in pods} == {"Running"}
+    words = ["--arg", "image=tools:1", "--arg", 'command=["echo", "hello from a container"]']
+    run = until("a submission", lambda: ask(store, "run", "submit", "container", *words))
+    run_id = run["run_id"]
+    until("the end of the container", lambda: (ask(store, "run", "show", run_id) or {})["state"] == "succeeded")
+    lines = [line["text"] for line in ask(store, "run", "logs", run_id)]
+    assert "hello from a container" in lines
