@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from examples.running import new_database
 from mainspring import Mainspring
 from mainspring.cli.main import run
 from mainspring.core.load.scaling import ScalingPolicy
@@ -47,8 +48,8 @@ QUICK = (
 class Site:
     """A store, an autoscaler, and the workers that it leaves behind."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.url = folder, f"sqlite:///{folder / 'scaled.db'}"
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = folder, url
         self.scalers: list[subprocess.Popen[bytes]] = []
         (folder / "notes").touch()
 
@@ -76,16 +77,21 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    assert run(["db", "migrate", "--store", site.url]) == 0
-    yield site
-    for process in site.scalers:
-        process.kill()
-        process.wait()
-    for pid in workers_of(site):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+async def site(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    """On a file, or on a PostgreSQL database of its own where a test asks for that."""
+    async with AsyncExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'scaled.db'}"
+        if getattr(request, "param", "sqlite") == "postgres":
+            url = await stack.enter_async_context(new_database())
+        site = Site(tmp_path, url)
+        assert await asyncio.to_thread(run, ["db", "migrate", "--store", site.url]) == 0
+        yield site
+        for process in site.scalers:
+            process.kill()
+            process.wait()
+        for pid in workers_of(site):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def workers_of(site: Site) -> list[int]:
@@ -138,6 +144,7 @@ async def test_it_grows_with_the_load_and_drains_without_it_and_every_run_ends_o
         assert await rows_of(app, "active", "draining", "dead") == []
 
 
+@pytest.mark.parametrize("site", ["postgres"], indirect=True)
 async def test_a_killed_autoscaler_kills_no_work_and_the_next_one_adopts_the_workers(site: Site) -> None:
     async with Mainspring(site.url, name="client") as app:
         first = site.scale("--min", "2", "--max", "4", "--utilisation", "0")
