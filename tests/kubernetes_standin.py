@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mainspring.testing.servers.kubernetes import KubernetesServer, find_program
+from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster, find_program
 
 
 class StandInServer(KubernetesServer):
@@ -35,3 +35,10 @@ class StandInServer(KubernetesServer):
 def make_server(folder: Path) -> KubernetesServer:
     program = find_program()
     return StandInServer(folder) if program is None else KubernetesServer(folder, program)
+
+
+def make_cluster(folder: Path) -> KubernetesCluster:
+    """A cluster that runs pods: the real one where all of its programs were built."""
+    program = find_cluster()
+    server = StandInServer(folder) if program is None else KubernetesServer(folder, program)
+    return KubernetesCluster(folder, server, program)

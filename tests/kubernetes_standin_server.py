@@ -1,6 +1,7 @@
 """A stand-in for the API server of Kubernetes, for machines where `make kubernetes` has not been run. It is not
 Kubernetes: it keeps the rules that the lease adapter rests on (resourceVersion, 409, preconditions, watches, roles,
-throttling), and passes the suite that the real one passes.
+throttling), and those of Jobs with one pod (`kubernetes_standin_jobs`), and passes the suites that the real one
+passes.
 
 python kubernetes_standin_server.py PORT TOKENS, where TOKENS is a file of lines `token,user`
 """
@@ -8,6 +9,7 @@ python kubernetes_standin_server.py PORT TOKENS, where TOKENS is a file of lines
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import sys
@@ -19,9 +21,11 @@ from urllib.parse import parse_qs
 
 import uvicorn
 
+from kubernetes_standin_jobs import JobController, end_later, now, read_log, selected
+
 Object = dict[str, Any]
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-PATH = re.compile(r"/apis/([^/]+)/[^/]+(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?")
+PATH = re.compile(r"/(?:api|apis/([^/]+))/[^/]+(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?")
 VERBS = {"POST": "create", "GET": "get", "PUT": "update", "DELETE": "delete"}
 
 
@@ -38,8 +42,10 @@ class Cluster:
     def __init__(self, users: dict[str, str]) -> None:
         self.users = users
         self.objects: dict[tuple[str, str, str], Object] = {}
-        self.watchers: list[tuple[str, str, str, asyncio.Queue[Object]]] = []
-        self._versions, self._uids = count(1), count(1)
+        self.watchers: list[tuple[str, str, Object, asyncio.Queue[Object]]] = []
+        self.version = 0
+        self._uids = count(1)
+        self.controller = JobController(self)
 
     def check(self, user: str | None, verb: str, resource: str, namespace: str) -> None:
         if user is None:
@@ -73,6 +79,8 @@ class Cluster:
             raise Refused(422, f'"{name}" is invalid: metadata.name: a lowercase RFC 1123 subdomain must consist of …')
         if (resource, namespace, name) in self.objects:
             raise Refused(409, f'{resource} "{name}" already exists')
+        for key, text in body.pop("stringData", {}).items():
+            body.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
         metadata = {**body["metadata"], "namespace": namespace, "uid": f"uid-{next(self._uids)}"}
         return self.write("ADDED", (resource, namespace, name), {**body, "metadata": metadata})
 
@@ -87,19 +95,24 @@ class Cluster:
         for field, expected in (body.get("preconditions") or {}).items():
             if found["metadata"][field] != expected:
                 raise Refused(409, f"the {field} in the precondition ({expected}) does not match that of the record")
+        if key[0] == "pods" and body.get("gracePeriodSeconds") != 0:
+            return end_later(self, key, found["spec"].get("terminationGracePeriodSeconds", 30))
+        if body.get("propagationPolicy") == "Foreground":
+            return self.write("MODIFIED", key, {**found, "metadata": {**found["metadata"], "deletionTimestamp": now()}})
         self.write("DELETED", key, found)
         return {"kind": "Status", "status": "Success"}
 
     def write(self, kind: str, key: tuple[str, str, str], body: Object) -> Object:
         if key[0] == "leases" and body["spec"].get("leaseDurationSeconds", 1) <= 0:
             raise Refused(422, "spec.leaseDurationSeconds: must be greater than 0")
-        metadata = {**body["metadata"], "resourceVersion": str(next(self._versions))}
+        self.version += 1
+        metadata = {**body["metadata"], "resourceVersion": str(self.version)}
         written = {**body, "metadata": metadata}
         self.objects[key] = written
         if kind == "DELETED":
             del self.objects[key]
-        for resource, namespace, name, queue in self.watchers:
-            if (resource, namespace, name) == key:
+        for resource, namespace, query, queue in self.watchers:
+            if resource == key[0] and namespace in ("", key[1]) and selected(written, query):
                 queue.put_nowait({"type": kind, "object": written})
         return written
 
@@ -137,35 +150,43 @@ class Api:
         found = PATH.fullmatch(scope["path"])
         if found is None:
             raise Refused(404, "the server could not find the requested resource")
-        namespace, resource, name = found[2] or "", found[3], found[4]
+        namespace, resource, name, part = found[2] or "", found[3], found[4], found[5]
         query = {key: values[0] for key, values in parse_qs(scope["query_string"].decode()).items()}
         verb = "watch" if query.get("watch") else VERBS[scope["method"]]
         login = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
         cluster = self._cluster
         cluster.check(cluster.users.get(login), verb, resource, namespace)
-        if verb == "watch":
+        if part == "log":
+            await self._copy_log(namespace, name, query, send)
+        elif part == "token":
+            raise Refused(404, "the stand-in has no service accounts")
+        elif verb == "watch":
             await self._watch(resource, namespace, query, receive, send)
         elif verb == "create":
             await reply(send, 201, cluster.create(resource, namespace, body))
         elif name is None:
             items = [
-                each for (kind, where, _), each in cluster.objects.items() if (kind, where) == (resource, namespace)
+                each
+                for (kind, where, _), each in cluster.objects.items()
+                if kind == resource and namespace in ("", where) and selected(each, query)
             ]
-            await reply(send, 200, {"kind": "List", "items": items})
+            await reply(send, 200, {"metadata": {"resourceVersion": str(cluster.version)}, "items": items})
         else:
             key = (resource, namespace, name)
             acts = {"get": lambda: cluster.get(key), "update": lambda: cluster.update(key, body)}
             acts["delete"] = lambda: cluster.delete(key, body)
             await reply(send, 200, acts[verb]())
+        cluster.controller.look()
 
     async def _watch(self, resource: str, namespace: str, query: Object, receive: Receive, send: Send) -> None:
         """What has changed since the version, then each change, until the client goes."""
-        name = query["fieldSelector"].partition("=")[2]
         queue: asyncio.Queue[Object] = asyncio.Queue()
-        watcher = (resource, namespace, name, queue)
-        now = self._cluster.objects.get((resource, namespace, name))
-        if now is not None and int(now["metadata"]["resourceVersion"]) > int(query.get("resourceVersion", "0")):
-            queue.put_nowait({"type": "MODIFIED", "object": now})
+        watcher = (resource, namespace, query, queue)
+        since = int(query.get("resourceVersion", "0"))
+        for (kind, where, _), each in self._cluster.objects.items():
+            new = kind == resource and namespace in ("", where) and int(each["metadata"]["resourceVersion"]) > since
+            if new and selected(each, query):
+                queue.put_nowait({"type": "MODIFIED", "object": each})
         self._cluster.watchers.append(watcher)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         gone = asyncio.ensure_future(receive())
@@ -181,6 +202,13 @@ class Api:
         finally:
             gone.cancel()
             self._cluster.watchers.remove(watcher)
+
+    async def _copy_log(self, namespace: str, pod: str, query: Object, send: Send) -> None:
+        self._cluster.get(("pods", namespace, pod))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        async for part in read_log(self._cluster, namespace, pod, query):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 async def reply(send: Send, status: int, body: Object) -> None:

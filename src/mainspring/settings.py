@@ -412,6 +412,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     http_timeout: Annotated[Duration, _duration("how long an HTTP call may take, redirects included")] = 30 * SECOND
     http_limit: Annotated[int, _count("how many bytes of an HTTP answer are read")] = 1_048_576
+    containers: Annotated[str | None, _text("what runs containers: kubernetes://NAMESPACE, podman or docker")] = None
+    container_namespaces: Annotated[
+        tuple[str, ...],
+        Knob(_read_names, "the namespaces of Kubernetes that containers may name; without any, that of containers"),
+    ] = ()
+    container_images: Annotated[
+        tuple[str, ...], Knob(_read_names, "the images that containers may have, as patterns: team/*,tools:1.*")
+    ] = ("*",)
+    container_start: Annotated[
+        Duration, _duration("how long a container may take to start before its attempt fails")
+    ] = 10 * MINUTE
     alert: Annotated[
         str | None, Knob(_read_alert, "receives alerts of runs that failed for good; named: only if a run names it")
     ] = None
@@ -450,7 +461,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 _NEARLY = 0.75
 _FOREIGN = re.compile(
     PREFIX
-    + "(?:TEST_.*|SERVICES(?:_.*)?|SIMULATE_.*|SECRET_.*|COMPLETE|RUN_ID|ATTEMPT|JOB|FIRE_AT|(?:SOFT_)?DEADLINE|RESULT)"
+    + "(?:TEST_.*|SERVICES(?:_.*)?|SIMULATE_.*|SECRET_.*|COMPLETE"
+    + "|RUN_ID|ATTEMPT|INDEX|JOB|FIRE_AT|(?:SOFT_)?DEADLINE|RESULT)"
 )
 _LINK = re.compile(r"_SERVICE_(?:HOST|PORT)(?:_.*)?$|_PORT_[0-9]+_(?:TCP|UDP)(?:_.*)?$")
 _SHORTER = (("lease_renew", "lease_ttl"), ("claim_renew", "claim_ttl"), ("claim_renew", "worker_dead_after"))

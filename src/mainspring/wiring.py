@@ -422,7 +422,7 @@ def describe_worker(app: App, settings: Settings, name: str) -> WorkerRow:
         pid=os.getpid(),
         queues=settings.queues or app.queues(),
         regions=settings.regions,
-        tasks=("command", "http", *sorted(app.tasks)),
+        tasks=("command", "http", *(["container"] if settings.containers else []), *sorted(app.tasks)),
         concurrency=settings.concurrency,
         notices=tuple(app.tasks[name].notice() for name in sorted(app.tasks)),
     )

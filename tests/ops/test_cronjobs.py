@@ -14,8 +14,8 @@ from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import AtTrigger, CronTrigger, EveryTrigger
+from mainspring.core.tasks.containers import ContainerSpec, Resources, SecretKey
 from mainspring.errors import InvalidInput
-from mainspring.ops.kubernetes.containers import ContainerSpec, Resources, SecretKey
 from mainspring.ops.kubernetes.reading import SUSPENDED, read_cronjob
 from mainspring.ops.kubernetes.writing import kubernetes_retry, write_cronjob
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.core.instants import format_instant
 from mainspring.core.model import Failure
 from mainspring.core.tasks.isolation import Isolation, Level, format_size
 from mainspring.core.tasks.specs import CommandSpec
 from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executors.facts import facts_of
 from mainspring.executors.launching.order import Launch
 from mainspring.executors.programs.confinement import (
     IsolationRefused,
@@ -75,7 +75,7 @@ class CommandExecutor:
         if spec.shell and not self._settings.allow_shell:
             raise ValueError("this worker runs no shell: set allow_shell to permit it")
         host = await self._probe.host() if isolation.confined else None
-        env = environment(isolation, host, _facts(attempt) | spec.env)
+        env = environment(isolation, host, facts_of(attempt) | spec.env)
         order: Launch = {"argv": _argv(spec), "env": env, "cwd": spec.cwd}
         if spec.result == "file":
             order["result_limit"] = self._settings.payload_limit
@@ -176,25 +176,6 @@ def _given(spec: CommandSpec) -> bytes:
     if spec.stdin is None:
         return b""
     return spec.stdin.encode() if isinstance(spec.stdin, str) else msgspec.json.encode(spec.stdin) + b"\n"
-
-
-def _facts(attempt: AttemptContext) -> dict[str, str]:
-    """The environment variables that describe the run."""
-    claim = attempt.claim
-    facts = {"MAINSPRING_RUN_ID": claim.run_id, "MAINSPRING_ATTEMPT": str(claim.attempt + 1)}
-    if attempt.context is not None:
-        # The variables by which programs join a trace.
-        carried = attempt.context.context
-        facts |= {name.upper(): carried[name] for name in ("traceparent", "tracestate") if name in carried}
-    if claim.job is not None:
-        facts["MAINSPRING_JOB"] = claim.job
-    if claim.fire_at is not None:
-        facts["MAINSPRING_FIRE_AT"] = format_instant(claim.fire_at)
-    if attempt.deadline is not None:
-        facts["MAINSPRING_DEADLINE"] = format_instant(attempt.deadline)
-    if attempt.soft_deadline is not None:
-        facts["MAINSPRING_SOFT_DEADLINE"] = format_instant(attempt.soft_deadline)
-    return facts
 
 
 def _failed(kind: str, message: str, *, final: bool = False) -> Outcome:

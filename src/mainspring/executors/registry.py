@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mainspring.errors import InvalidInput
 from mainspring.executor import ExecutableTask, Executor
 from mainspring.executors.batch import BatchExecutor
 from mainspring.executors.command import COMMAND, CommandExecutor
+from mainspring.executors.containers.engine import EngineExecutor
+from mainspring.executors.containers.kubernetes import KubernetesExecutor
+from mainspring.executors.containers.request import CONTAINER
 from mainspring.executors.function import FunctionExecutor, Threads, needs_process
 from mainspring.executors.http import HTTP, HttpExecutor
 from mainspring.executors.pool.pool import ProcessExecutor
@@ -32,9 +36,19 @@ class ExecutorRegistry:
             COMMAND: WithSecrets(CommandExecutor(self._launcher, probe, settings), secrets),
             HTTP: WithSecrets(HttpExecutor(settings), secrets),
         }
+        if settings.containers is not None:
+            self._special[CONTAINER] = self._containers(settings, secrets)
         for name, task in tasks.items():
             if task.defaults.batch is not None:
                 self._special[name] = WithSecrets(BatchExecutor(task, settings.concurrency, threads), secrets)
+
+    def _containers(self, settings: Settings, secrets: SecretReader) -> Executor:
+        if settings.containers in ("podman", "docker"):
+            return WithSecrets(EngineExecutor(self._launcher, settings), secrets)
+        if not (settings.containers or "").startswith("kubernetes://"):
+            remedy = "write kubernetes://NAMESPACE, podman or docker"
+            raise InvalidInput("containers", settings.containers, "runs no containers", remedy)
+        return KubernetesExecutor(settings)
 
     def __call__(self, task: str) -> Executor:
         return self._special.get(task, self._functions)

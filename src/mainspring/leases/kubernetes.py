@@ -201,7 +201,8 @@ class KubernetesLease:
         found = await self._get(name)
         yield found
         version = "0" if found is None else found["metadata"]["resourceVersion"]
-        async for kind, lease in self._link.watch(self._path, self._object(name), version):
+        chosen = f"metadata.name={self._object(name)}"
+        async for kind, lease in self._link.watch(self._path, version, fieldSelector=chosen):
             yield None if kind == "DELETED" else lease
 
     async def close(self) -> None:

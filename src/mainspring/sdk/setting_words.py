@@ -95,6 +95,10 @@ class SettingWords(TypedDict, total=False):
     http_networks: str | Sequence[str] | None
     http_timeout: Length | None
     http_limit: int | None
+    containers: str | None
+    container_namespaces: str | Sequence[str] | None
+    container_images: str | Sequence[str] | None
+    container_start: Length | None
     alert: str | None
     notice: str | None
     secrets: str | None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mainspring.core.tasks.commands import split_command
+from mainspring.core.tasks.containers import ContainerSpec
 from mainspring.errors import InvalidInput
 
 SECRET = "$secret"
@@ -93,7 +94,7 @@ class HttpSpec(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-SPECS: dict[str, type[msgspec.Struct]] = {"command": CommandSpec, "http": HttpSpec}
+SPECS: dict[str, type[msgspec.Struct]] = {"command": CommandSpec, "http": HttpSpec, "container": ContainerSpec}
 
 
 def check_spec(task: str, args: Mapping[str, object]) -> None:

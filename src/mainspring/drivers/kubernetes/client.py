@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,8 @@ _THROTTLED: Final = 429
 SILENCE_S: Final = 60.0
 """A watch without any byte for this long may hang on a dead connection: it is opened again."""
 LONGEST_THROTTLE_S: Final = 30.0
+LONGEST_LINE: Final = 16 * 2**20
+"""Objects of Kubernetes are smaller. A longer line of a log is split."""
 
 
 class KubernetesRefused(LeaseUnavailable):
@@ -60,28 +62,40 @@ class KubernetesLink:
             return self._read(answer.content)
         raise self._refusal(method, path, answer)
 
-    async def watch(self, path: str, name: str, version: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-        """Events of one object after a version: their type and the object. It ends by LeaseUnavailable."""
+    async def watch(self, path: str, version: str, **selector: str) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+        """Events of the selected objects after a version: their type and the object. It ends by LeaseUnavailable."""
+        query = {"watch": "1", "resourceVersion": version, **selector}
+        async for line in self._stream("WATCH", path, query, SILENCE_S):
+            event = self._read(line)
+            if event.get("type") == "ERROR":
+                said = event.get("object", {}).get("message", "the watch failed")
+                raise LeaseUnavailable(f"{self._access.server}{path}: {said}")
+            yield event["type"], event["object"]
+        raise LeaseUnavailable(f"{self._access.server}{path}: the watch has ended")
+
+    def read_lines(self, path: str, silence_s: float, **query: str) -> AsyncGenerator[bytes, None]:
+        """The lines of an answer that is no object, such as a log that grows. It raises LeaseUnavailable if nothing
+        arrives for `silence_s`."""
+        return self._stream("GET", path, query, silence_s)
+
+    async def _stream(
+        self, verb: str, path: str, query: Mapping[str, str], silence_s: float
+    ) -> AsyncGenerator[bytes, None]:
         import httpx
 
         client = await self._clients.here()
-        query = {"watch": "1", "fieldSelector": f"metadata.name={name}", "resourceVersion": version}
-        timeout = httpx.Timeout(self._timeout_s, read=SILENCE_S)
+        timeout = httpx.Timeout(self._timeout_s, read=silence_s)
         headers = await self._headers(fresh=False)
         url = self._access.server + path
         try:
             async with client.stream("GET", url, params=query, headers=headers, timeout=timeout) as stream:
                 if stream.status_code != 200:
                     await stream.aread()
-                    raise self._refusal("WATCH", path, stream)
-                async for line in stream.aiter_lines():
-                    event = self._read(line.encode())
-                    if event.get("type") == "ERROR":
-                        raise LeaseUnavailable(f"{url}: {event.get('object', {}).get('message', 'the watch failed')}")
-                    yield event["type"], event["object"]
+                    raise self._refusal(verb, path, stream)
+                async for line in _split_lines(stream.aiter_bytes()):
+                    yield line
         except httpx.HTTPError as error:
             raise LeaseUnavailable(f"{url}: {str(error) or type(error).__name__}") from error
-        raise LeaseUnavailable(f"{url}: the watch has ended")
 
     async def _send(
         self, method: str, path: str, body: Mapping[str, object] | None, query: Mapping[str, str], *, fresh: bool
@@ -119,7 +133,7 @@ class KubernetesLink:
         elif status == _UNAUTHORISED:
             said = f"the token is not accepted ({said}): mount a valid service account token, or renew the kubeconfig"
         elif status == _FORBIDDEN:
-            said = f"{said}: bind the Role of deploy/kubernetes/base/rbac.yaml to this account"
+            said = f"{said}: bind a Role of deploy/kubernetes (rbac.yaml) to this account"
         return KubernetesRefused(f"{self._access.server}{path}: {method}: {said}", status)
 
     def _throttle(self, retry_after: str) -> None:
@@ -135,3 +149,17 @@ class KubernetesLink:
     async def close(self) -> None:
         """Close all connections."""
         await self._clients.close()
+
+
+async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Lines without their ends. Only a line feed ends a line: other characters may be part of a text."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line
+        if len(rest) > LONGEST_LINE:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest

@@ -38,9 +38,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """The bearer token; with True, a fresh one, since the last was refused."""
 
 
-def find_access(options: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> Access:
+def find_access(options: Mapping[str, str], environ: Mapping[str, str] = os.environ, field: str = "lease") -> Access:
     """The access that the options of a URL name (`kubeconfig`, `context`), else that of this pod, else that of
-    $KUBECONFIG or ~/.kube/config. InvalidInput if there is none."""
+    $KUBECONFIG or ~/.kube/config. InvalidInput for the setting `field` if there is none."""
     host = environ.get("KUBERNETES_SERVICE_HOST")
     if "kubeconfig" not in options and "context" not in options and host and (ACCOUNT / "token").exists():
         return _from_pod(host, environ.get("KUBERNETES_SERVICE_PORT", "443"), ACCOUNT)
@@ -48,8 +48,8 @@ def find_access(options: Mapping[str, str], environ: Mapping[str, str] = os.envi
     for each in named.split(os.pathsep):
         if Path(each).exists():
             return _from_file(Path(each), options.get("context"))
-    remedy = "run inside a pod, set KUBECONFIG, or write kubernetes://namespace/name?kubeconfig=FILE"
-    raise InvalidInput("lease", named, "is not there, and this is no pod of Kubernetes", remedy)
+    remedy = "run inside a pod, set KUBECONFIG, or append ?kubeconfig=FILE to the URL"
+    raise InvalidInput(field, named, "is not there, and this is no pod of Kubernetes", remedy)
 
 
 def _from_pod(host: str, port: str, account: Path) -> Access:

@@ -1,1 +1,1 @@
-"""Jobs as CronJobs of Kubernetes: `writing` and `reading` manifests, `cron_dialect` for schedules, `containers`."""
+"""Jobs as CronJobs of Kubernetes: `writing` and `reading` manifests, `cron_dialect` for schedules."""

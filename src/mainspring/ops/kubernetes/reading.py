@@ -11,8 +11,8 @@ import msgspec
 
 from mainspring.core.instants import SECOND, Instant
 from mainspring.core.model import Job, JobPolicy, Overlap, RunOptions
+from mainspring.core.tasks.containers import ContainerSpec, Resources, SecretKey
 from mainspring.errors import InvalidInput
-from mainspring.ops.kubernetes.containers import ContainerSpec, Resources, SecretKey
 from mainspring.ops.kubernetes.cron_dialect import read_schedule
 from mainspring.ops.kubernetes.writing import NAME_ANNOTATION, Manifest, kubernetes_retry
 

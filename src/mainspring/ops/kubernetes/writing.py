@@ -12,9 +12,9 @@ from mainspring.core.instants import SECOND, Duration, format_duration
 from mainspring.core.model import DEFAULT, Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry
 from mainspring.core.tasks.commands import split_command
+from mainspring.core.tasks.containers import ContainerSpec, write_container, write_placement
 from mainspring.core.tasks.specs import CommandSpec, is_secret
 from mainspring.errors import InvalidInput
-from mainspring.ops.kubernetes.containers import ContainerSpec, SecretKey
 from mainspring.ops.kubernetes.cron_dialect import write_schedule
 
 Manifest = dict[str, Any]
@@ -46,6 +46,8 @@ _NO_COUNTERPART = {
     "isolation": "",
     "alert": "",
     "under_pressure": "",
+    "region_failover": "",
+    "failover_regions": "",
 }
 """Options without a counterpart, and what Kubernetes does instead."""
 
@@ -178,22 +180,7 @@ def _write_work(job: Job, image: str | None) -> tuple[Manifest, Manifest, str | 
     else:
         problem = f"of job {job.name!r} is no container and no command, so no pod can run it"
         raise InvalidInput("task", job.task, problem, "export jobs of the tasks container and command")
-    container: Manifest = {"name": "main", "image": spec.image}
-    own = {"command": spec.command, "args": spec.args, "workingDir": spec.cwd, "imagePullPolicy": spec.pull}
-    container |= {name: value for name, value in own.items() if value}
-    if spec.env:
-        container["env"] = [_write_variable(name, value) for name, value in spec.env.items()]
-    if resources := msgspec.to_builtins(spec.resources):
-        container["resources"] = resources
-    pod = {"serviceAccountName": spec.service_account, "nodeSelector": spec.node_selector}
-    given = {name: value for name, value in pod.items() if value}
-    return container, given, spec.namespace, spec.ttl_after_finished
-
-
-def _write_variable(name: str, value: str | SecretKey) -> Manifest:
-    if isinstance(value, str):
-        return {"name": name, "value": value}
-    return {"name": name, "valueFrom": {"secretKeyRef": {"name": value.secret, "key": value.key}}}
+    return write_container(spec), write_placement(spec), spec.namespace, spec.ttl_after_finished
 
 
 def _command_in(job: Job, args: Any, image: str | None) -> ContainerSpec:

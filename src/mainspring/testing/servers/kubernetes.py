@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,21 @@ from mainspring.testing.servers.process import ServerProcess
 ADMIN: Final = "secret-of-the-administrator"
 ACCOUNT: Final = "secret-of-the-account"
 """Bearer tokens: of the administrator, and of the service account `mainspring` in the namespace `default`."""
+CONTROLLERS: Final = (
+    ",".join(
+        f"{each}-controller"
+        for each in (
+            "job",
+            "cronjob",
+            "namespace",
+            "garbage-collector",
+            "ttl-after-finished",
+            "deployment",
+            "replicaset",
+        )
+    )
+    + ",serviceaccount-controller,disruption-controller"
+)
 USER: Final = "system:serviceaccount:default:mainspring"
 
 
@@ -25,6 +41,13 @@ def find_program() -> Path | None:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     cache = Path(os.environ.get("MAINSPRING_CACHE") or Path(home, "mainspring"))
     return next(iter(sorted(cache.glob("kubernetes-*/kube-apiserver"), reverse=True)), None)
+
+
+def find_cluster() -> Path | None:
+    """The API server, if controllers and scheduler were built, too."""
+    program = find_program()
+    parts = ("kube-controller-manager", "kube-scheduler")
+    return program if program is not None and all(program.with_name(each).exists() for each in parts) else None
 
 
 class KubernetesServer(ServerProcess):
@@ -108,6 +131,102 @@ class KubernetesServer(ServerProcess):
         }
         path.write_text(json.dumps(config))  # JSON is YAML.
         return path
+
+
+class ControllersProcess(ServerProcess):
+    """The controllers of Kubernetes, or its scheduler: programs beside the API server's."""
+
+    name = "kube-controller-manager"
+    flags: Mapping[str, str] = {"controllers": CONTROLLERS}
+
+    def __init__(self, folder: Path, program: Path, server: KubernetesServer) -> None:
+        super().__init__(folder)
+        self._program, self._server = program, server
+
+    def words(self) -> list[str]:
+        config = str(self._server.write_kubeconfig(self.folder / "config"))
+        flags = {
+            "kubeconfig": config,
+            "authentication-kubeconfig": config,
+            "authorization-kubeconfig": config,
+            "bind-address": "127.0.0.1",
+            "secure-port": str(self.port),
+            "cert-dir": str(self.folder / "certs"),
+            "leader-elect": "false",
+            **self.flags,
+        }
+        if self.name == "kube-controller-manager":
+            flags["service-account-private-key-file"] = str(self._server.folder / "sa.key")
+        return [str(self._program.with_name(self.name)), *(f"--{flag}={value}" for flag, value in flags.items())]
+
+    def answers(self) -> bool:
+        try:
+            with httpx.Client(verify=False, timeout=2, trust_env=False) as client:
+                return client.get(f"https://127.0.0.1:{self.port}/healthz").status_code == 200
+        except (httpx.HTTPError, OSError):
+            return False
+
+
+class SchedulerProcess(ControllersProcess):
+    """Gives pods to nodes."""
+
+    name = "kube-scheduler"
+    flags: Mapping[str, str] = {}
+
+
+class NodeProcess(ServerProcess):
+    """See `kubernetes_node`."""
+
+    name = "node"
+
+    def __init__(self, folder: Path, server: KubernetesServer) -> None:
+        super().__init__(folder)
+        self._server = server
+
+    def words(self) -> list[str]:
+        config = self._server.write_kubeconfig(self.folder / "config")
+        module = "mainspring.testing.servers.kubernetes_node"
+        return [sys.executable, "-m", module, str(config), "node", str(self.folder)]
+
+    def answers(self) -> bool:
+        answer = self._server.ask("GET", "/api/v1/nodes/node")
+        return answer.status_code == 200 and "addresses" in answer.json()["status"]
+
+    def stop(self) -> None:
+        """Let it end its processes, then end it."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(10)
+            self._process = None
+
+
+class KubernetesCluster:
+    """An API server with what makes its Jobs and Deployments run: controllers, a scheduler and one node."""
+
+    def __init__(self, folder: Path, server: KubernetesServer, program: Path | None) -> None:
+        self.server = server
+        self._folder, self._program = folder, program
+        self._parts: list[ServerProcess] = []
+        self._node = NodeProcess(folder, server)
+
+    def start(self) -> KubernetesCluster:
+        """Return once all of it works. Without a program, the server is one that has its own controllers."""
+        self.server.start()
+        if self._program is not None:
+            kinds = (ControllersProcess, SchedulerProcess)
+            self._parts = [kind(self._folder, self._program, self.server) for kind in kinds]
+        for part in (*self._parts, self._node):
+            part.begin()
+        for part in (*self._parts, self._node):
+            part.wait()
+        return self
+
+    def stop(self) -> None:
+        """End all of it, and all processes of its pods."""
+        self._node.stop()
+        for part in self._parts:
+            part.kill()
+        self.server.stop()
 
 
 def _trust(verify: Any) -> Any:

@@ -1,0 +1,167 @@
+"""One Job of Kubernetes per run: made, adopted from an earlier worker, deleted.
+
+The Job's name is that of the run, so the API server itself refuses a second one, also if a worker that was paused asks
+for it late. The label with the token says which claim the Job belongs to. A worker that finds the Job of a lost or
+stopped worker writes its own token there, by `resourceVersion`, and so of two workers only one adopts it. A worker
+whose token is older lets go of the Job, and never deletes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any, Final
+
+from mainspring.core.instants import SECOND
+from mainspring.core.tasks.containers import ContainerSpec, Manifest, write_container, write_placement
+from mainspring.drivers.kubernetes.client import CONFLICT, NOT_FOUND, KubernetesLink, KubernetesRefused
+from mainspring.errors import LeaseUnavailable
+from mainspring.executor import AttemptContext
+from mainspring.executors.containers.request import environment_of, name_of, retries_of
+
+RUN: Final = "mainspring/run"
+TOKEN: Final = "mainspring/token"
+RETRIES: Final = "mainspring/retries"
+JOB: Final = "mainspring/job"
+KEEP_S: Final = 3600
+"""How long Kubernetes keeps a finished Job whose run says nothing else. While it is there, no late request of a worker
+that was paused can start the container again."""
+GRACE_S: Final = 10
+"""How long a container that is asked to end may take before it is killed."""
+SPARE_S: Final = 2
+"""Added to the deadline that Kubernetes keeps, which counts whole seconds from a time that it rounds down: the worker's
+comes first, and that of Kubernetes ends the container of a lost worker."""
+LOOK_S: Final = 0.2
+VANISH_S: Final = 60.0
+"""A Job is deleted with its pods. One that is still there after this long needs a person: its node may be lost."""
+
+
+class NotOurs(Exception):
+    """The Job belongs to a later claim of the run."""
+
+
+def write_job(attempt: AttemptContext, spec: ContainerSpec) -> Manifest:
+    """The Job of an attempt. Its retries are ours, so it makes one pod."""
+    claim, timeout = attempt.claim, attempt.options.timeout
+    labels = {"app.kubernetes.io/managed-by": "mainspring", RUN: claim.run_id, TOKEN: str(claim.token)}
+    notes = {RETRIES: str(retries_of(attempt)), **({} if claim.job is None else {JOB: claim.job})}
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_S,
+        "containers": [write_container(spec, environment_of(attempt))],
+        **write_placement(spec),
+    }
+    work: Manifest = {
+        "backoffLimit": 0,
+        "ttlSecondsAfterFinished": KEEP_S if spec.ttl_after_finished is None else spec.ttl_after_finished,
+        "template": {"metadata": {"labels": labels, "annotations": notes}, "spec": pod},
+    }
+    if timeout is not None:
+        work["activeDeadlineSeconds"] = math.ceil(timeout / SECOND) + SPARE_S
+    metadata = {"name": name_of(attempt), "labels": labels, "annotations": notes}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": work}
+
+
+class RunJob:
+    """The Job of one run, as the worker with this token sees it."""
+
+    def __init__(self, link: KubernetesLink, namespace: str, manifest: Manifest) -> None:
+        self._link = link
+        self._manifest = manifest
+        self._path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self.name: str = manifest["metadata"]["name"]
+        self.pods = f"/api/v1/namespaces/{namespace}/pods"
+        """The path of the namespace's pods."""
+        self._token = int(manifest["metadata"]["labels"][TOKEN])
+
+    async def start(self) -> bool:
+        """Create the Job, or adopt the one that an earlier worker of the same attempt left; True if adopted. A Job of
+        an attempt that has failed is deleted first. NotOurs if a later claim has one."""
+        ends = asyncio.get_running_loop().time() + VANISH_S
+        while True:
+            try:
+                await self._link.request("POST", self._path, self._manifest)
+                return False
+            except KubernetesRefused as refusal:
+                if refusal.status != CONFLICT:
+                    raise
+            found = await self.find()
+            if found is not None and await self._adopt(found):
+                return True
+            if asyncio.get_running_loop().time() >= ends:
+                raise LeaseUnavailable(
+                    f"the Job {self.name} of an earlier attempt is still being deleted: see why its pod does not end"
+                )
+            await asyncio.sleep(LOOK_S)
+
+    async def _adopt(self, found: Manifest) -> bool:
+        metadata = found["metadata"]
+        if self._check(found) and metadata.get("deletionTimestamp") is None:
+            if metadata["annotations"].get(RETRIES) != self._manifest["metadata"]["annotations"][RETRIES]:
+                await self._delete(found)
+                return False
+            metadata["labels"][TOKEN] = str(self._token)
+            try:
+                await self._link.request("PUT", f"{self._path}/{self.name}", found)
+            except KubernetesRefused as refusal:
+                if refusal.status not in (CONFLICT, NOT_FOUND):
+                    raise
+                return False  # It has changed meanwhile: look again.
+            return True
+        return False
+
+    def _check(self, found: Manifest) -> bool:
+        """Whether the Job is of this token or an earlier one. NotOurs otherwise."""
+        token = found["metadata"].get("labels", {}).get(TOKEN, "")
+        if not token.isdecimal() or int(token) > self._token:
+            raise NotOurs(f"the Job {self.name} belongs to another claim ({token or 'without a token'})")
+        return True
+
+    async def find(self) -> Manifest | None:
+        """The Job as it is; None if there is none."""
+        try:
+            return await self._link.request("GET", f"{self._path}/{self.name}")
+        except KubernetesRefused as refusal:
+            if refusal.status != NOT_FOUND:
+                raise
+            return None
+
+    async def end(self, within_s: float) -> None:
+        """Delete the Job with its pod, if it is of this token, and wait until both are gone. TimeoutError if they are
+        not within the time."""
+        async with asyncio.timeout(within_s):
+            while (found := await self._find_again()) is not None:
+                if found["metadata"].get("deletionTimestamp") is None:
+                    token = found["metadata"].get("labels", {}).get(TOKEN)
+                    if token != str(self._token):
+                        return
+                    await self._delete(found)
+                await asyncio.sleep(LOOK_S)
+
+    async def _find_again(self) -> Manifest | None:
+        """The Job, once the API server answers."""
+        while True:
+            try:
+                return await self.find()
+            except LeaseUnavailable:
+                await asyncio.sleep(LOOK_S)
+
+    async def _delete(self, found: Manifest) -> None:
+        """In the foreground: the name stays taken until the pod is gone, so no second one can be beside it."""
+        version = found["metadata"]["resourceVersion"]
+        options = {"propagationPolicy": "Foreground", "preconditions": {"resourceVersion": version}}
+        try:
+            await self._link.request("DELETE", f"{self._path}/{self.name}", options)
+        except KubernetesRefused as refusal:
+            if refusal.status not in (CONFLICT, NOT_FOUND):
+                raise
+
+
+def failure_of(job: Manifest) -> tuple[str, str] | None:
+    """Why a Job has failed: reason and message; None if it has not."""
+    conditions: list[dict[str, Any]] = job.get("status", {}).get("conditions") or []
+    for each in conditions:
+        # FailureTarget: it fails once its pod has ended.
+        if each["type"] in ("Failed", "FailureTarget") and each["status"] == "True":
+            return each.get("reason", ""), each.get("message", "")
+    return None

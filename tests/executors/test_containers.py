@@ -1,0 +1,293 @@
+"""Containers: as Jobs on the API server of Kubernetes with a node that runs them, and by podman's arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from scene import Attempt, Scene, crowd_of, scene_of, until
+
+from kubernetes_standin import make_cluster
+from mainspring.core.instants import SECOND
+from mainspring.core.tasks.specs import check_spec
+from mainspring.errors import InvalidInput
+from mainspring.executor import Outcome
+from mainspring.executors.containers.jobs import TOKEN
+from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+HUNDRED_MEGABYTES = "import time; kept = bytearray(100_000_000); time.sleep(60)"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesCluster]:
+    cluster = make_cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def server(cluster: KubernetesCluster) -> KubernetesServer:
+    return cluster.server
+
+
+@pytest.fixture
+def settings(server: KubernetesServer, tmp_path: Path) -> dict[str, Any]:
+    config = server.write_kubeconfig(tmp_path / "config")
+    return {"containers": f"kubernetes://default?kubeconfig={config}"}
+
+
+@pytest.fixture
+async def scene(settings: dict[str, Any]) -> AsyncIterator[Scene]:
+    async with scene_of(**settings) as scene:
+        yield scene
+
+
+def a_container(*command: str, words: dict[str, Any] | None = None, **spec: Any) -> Attempt:
+    spec = {"image": "tools:1", "command": list(command), **spec}
+    check_spec("container", spec)
+    return Attempt("container", spec, **(words or {}))
+
+
+def shell(script: str, **spec: Any) -> Attempt:
+    return a_container("sh", "-c", script, **spec)
+
+
+def again(before: Attempt, **changes: Any) -> Attempt:
+    """The next claim of the same run."""
+    copy = Attempt("container", json.loads(before.claim.args))
+    copy.claim = msgspec.structs.replace(before.claim, **{"token": before.claim.token + 1, **changes})
+    return copy
+
+
+def named(attempt: Attempt) -> str:
+    return f"mainspring-{attempt.claim.run_id}"
+
+
+def pods_of(server: KubernetesServer, attempt: Attempt) -> list[Any]:
+    found = server.ask("GET", f"{PODS}?labelSelector=batch.kubernetes.io/job-name={named(attempt)}").json()["items"]
+    return [each for each in found if each["metadata"].get("deletionTimestamp") is None]
+
+
+async def stop(running: asyncio.Task[Outcome], attempt: Attempt, kind: Any) -> None:
+    """What the runner does."""
+    attempt.stop_kind = kind
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_run_is_a_job_with_all_that_it_names(scene: Scene, server: KubernetesServer) -> None:
+    server.ask(
+        "POST", "/api/v1/namespaces/default/secrets",
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": {"password": "xyzzy"}},
+    )  # fmt: skip
+    attempt = shell(
+        'echo "$COLOUR ${#PASSWORD} $MAINSPRING_RUN_ID $JOB_COMPLETION_INDEX" "$@"; pwd',
+        args=["sh", "a b"],
+        env={"COLOUR": "red", "PASSWORD": {"secret": "login", "key": "password"}},
+        cwd="/usr",
+        resources={"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "64Mi"}},
+        service_account="reports",
+        node_selector={"kubernetes.io/hostname": "node"},
+        ttl_after_finished=77,
+        words={"timeout": "90s"},
+    )
+    outcome = await scene.execute(attempt)
+    assert (outcome.kind, outcome.result) == ("succeeded", "null"), attempt.lines
+    assert attempt.said() == [f"red 5 {attempt.claim.run_id} 0 a b", "/usr"]
+    job = server.ask("GET", f"{JOBS}/{named(attempt)}").json()
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (0, 92, 77)
+    assert job["metadata"]["labels"]["mainspring/run"] == attempt.claim.run_id
+    assert job["metadata"]["labels"][TOKEN] == str(attempt.claim.token)
+    assert (pod["restartPolicy"], pod["serviceAccountName"]) == ("Never", "reports")
+    assert pod["nodeSelector"] == {"kubernetes.io/hostname": "node"}
+    assert pod["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "64Mi"}
+    assert "xyzzy" not in json.dumps(job)
+
+
+async def test_ends_are_told_apart(settings: dict[str, Any]) -> None:
+    async with scene_of(**settings, container_start=SECOND) as scene:
+        attempts = {
+            "code": shell("echo this went wrong; exit 3"),
+            "memory": a_container(sys.executable, "-c", HUNDRED_MEGABYTES, resources={"limits": {"memory": "64Mi"}}),
+            "missing": shell("true", image="missing:1"),
+            "invalid": shell("true", image="NoSuchThing"),
+        }
+        ends = dict(zip(attempts, await asyncio.gather(*map(scene.execute, attempts.values())), strict=True))
+    failures = {name: end.failure for name, end in ends.items() if end.failure is not None}
+    assert failures["code"].message == "the container exited with code 3: this went wrong"
+    assert failures["memory"].type == "ContainerOOMKilled"
+    assert "limit of 64Mi (OOMKilled)" in failures["memory"].message
+    assert "not started within 1s: ErrImagePull: missing:1: not found" in failures["missing"].message
+    assert [ends[name].final for name in ends] == [False, False, False, True]
+
+
+async def test_output_arrives_while_it_runs_and_a_cancelled_run_deletes_its_job(
+    scene: Scene, server: KubernetesServer
+) -> None:
+    attempt = shell("echo first; sleep 60; echo never")
+    running = scene.begin(attempt)
+    await until(lambda: attempt.said() == ["first"], 30)
+    assert len(pods_of(server, attempt)) == 1
+    await stop(running, attempt, "cancelled")
+    assert server.ask("GET", f"{JOBS}/{named(attempt)}").status_code == 404
+    assert pods_of(server, attempt) == []
+
+
+async def test_a_deadline_deletes_the_job(settings: dict[str, Any], server: KubernetesServer) -> None:
+    async with crowd_of(**settings) as crowd:
+        attempt = shell("sleep 60", words={"timeout": "2s"})
+        report = await crowd.run(attempt, 30)
+    assert report.outcome == "timed_out"
+    assert server.ask("GET", f"{JOBS}/{named(attempt)}").status_code == 404
+
+
+class TestLostWorkers:
+    async def test_the_next_worker_adopts_the_container(
+        self, scene: Scene, server: KubernetesServer, tmp_path: Path
+    ) -> None:
+        starts, go = tmp_path / "starts", tmp_path / "go"
+        first = shell(f"echo started; echo x >>{starts}; until test -e {go}; do sleep 0.05; done; echo done")
+        running = scene.begin(first)
+        await until(lambda: first.said() == ["started"], 30)
+        await stop(running, first, "fenced")
+        [pod] = pods_of(server, first)
+        second = again(first, attempt=1, losses=1)
+        running = scene.begin(second)
+        await until(lambda: second.said() == ["started"], 30)
+        # The first worker, which was only paused, neither takes it back nor ends it.
+        late = await scene.execute(again(first, token=first.claim.token))
+        assert late.failure is not None
+        assert late.failure.type == "ContainerTaken"
+        go.touch()
+        outcome = await running
+        assert (outcome.kind, second.said()) == ("succeeded", ["started", "done"])
+        assert "an earlier worker started" in second.said("log")[0]
+        assert [each["metadata"]["uid"] for each in pods_of(server, first)] == [pod["metadata"]["uid"]]
+        assert starts.read_text() == "x\n"
+
+    async def test_an_end_that_nobody_reported_is_that_of_the_next_attempt(self, scene: Scene, tmp_path: Path) -> None:
+        starts = tmp_path / "starts"
+        first = shell(f"echo x >>{starts}; exit 4")
+        assert (await scene.execute(first)).kind == "failed"
+        adopted = await scene.execute(again(first, attempt=1, losses=1))
+        assert adopted.failure is not None
+        assert adopted.failure.message == "the container exited with code 4"
+        assert starts.read_text() == "x\n"
+        # A retry is another matter: the failure was reported, so the container runs again.
+        assert (await scene.execute(again(first, token=9, attempt=1))).kind == "failed"
+        assert starts.read_text() == "x\nx\n"
+
+    async def test_an_old_worker_cannot_delete_what_was_adopted(self, scene: Scene, server: KubernetesServer) -> None:
+        first = shell("echo started; sleep 60")
+        running = scene.begin(first)
+        await until(lambda: first.said() == ["started"], 30)
+        second = again(first, attempt=1, losses=1)
+        adopting = scene.begin(second)
+        await until(lambda: second.said() == ["started"], 30)
+        await stop(running, first, "cancelled")
+        assert len(pods_of(server, first)) == 1
+        await stop(adopting, second, "cancelled")
+        assert pods_of(server, first) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"image": "other/tools:1"}, "image other/tools:1 is not allowed on this worker (allowed: team/*)"),
+        ({"namespace": "kube-system"}, "namespace kube-system is not allowed on this worker (allowed: default)"),
+        ({"env": {"KEY": {"$secret": "key"}}}, "would be readable in the Job"),
+    ],
+)
+async def test_what_a_worker_may_not_run_is_refused(settings: dict[str, Any], spec: Any, said: str) -> None:
+    async with scene_of(**settings, container_images=("team/*",)) as scene:
+        attempt = Attempt("container", {"image": "team/tools:1", **spec})
+        outcome = await scene.execute(attempt)
+    assert outcome.failure is not None
+    assert said in outcome.failure.message
+    assert (outcome.failure.type, outcome.final) == ("ContainerRefused", True)
+
+
+def test_what_no_container_could_be_is_refused_when_it_is_submitted() -> None:
+    for spec in ({}, {"image": "-rf"}, {"image": "a", "env": {"A=B": "c"}}, {"image": "a", "colour": "red"}):
+        with pytest.raises(InvalidInput, match="container"):
+            check_spec("container", spec)
+
+
+PODMAN = """#!/bin/sh
+echo "$@" >>{log}
+case $1 in
+  run) echo "to stdout $COLOUR"; echo "to stderr" >&2; exit {code} ;;
+  inspect) echo true ;;
+esac
+"""
+
+
+@pytest.fixture
+def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A program that notes its arguments. It shows their order; whether podman takes them, it does not."""
+    log = tmp_path / "calls"
+
+    def install(code: int = 0) -> Path:
+        program = tmp_path / "bin" / "podman"
+        program.parent.mkdir()
+        program.write_text(PODMAN.format(log=log, code=code))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        return log
+
+    return install
+
+
+async def test_podman_gets_the_same_container_as_arguments(podman: Any) -> None:
+    log = podman()
+    attempt = shell(
+        "work",
+        args=["one"],
+        env={"COLOUR": "red"},
+        cwd="/srv",
+        pull="IfNotPresent",
+        resources={"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1500m", "memory": "2Gi"}},
+        namespace="reports",
+    )
+    async with scene_of(containers="podman") as scene:
+        outcome = await scene.execute(attempt)
+    name = named(attempt)
+    known = [f"--env {each}" for each in ("MAINSPRING_RUN_ID", "MAINSPRING_ATTEMPT", "MAINSPRING_INDEX")]
+    words = [
+        f"run --name {name} --label mainspring=run {' '.join(known)} --env JOB_COMPLETION_INDEX --env COLOUR",
+        "--workdir /srv --pull missing --cpus 1.5 --cpu-shares 512 --memory 2147483648b --memory-reservation",
+        "1073741824b --entrypoint sh tools:1 -c work one",
+    ]
+    assert log.read_text().splitlines() == [f"rm --force {name}", " ".join(words), f"rm --force {name}"]
+    assert outcome.kind == "succeeded"
+    assert (attempt.said(), attempt.said("stderr")) == (["to stdout red"], ["to stderr"])
+    assert attempt.said("log") == ["podman ignores namespace"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (3, "ContainerFailed", "exited with code 3: to stderr"),
+        (125, "ContainerNotRun", "podman: to stderr"),
+        (137, "ContainerOOMKilled", "OOMKilled"),
+    ],
+)
+async def test_the_ends_of_podman(podman: Any, code: int, kind: str, said: str) -> None:
+    podman(code)
+    async with scene_of(containers="podman") as scene:
+        outcome = await scene.execute(shell("work"))
+    assert outcome.failure is not None
+    assert outcome.failure.type == kind
+    assert said in outcome.failure.message
