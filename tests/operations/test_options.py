@@ -16,7 +16,7 @@ from mainspring.operations.options import JOB, OPTIONS, RUN, TASK, JobWords, Opt
 
 ELSEWHERE = {"retry": {"retries", "retry_policy"}, "at": {"run_at"}}
 """Options that have other flags, or another field."""
-NOTES = {"context", "said", "unfit_since"}
+NOTES = {"context", "said", "unfit_since", "home_region", "moved_at", "moved_because"}
 """Fields of `RunOptions` that hooks and workers write, not authors."""
 
 
