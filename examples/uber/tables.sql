@@ -1,0 +1,35 @@
+-- Drivers, their rides, what they are paid, and fares by area.
+CREATE SCHEMA uber;
+
+CREATE TABLE uber.drivers (id int PRIMARY KEY, earned int NOT NULL);
+
+-- One payout for each driver and week, however often it is tried.
+CREATE TABLE uber.payouts (
+    driver int NOT NULL REFERENCES uber.drivers,
+    week   date NOT NULL,
+    amount int NOT NULL,
+    run    text NOT NULL,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (driver, week)
+);
+
+CREATE TABLE uber.surges (area text NOT NULL, fire_at timestamptz NOT NULL, run text NOT NULL, factor real NOT NULL);
+
+CREATE TABLE uber.promotions (rider int NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
+
+CREATE TABLE uber.settled (
+    ride   bigint PRIMARY KEY,
+    due_at double precision NOT NULL,  -- seconds since 1970, as the submitting program knew it
+    at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The side ledger: each attempt, with its process; no end if it was killed.
+CREATE TABLE uber.attempts (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    task     text NOT NULL,
+    run      text NOT NULL,
+    attempt  int NOT NULL,
+    process  int NOT NULL,
+    began_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at timestamptz
+);
