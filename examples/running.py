@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from examples.recorded import ACTOR, FOLDER, MODULE
-from mainspring import MainspringError
+from mainspring import Mainspring, MainspringError
 from mainspring.clock import SystemClock
 from mainspring.core.states import FINAL
 from mainspring.testing.chaos.driver import PASSING
@@ -128,14 +128,20 @@ class Process:
 class Stage:
     """Where a scenario plays: one store, one folder, and processes that all end with the scenario."""
 
-    def __init__(self, app: Path, folder: Path, store: str, environment: Mapping[str, str]) -> None:
-        """`app` is the file that the processes run; `environment` holds their settings."""
+    def __init__(
+        self, app: Path, folder: Path, store: str, environment: Mapping[str, str], *, recorded: bool = True
+    ) -> None:
+        """`app` is the file that the processes run; `environment` holds their settings. Without `recorded`, for load,
+        there is no history to judge."""
+        self._recorded = recorded
         self.app_file = app
         self.folder = folder
         self.store = store
-        self.environment = {"MAINSPRING_STORE": store, "DATABASE_URL": store, **FAST, **environment}
+        pace = FAST if recorded else {}  # Load is measured with the default claims.
+        self.environment = {"MAINSPRING_STORE": store, "DATABASE_URL": store, **pace, **environment}
         self.processes: list[Process] = []
-        self.client = RecordedApp(folder, "client", store=store, name="client", **_code_settings(environment))
+        settings = {"store": store, "name": "client", **_code_settings(environment)}
+        self.client = RecordedApp(folder, "client", **settings) if recorded else Mainspring(**settings)
         self._clock = SystemClock()
         self._scribe = Scribe(Journal(folder, "driver"), self._clock, Counter())
 
@@ -149,7 +155,8 @@ class Stage:
 
     def _start(self, name: str, words: list[str], environment: dict[str, str]) -> Process:
         surroundings = os.environ | self.environment | {FOLDER: str(self.folder), ACTOR: name} | environment
-        command = [sys.executable, "-m", "examples.recorded", *words]
+        plain = words[1:] if words[0] == MODULE else ["mainspring", *words]
+        command = [sys.executable, "-m", *(["examples.recorded", *words] if self._recorded else plain)]
         process = Process(name, command, surroundings, self.folder / f"{name}.log")
         self.processes.append(process)
         return process
@@ -238,13 +245,13 @@ def _read_tables(app: Path) -> str:
 
 @asynccontextmanager
 async def new_stage(
-    app: Path, environment: Mapping[str, str] | None = None, *, folder: Path | None = None
+    app: Path, environment: Mapping[str, str] | None = None, *, folder: Path | None = None, recorded: bool = True
 ) -> AsyncIterator[Stage]:
     """A stage on a new PostgreSQL database, with the `tables.sql` that stands beside the app."""
     async with AsyncExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainspring-example-")))
         store = await stack.enter_async_context(new_database())
-        stage = Stage(app, place, store, environment or {})
+        stage = Stage(app, place, store, environment or {}, recorded=recorded)
         stack.push_async_callback(stage.close)
         async with connected(store) as connection:
             await connection.execute(_read_tables(app))

@@ -17,7 +17,7 @@ PERIOD_S = 10
 async def measure(load: Load) -> str:
     """From the instant of each firing to the end of its work, by the clock of the database."""
     jobs = round(load.rate * PERIOD_S)
-    async with new_stage(HERE / "app.py") as stage, connected(stage.store) as ledger:
+    async with new_stage(HERE / "app.py", recorded=False) as stage, connected(stage.store) as ledger:
         await ledger.execute("INSERT INTO airbnb.listings SELECT i, 100 FROM generate_series(1, $1::int) i", jobs)
         for number in range(NODES):
             stage.node(f"node-{number}")

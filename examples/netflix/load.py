@@ -22,7 +22,7 @@ async def measure(load: Load) -> str:
     """From each upload to the acceptance of each encoding, by the clock of the database. The encoder does little."""
     settings = {"MAINSPRING_BROKER": kafka_url(), "ENCODER_WORK": "1"}
     uploads = Load(load.rate / len(PRIORITIES), load.seconds)
-    async with new_stage(HERE / "app.py", settings) as stage, connected(stage.store) as ledger:
+    async with new_stage(HERE / "app.py", settings, recorded=False) as stage, connected(stage.store) as ledger:
         port = free_port()
         stage.start_module("upload", "examples.netflix.upload", str(port))
         stage.start("scheduler", "server", "--port", "0", "--quiet")

@@ -17,7 +17,7 @@ MACHINES = 2
 
 async def measure(load: Load) -> str:
     """From the request of each payout to its booking, by the clock of the ledger."""
-    async with new_stage(HERE / "app.py") as stage:
+    async with new_stage(HERE / "app.py", recorded=False) as stage:
         redis = RedisServer(stage.folder).start()
         try:
             stage.environment |= {"MAINSPRING_LEASE": redis.url, "PAYOUT_SWEEP": "1s"}

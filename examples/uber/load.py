@@ -18,7 +18,7 @@ FUTURE = 100_000
 
 async def measure(load: Load, future: int = FUTURE) -> str:
     """From the submission of each ride to its settlement, beside jobs that are due in a week."""
-    async with new_stage(HERE / "app.py", {"MAINSPRING_BROKER": rabbitmq_url()}) as stage:
+    async with new_stage(HERE / "app.py", {"MAINSPRING_BROKER": rabbitmq_url()}, recorded=False) as stage:
         await future_promotions(stage.client, future)
 
         @stage.client.task(name="settle_ride", priority=1)

@@ -1,0 +1,25 @@
+"""The cron of examples/google: one run per job, region and instant, though the zone of the leader is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from examples.google.scenario import REGIONS, Elector, play
+
+
+@pytest.mark.brokers
+@pytest.mark.electors
+@pytest.mark.parametrize("elector", ["etcd", "zookeeper"])
+async def test_jobs_go_on_in_all_regions_though_the_zone_of_the_leader_is_lost(
+    elector: Elector, tmp_path: Path
+) -> None:
+    outcome = await play(elector, tmp_path)
+    assert outcome.verdict.ok, str(outcome.verdict)
+    assert {1, 2, 4, 5, 6, 7, 17, 19} <= set(outcome.verdict.judged)
+    assert outcome.terms >= 2
+    assert {"us-west", "eu", "asia"} <= outcome.during
+    expected = {(job, region, at) for job, ats in outcome.instants.items() for at in ats for region in REGIONS}
+    assert set(outcome.runs) == expected, "each instant was executed in each region"
+    assert set(outcome.runs.values()) == {1}, "by one run"
+    assert outcome.cached == 0
+    assert outcome.garbage == 0
