@@ -1,0 +1,128 @@
+"""One app under five approaches. Under each, a node dies, and every report is sent once for each instant.
+
+`python -m examples.five_approaches.scenario` plays all of them, and prints the table of measured figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from examples.five_approaches.approaches import Approach, approaches
+from examples.running import Process, Stage, connected, new_stage, report, until
+from mainspring.testing.checking import Verdict
+
+HERE = Path(__file__).parent
+
+
+class Outcome(NamedTuple):
+    """What came of one approach."""
+
+    approach: Approach
+    verdict: Verdict
+    runs: Counter[tuple[str, datetime]]
+    """How many runs sent each report for each instant."""
+    instants: set[tuple[str, datetime]]
+    """The instants of each report, as the ledger of firings has them."""
+    late_s: list[float]
+    """From each instant to the moment at which its report was sent, before a node died."""
+    gap_s: float
+    """The longest time without a report, from the death of a node on."""
+
+
+async def play(approach: Approach, folder: Path, reports: int, seconds: float) -> Outcome:
+    """Run the app under one approach for some seconds, kill the node that planned, and judge."""
+    settings = {**approach.settings, "REPORT_SCHEDULE": "* * * * * *", "REPORTS": str(reports)}
+    async with AsyncExitStack() as stack:
+        stage = await stack.enter_async_context(new_stage(HERE / "app.py", settings, folder=folder))
+        ledger = await stack.enter_async_context(connected(stage.store))
+        nodes = [_start(stage, command, number) for number, command in enumerate(approach.nodes)]
+        await _more(stage, ledger, reports)
+        steady = await ledger.fetchval("SELECT clock_timestamp()")
+        deadline = time.monotonic() + seconds
+        await _more(stage, ledger, reports * 2)
+        await asyncio.sleep(max(deadline - time.monotonic(), 0))
+        killed = await ledger.fetchval("SELECT clock_timestamp()")
+        stage.kill(await _planner(stage, nodes))
+        await _more(stage, ledger, reports * 3, fired_after=killed)
+        await stage.drained()
+        return await _outcome(approach, stage, ledger, steady, killed)
+
+
+def _start(stage: Stage, command: str, number: int) -> Process:
+    options = {"up": ("--no-api",), "server": ("--port", "0"), "worker": ()}[command]
+    return stage.start(f"{command}-{number}", command, "--quiet", *options)
+
+
+async def _more(stage: Stage, ledger: Any, count: int, fired_after: datetime | None = None) -> None:
+    """Wait for more reports."""
+    since = fired_after or await ledger.fetchval("SELECT clock_timestamp()")
+    counted = "SELECT count(*) >= $1 FROM reports.sent WHERE fire_at > $2"
+    await until(lambda: ledger.fetchval(counted, count, since), f"{count} more reports", stage.logs)
+
+
+async def _planner(stage: Stage, nodes: list[Process]) -> Process:
+    """The leader, or any node where none leads."""
+    store = await stage.client.open()
+    for term in await store.terms("scheduler", 1):
+        for node in nodes:
+            if node.pid == int(term.owner.split(":")[1]):
+                return node
+    return nodes[0]
+
+
+async def _outcome(approach: Approach, stage: Stage, ledger: Any, steady: datetime, killed: datetime) -> Outcome:
+    verdict = await stage.judge()
+    sent = await ledger.fetch("SELECT report, fire_at, run, at FROM reports.sent ORDER BY at")
+    runs = Counter((row["report"], row["fire_at"]) for row in {row["run"]: row for row in sent}.values())
+    jobs = sorted({row["report"] for row in sent})
+    instants = {(job, each.fire_at) for job in jobs async for each in stage.client.jobs.firings(job) if each.run_id}
+    late_s = [(row["at"] - row["fire_at"]).total_seconds() for row in sent if steady < row["fire_at"] < killed]
+    times = [killed, *(row["at"] for row in sent if row["at"] > killed)]
+    gap_s = max((later - earlier).total_seconds() for earlier, later in pairwise(times))
+    return Outcome(approach, verdict, runs, instants, late_s, gap_s)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """The measured figures as a table."""
+    lines = [
+        "| approach | settings | needs | instant to sent: median / longest | longest gap after a kill |",
+        "|---|---|---|---|---|",
+    ]
+    for outcome in outcomes:
+        settings = ", ".join(name.removeprefix("MAINSPRING_").lower() for name in outcome.approach.settings)
+        late = f"{median(outcome.late_s) * 1000:.0f} ms / {max(outcome.late_s) * 1000:.0f} ms"
+        cells = (outcome.approach.name, f"`{settings}`", outcome.approach.needs, late, f"{outcome.gap_s:.1f} s")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _folder(place: Path, approach: Approach) -> Path:
+    folder = place / approach.name.replace(" ", "-")
+    folder.mkdir()
+    return folder
+
+
+async def play_all(folder: Path, reports: int, seconds: float, *, together: bool) -> list[Outcome]:
+    """All approaches: one after another to measure them, or together to check them quickly."""
+    plays = [play(each, _folder(folder, each), reports, seconds) for each in approaches()]
+    return list(await asyncio.gather(*plays)) if together else [await each for each in plays]
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10, help="how long to measure each (default: %(default)s)")
+    parser.add_argument("--reports", type=int, default=3, help="jobs that are due each second (default: %(default)s)")
+    words = parser.parse_args()
+    with report("One app, five approaches"), tempfile.TemporaryDirectory() as place:
+        print(table(asyncio.run(play_all(Path(place), words.reports, words.seconds, together=False))))
