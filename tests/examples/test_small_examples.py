@@ -1,0 +1,105 @@
+"""The small examples: a script, FastAPI, Django, a worker in JavaScript, and a crontab, each executed as it is."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from examples.running import ROOT, until
+from mainspring import Client
+from mainspring.testing.servers.process import free_port
+
+EXAMPLES = ROOT / "examples"
+PATIENCE_S = 60
+
+
+def run(folder: Path, *words: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_a_script_runs_by_itself(tmp_path: Path) -> None:
+    lines = run(tmp_path, str(EXAMPLES / "script" / "clean_up.py")).splitlines()
+    assert lines == [
+        "cache is clean after 2 attempts",
+        "logs is clean after 1 attempts",
+        "uploads is clean after 1 attempts",
+    ]
+
+
+def test_django_sends_a_receipt_only_for_what_was_committed(tmp_path: Path) -> None:
+    output = run(tmp_path, str(EXAMPLES / "django" / "shop.py"), "demo").splitlines()
+    assert output == ["lamp 201", "out of stock 409", "receipts ['succeeded'] orders [('lamp', True)]"]
+
+
+async def test_fastapi_accepts_work_and_shows_its_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINSPRING_STORE", f"sqlite:///{tmp_path / 'thumbnails.db'}")
+    module = importlib.import_module("examples.fastapi.service")
+    transport = httpx.ASGITransport(module.service)
+    async with (
+        module.service.router.lifespan_context(module.service),
+        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+    ):
+        asked = [
+            await client.post("/thumbnails", params={"url": "a/cat.jpg"}, headers={"Idempotency-Key": "1"})
+            for _ in range(2)
+        ]
+        assert [answer.status_code for answer in asked] == [202, 202]
+        (found,) = {answer.json()["run"] for answer in asked}
+
+        async def made() -> str | None:
+            shown = (await client.get(f"/thumbnails/{found}")).json()
+            return str(shown["thumbnail"]) if shown["state"] == "succeeded" else None
+
+        assert await until(made, "thumbnail") == "cat.jpg-200.png"
+        assert (await client.get("/thumbnails/nothing")).status_code == 404
+
+
+@contextmanager
+def started(folder: Path, *words: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(words, cwd=folder, env=os.environ | environment, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+async def test_a_worker_in_javascript_executes_and_reports(tmp_path: Path) -> None:
+    server = f"http://127.0.0.1:{free_port()}"
+    words = ("-m", "mainspring", "server", "--port", server.rpartition(":")[2], "--quiet", "--store", "sqlite:///x.db")
+    with started(tmp_path, sys.executable, *words):
+        await until(lambda: _listens(server), "server")
+        with started(tmp_path, "node", str(EXAMPLES / "http_worker" / "worker.mjs"), SERVER=server):
+            async with Client(server) as client:
+                run_id = (await client.runs.submit("reverse", {"text": "stressed"})).run_id
+                assert await client.runs.result(run_id, timeout=PATIENCE_S) == "desserts"
+
+
+async def _listens(server: str) -> bool:
+    async with httpx.AsyncClient() as client:
+        try:
+            return (await client.get(f"{server}/health/live")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def test_a_crontab_becomes_jobs(tmp_path: Path) -> None:
+    store = ("--store", f"sqlite:///{tmp_path / 'x.db'}")
+    run(tmp_path, "-m", "mainspring", "import", "crontab", str(EXAMPLES / "crontab" / "crontab"), *store)
+    jobs = json.loads(run(tmp_path, "-m", "mainspring", "job", "list", "--json", *store))
+    assert {job["trigger"]["cron"] for job in jobs} == {"15 3 * * *", "*/10 8-18 * * MON-FRI", "0 0 1 * *", "@daily"}
+    assert {job["trigger"]["tz"] for job in jobs} == {"Europe/Berlin"}
