@@ -18,6 +18,7 @@ class Approach(NamedTuple):
     """What runs beside PostgreSQL."""
     nodes: tuple[str, ...] = ("up", "up")
     """The commands of the processes."""
+    schedule: str = "* * * * * *"
 
 
 def approaches() -> list[Approach]:
@@ -40,5 +41,11 @@ def approaches() -> list[Approach]:
             "RabbitMQ",
             ("server", "server", "worker", "worker"),
         ),
-        Approach("CronJob", {"MAINSPRING_PROCESS_RUNS": "1"}, "nothing; a new process for each run"),
+        # A new process for each run is too slow for jobs of every second, as the source says of CronJobs.
+        Approach(
+            "CronJob",
+            {"MAINSPRING_PROCESS_RUNS": "1"},
+            "nothing; a new process for each run",
+            schedule="*/3 * * * * *",
+        ),
     ]

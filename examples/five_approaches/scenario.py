@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 async def play(approach: Approach, folder: Path, reports: int, seconds: float) -> Outcome:
     """Run the app under one approach for some seconds, kill the node that planned, and judge."""
-    settings = {**approach.settings, "REPORT_SCHEDULE": "* * * * * *", "REPORTS": str(reports)}
+    settings = {**approach.settings, "REPORT_SCHEDULE": approach.schedule, "REPORTS": str(reports)}
     async with AsyncExitStack() as stack:
         stage = await stack.enter_async_context(new_stage(HERE / "app.py", settings, folder=folder))
         ledger = await stack.enter_async_context(connected(stage.store))
@@ -52,7 +52,7 @@ async def play(approach: Approach, folder: Path, reports: int, seconds: float) -
         await asyncio.sleep(max(deadline - time.monotonic(), 0))
         killed = await ledger.fetchval("SELECT clock_timestamp()")
         stage.kill(await _planner(stage, nodes))
-        await _more(stage, ledger, reports * 3, fired_after=killed)
+        await _more(stage, ledger, reports * 2, fired_after=killed)
         await stage.drained()
         return await _outcome(approach, stage, ledger, steady, killed)
 
@@ -111,10 +111,15 @@ def _folder(place: Path, approach: Approach) -> Path:
     return folder
 
 
-async def play_all(folder: Path, reports: int, seconds: float, *, together: bool) -> list[Outcome]:
-    """All approaches: one after another to measure them, or together to check them quickly."""
-    plays = [play(each, _folder(folder, each), reports, seconds) for each in approaches()]
-    return list(await asyncio.gather(*plays)) if together else [await each for each in plays]
+async def play_all(folder: Path, reports: int, seconds: float, *, at_once: int = 1) -> list[Outcome]:
+    """All approaches: one after another to measure them, or more at once to check them quickly."""
+    turns = asyncio.Semaphore(at_once)
+
+    async def play_one(approach: Approach) -> Outcome:
+        async with turns:
+            return await play(approach, _folder(folder, approach), reports, seconds)
+
+    return list(await asyncio.gather(*(play_one(each) for each in approaches())))
 
 
 if __name__ == "__main__":
@@ -125,4 +130,4 @@ if __name__ == "__main__":
     parser.add_argument("--reports", type=int, default=3, help="jobs that are due each second (default: %(default)s)")
     words = parser.parse_args()
     with report("One app, five approaches"), tempfile.TemporaryDirectory() as place:
-        print(table(asyncio.run(play_all(Path(place), words.reports, words.seconds, together=False))))
+        print(table(asyncio.run(play_all(Path(place), words.reports, words.seconds))))
