@@ -29,7 +29,17 @@ IMPURE = {
     "subprocess",
     "logging",
 }
-PORTS = ["store.py", "broker.py", "lease.py", "cache.py", "limiter.py", "executor.py", "sink.py", "clock.py"]
+PORTS = [
+    "store.py",
+    "insight.py",
+    "broker.py",
+    "lease.py",
+    "cache.py",
+    "limiter.py",
+    "executor.py",
+    "sink.py",
+    "clock.py",
+]
 
 
 def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

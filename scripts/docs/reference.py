@@ -59,6 +59,8 @@ EVENTS = {
     "worker.draining": "a worker finishes its work and takes nothing new",
     "worker.stopped": "a worker stopped",
     "worker.dead": "a worker sent no heartbeat for too long",
+    "queue.paused": "a queue was paused; the reason begins with its name",
+    "queue.resumed": "a queue was resumed; the reason begins with its name",
     "leader.elected": "a node began to lead, in a new term",
     "leader.resigned": "a leader gave up its term",
 }

@@ -19,7 +19,7 @@ Errors are those of `mainspring.errors`: driver exceptions never escape. Instant
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol
 
 from mainspring.broker import Notice
 from mainspring.core.answers import Backlog, Change, Fired, Reaped, Renewal, Reply, Reserved, RunFilter, Saved, Strain
@@ -49,6 +49,7 @@ from mainspring.core.planning.plans import Plan, PlannedFiring
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
+from mainspring.insight import Audit, QueueStore, RelationStore, TallyStore
 from mainspring.process.metrics import Metrics
 
 __all__ = [
@@ -69,7 +70,9 @@ __all__ = [
     "OverviewStore",
     "PlanStore",
     "PressureStore",
+    "QueueStore",
     "Reaped",
+    "RelationStore",
     "Renewal",
     "Reply",
     "Reserved",
@@ -80,6 +83,7 @@ __all__ = [
     "Store",
     "Strain",
     "SubmissionListener",
+    "TallyStore",
     "Verdict",
     "WorkStore",
 ]
@@ -87,12 +91,6 @@ __all__ = [
 MOST_CHANGED = 10_000
 MOST_COUNTED = 100_000
 """Unfinished runs in one state are counted up to this number: a count takes no longer, however many wait."""
-
-T = TypeVar("T")
-Audit: TypeAlias = Callable[[T], Sequence[Change]]
-"""Computes the rows of the audit trail from the answer of a write. The store calls it inside the transaction of the
-write, before the commit: there is no change without its row, and no row without its change. If it raises, nothing is
-written. The store may call it again when it repeats a transaction."""
 
 JobOrder = Literal["next", "last", "paused"]
 """The orders of jobs besides that of names."""
@@ -170,8 +168,10 @@ class JobStore(Protocol):
         """Fire past instants of a job that have no run: new to the ledger, or missed or skipped in it (then the new
         row takes that one's place). Ids of the new runs. Conflict unless the job has still the version planned from."""
 
-    async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
-        """The ledger of a job, newest first."""
+    async def list_firings(
+        self, job_id: str, *, since: Instant | None = None, before: Instant | None = None, limit: int = 50
+    ) -> list[Firing]:
+        """The ledger of a job, newest first: rows from `since` on, before `before`."""
 
     async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
         """The first `each` rows that `list_firings` gives of each of these jobs, job by job: one question for a whole
@@ -471,6 +471,10 @@ class EventStore(Protocol):
     async def events_since(self, position: int, limit: int) -> list[EventBatch]:
         """Numbered events from a position on."""
 
+    async def position_at(self, instant: Instant) -> int:
+        """The position of the first event that is kept of those told at an instant or later; that of the next event if
+        there is none."""
+
     async def next_position(self) -> int:
         """The position that the next event will have."""
 
@@ -536,6 +540,9 @@ class Store(
     PressureStore,
     LeaseStore,
     EventStore,
+    QueueStore,
+    RelationStore,
+    TallyStore,
     ApiStore,
     Protocol,
 ):

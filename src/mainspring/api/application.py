@@ -25,6 +25,10 @@ from mainspring.api.resources.runs import ENDPOINTS as RUNS
 from mainspring.api.resources.sessions import ENDPOINTS as SESSIONS
 from mainspring.api.resources.statuses import ENDPOINTS as STATUSES
 from mainspring.api.resources.submissions import ENDPOINTS as SUBMISSIONS
+from mainspring.api.resources.views.actions import ENDPOINTS as ACTIONS
+from mainspring.api.resources.views.queues import ENDPOINTS as QUEUES
+from mainspring.api.resources.views.relations import ENDPOINTS as RELATIONS
+from mainspring.api.resources.views.tallies import ENDPOINTS as TALLIES
 from mainspring.api.resources.work import ENDPOINTS as WORK
 from mainspring.api.resources.workers import ENDPOINTS as WORKERS
 from mainspring.api.responses import Send, send_response
@@ -39,6 +43,10 @@ ENDPOINTS = with_documents(
         *WORKERS,
         *CLUSTER,
         *OVERVIEW,
+        *ACTIONS,
+        *QUEUES,
+        *RELATIONS,
+        *TALLIES,
         *WORK,
         *CALENDARS,
         *EVENTS,

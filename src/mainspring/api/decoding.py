@@ -250,7 +250,7 @@ def _kind(value: object) -> str:
 
 def read_query(text: bytes, shape: type[msgspec.Struct]) -> Given:
     """The parameters of a query. A list may be repeated or separated by commas; unknown ones are refused."""
-    if not text:
+    if not text and not any(field.required for field in _fields(shape).values()):
         return {}
     try:
         pairs = parse_qsl(
@@ -285,5 +285,8 @@ def _settled(raw: Given, shape: type[msgspec.Struct], wrong: Wrong) -> Given:
         except msgspec.ValidationError as error:
             fault = str(error).partition(" - at `$")[0]
             wrong.add(name, fault[:1].lower() + fault[1:], _hint(known[name].type))
+    for name, field in known.items():
+        if field.required and name not in raw:
+            wrong.add(name, "is missing", _hint(field.type))
     wrong.settle()
     return given

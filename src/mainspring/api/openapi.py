@@ -127,7 +127,8 @@ def _parameters(endpoint: Endpoint) -> Iterable[Document]:
         found = components[schema[0]["$ref"].rpartition("/")[2]]
         for name, kind in found["properties"].items():
             plain = {key: value for key, value in kind.items() if key not in ("default",)}
-            parameter = {"name": name, "in": "query", "required": False, "schema": plain}
+            needed = name in found.get("required", ())
+            parameter = {"name": name, "in": "query", "required": needed, "schema": plain}
             if plain.get("type") == "array":
                 parameter |= {"style": "form", "explode": False}
             yield parameter

@@ -12,6 +12,7 @@ import msgspec
 from mainspring.client.calendars import Calendars
 from mainspring.client.connection import RETRY, Connection, Request, path_of
 from mainspring.client.events import Audit, Events, Tokens
+from mainspring.client.insight import Actions, Insight, Queues
 from mainspring.client.jobs import Jobs
 from mainspring.client.runs import Runs
 from mainspring.client.streams import follow
@@ -48,6 +49,9 @@ class Client:
         self.runs = Runs(self._connection)
         self.workers = Workers(self._connection)
         self.cluster = Cluster(self._connection)
+        self.queues = Queues(self._connection)
+        self.actions = Actions(self._connection)
+        self.insight = Insight(self._connection)
         self.calendars = Calendars(self._connection)
         self.events = Events(self._connection)
         self.audit = Audit(self._connection)

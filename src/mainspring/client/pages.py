@@ -16,14 +16,14 @@ LARGEST = 1_000
 
 
 def each(
-    connection: Connection, path: str, query: Query, shape: type[T], limit: int | None = None
+    connection: Connection, path: str, query: Query, shape: type[T], limit: int | None = None, size: int = LARGEST
 ) -> AsyncGenerator[T, None]:
-    """The items of a list, at most `limit`; a page is fetched when it is needed."""
+    """The items of a list, at most `limit`; a page of at most `size` is fetched when it is needed."""
     kind: Any = Page  # mypy does not take a type that is known at run time only.
 
-    async def fetch(cursor: str | None, size: int) -> Page[T]:
-        request = Request("GET", path, {**query, "limit": size, "cursor": cursor})
+    async def fetch(cursor: str | None, count: int) -> Page[T]:
+        request = Request("GET", path, {**query, "limit": count, "cursor": cursor})
         page: Page[T] = await connection.ask(request, kind[shape])
         return page
 
-    return walk(fetch, limit, LARGEST)
+    return walk(fetch, limit, size)

@@ -85,10 +85,11 @@ class Runs:
         worker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        error: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[records.Run, None]:
-        """Runs, newest first; of running ones, those that `worker` holds."""
-        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        """Runs, newest first; of running ones, those that `worker` holds; of failed ones, those of an `error` group."""
+        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker, "error": error}
         query = {"state": list(states), **named, **_span(since, until)}
         return each(self._connection, path_of("runs"), query, records.Run, limit)
 

@@ -42,6 +42,7 @@ from mainspring.conformance.store.ends.regions import RegionSuite
 from mainspring.conformance.store.history.api import ApiSuite
 from mainspring.conformance.store.history.audit import AuditSuite
 from mainspring.conformance.store.history.events import EventSuite
+from mainspring.conformance.store.history.insight import InsightSuite
 from mainspring.conformance.store.history.overview import OverviewSuite
 from mainspring.conformance.store.submissions.fitting import FittingSuite
 from mainspring.conformance.store.submissions.pressure import PressureSuite
@@ -64,6 +65,7 @@ class StoreConformance(
     PressureSuite,
     LeaseSuite,
     EventSuite,
+    InsightSuite,
     ApiSuite,
     AuditSuite,
 ):

@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Job
+from mainspring.core.runs.errors import ErrorKind
 from mainspring.core.states import State
 
 
@@ -145,3 +146,51 @@ class Strain(msgspec.Struct, frozen=True):
     """How far the furthest behind of them is."""
     troubles: Mapping[str, str] = {}
     """What of the store's own threads does not run although it should, by name."""
+
+
+class PausedQueue(msgspec.Struct, frozen=True):
+    """A queue whose runs are not claimed."""
+
+    queue: str
+    paused_at: Instant
+    reason: str
+
+
+class GateRow(msgspec.Struct, frozen=True):
+    """How full a gate is, and how many runs wait at it."""
+
+    name: str
+    used: int
+    capacity: int
+    waiting: int
+
+
+class LineRow(msgspec.Struct, frozen=True):
+    """A line of runs that go one after the other: how many stand in it, and which is first."""
+
+    name: str
+    capacity: int
+    length: int
+    head: str
+
+
+class SeenFailure(msgspec.Struct, frozen=True):
+    """A failure that ended a run, with the kind that it is of."""
+
+    run_id: str
+    namespace: str
+    at: Instant
+    kind: ErrorKind
+
+
+class ErrorGroup(msgspec.Struct, frozen=True):
+    """A kind of failure, and how often it was seen."""
+
+    id: str
+    type: str
+    message: str
+    place: str
+    first_at: Instant
+    last_at: Instant
+    count: int
+    last_run: str

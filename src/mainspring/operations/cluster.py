@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
+from mainspring.core.instants import from_datetime
 from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import TermRecord
 from mainspring.operations import records
@@ -27,6 +31,12 @@ class Cluster:
             nodes=[node_record(node, store.now()) for node in await store.nodes()],
             terms=[term_record(term) for term in known[:limit]],
         )
+
+    async def terms(self, since: datetime | None = None, limit: int = 50) -> Sequence[records.Term]:
+        """The latest terms, newest first: those that lasted at `since` or later."""
+        store, first = await self._context.open(), 0 if since is None else from_datetime(since, "since")
+        known = [term for term in await store.terms(None, MOST_TERMS) if self._is_visible(term)]
+        return [term_record(term) for term in known if term.ended_at is None or term.ended_at >= first][:limit]
 
     def _is_visible(self, term: TermRecord) -> bool:
         own = f"{self._context.namespace}/"

@@ -7,7 +7,7 @@ from typing import Protocol
 from mainspring.core.ids import ALPHABET, TAIL
 from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Job, Run
-from mainspring.core.runs.why import Cause, Crowd, GateUse, why_not_firing, why_not_running
+from mainspring.core.runs.why import Cause, Crowd, GateUse, QueuePause, why_not_firing, why_not_running
 from mainspring.core.states import BLOCKED, FINAL
 from mainspring.errors import NotFound
 from mainspring.settings import Settings
@@ -53,7 +53,13 @@ async def explain_run(source: Knowing, run: Run) -> list[Cause]:
         waited_for = [await store.get_run(run.namespace, each) for each in await store.upstream_runs(run.id)]
         upstream = [each for each in waited_for if each.state not in FINAL]  # One may have ended between two reads.
         gate, job = await _gate_of(store, run), await _job_of(store, run)
-    return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=await look_around(source, run.namespace))
+    crowd, pause = await look_around(source, run.namespace), await _pause_of(store, run.namespace, run.queue)
+    return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=crowd, pause=pause)
+
+
+async def _pause_of(store: Store, namespace: str, queue: str) -> QueuePause | None:
+    paused = (each for each in await store.paused_queues(namespace) if each.queue == queue)
+    return next((QueuePause(each.paused_at, each.reason) for each in paused), None)
 
 
 async def _gate_of(store: Store, run: Run) -> GateUse | None:
@@ -80,4 +86,5 @@ async def explain_job(source: Knowing, job: Job) -> list[Cause]:
     """Why a job does not fire."""
     store = await source.open()
     edges, crowd = await store.list_edges(job.id), await look_around(source, job.namespace)
-    return why_not_firing(job, edges=edges, crowd=crowd, scheduled=bool(await store.holders(LEASE)))
+    pause, scheduled = await _pause_of(store, job.namespace, job.queue), bool(await store.holders(LEASE))
+    return why_not_firing(job, edges=edges, crowd=crowd, scheduled=scheduled, pause=pause)

@@ -14,6 +14,9 @@ from mainspring.operations.events import Events
 from mainspring.operations.jobs import Jobs
 from mainspring.operations.overview import Overview
 from mainspring.operations.runs import Runs
+from mainspring.operations.views.acting import Acting
+from mainspring.operations.views.insight import Insight
+from mainspring.operations.views.queues import Queues
 from mainspring.operations.workers import Workers
 
 
@@ -34,6 +37,9 @@ class Operations:
         self.runs = Runs(context)
         self.workers = Workers(context)
         self.cluster = Cluster(context)
+        self.queues = Queues(context)
+        self.actions = Acting(context)
+        self.insight = Insight(context)
         self.calendars = Calendars(context)
         self.events = Events(context)
         self.audit = Audit(context)

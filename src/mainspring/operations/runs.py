@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import SECOND, from_datetime, parse_duration
-from mainspring.core.model import Event, NewRun, Run
+from mainspring.core.model import Event, NewRun, Run, RunOptions
 from mainspring.core.runs.retry import Length
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
 from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitTimeout
@@ -115,9 +115,11 @@ class Runs:
         worker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        error: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[records.Run, None]:
-        """Runs, newest first; those that `worker` holds, those that were due or submitted from `since` to `until`."""
+        """Runs, newest first; those that `worker` holds, those that were due or submitted from `since` to `until`,
+        those that failed with an `error` group."""
 
         async def fetch(place: str | None, size: int) -> records.Page[records.Run]:
             return await self.page(
@@ -129,6 +131,7 @@ class Runs:
                 worker=worker,
                 since=since,
                 until=until,
+                error=error,
                 before=place,
                 limit=size,
             )
@@ -146,17 +149,43 @@ class Runs:
         worker: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        error: str | None = None,
         rows: bool = False,
         before: str | None = None,
         limit: int = 50,
     ) -> records.Page[records.Run]:
         """One page of runs, newest first, those before an id. As `rows` they have no payloads."""
-        named = {"states": tuple(states), "job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
-        where = self._filter(named, since, until, before, limit + 1)
-        runs, read = await (await self._context.open()).list_runs(where), self._context.read
+        named: dict[str, Any] = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        bounds: dict[str, Any] = {"since": since, "until": until, "before": before, "limit": limit + 1}
+        runs = await self.stored_page(states=tuple(states), error=error, **named, **bounds)
+        read = self._context.read
         following = runs[limit - 1].id if len(runs) > limit else None
         listed: list[records.Run] = [run_row(run, read) if rows else run_record(run, read) for run in runs[:limit]]
         return records.Page(listed, following)
+
+    async def stored_page(
+        self,
+        *,
+        error: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: str | None = None,
+        limit: int = 50,
+        **named: Any,
+    ) -> Sequence[Run]:
+        """The newest runs that a filter fits, as they are stored. Those of an error group are looked through in pages
+        where another filter narrows them, `MOST_COUNTED` at most."""
+        store, where = await self._context.open(), self._filter(named, since, until, before, limit)
+        if error is None:
+            return await store.list_runs(where)
+        found, place, seen = list[Run](), where.before, 0
+        while len(found) < limit and seen < MOST_COUNTED:
+            page = await store.runs_of_error(where.namespace, error, since=where.since, before=place, limit=limit)
+            found += [run for run in page if _fits(run, where)]
+            seen, place = seen + len(page), page[-1].id if page else place
+            if len(page) < limit:
+                break
+        return found[:limit]
 
     async def count(
         self,
@@ -278,7 +307,7 @@ class Runs:
         check_repeatable(old)
         await context.admit("runs", 1)
         (new_id,) = context.new_ids(1)
-        again = await self._repeat(old, new_id)
+        again = await self.repeat(old, new_id)
         audit: Audit[list[str]] | None = context.audit(
             "run.retry", f"run:{old.id}", {"state": old.state}, lambda ids: {"retried_as": new_id}
         )
@@ -288,7 +317,8 @@ class Runs:
             await store.record_events([event])
         return self._record(await self._stored(new_id))
 
-    async def _repeat(self, old: Run, new_id: str) -> NewRun:
+    async def repeat(self, old: Run, new_id: str) -> NewRun:
+        """A new run of the same work, not yet submitted."""
         limit = (await self._context.defaults(old.task, ())).limit
         return await repeat_run(await self._context.open(), old, new_id, limit, self._context.subject)
 
@@ -309,11 +339,11 @@ class Runs:
         if job or task or tag:
             chosen = [*chosen, *await self._failed(job, task, tag, limit - len(chosen))]
         chosen = chosen[:limit]
-        again = {run.id: _rerun_id(run) for run in chosen}
+        again = {run.id: rerun_id(run) for run in chosen}
         if chosen and not dry_run:
             await context.admit("runs", len(chosen))
             audit: Audit[list[str]] | None = context.audit("run.rerun", f"runs:{len(chosen)}", None, lambda ids: again)
-            await store.submit([await self._repeat(run, again[run.id]) for run in chosen], audit=audit)
+            await store.submit([await self.repeat(run, again[run.id]) for run in chosen], audit=audit)
         return records.Rerun(len(again), again, refused)
 
     async def _choose(self, run_ids: Collection[str]) -> tuple[Sequence[Run], dict[str, str]]:
@@ -342,10 +372,20 @@ class Runs:
         return runs
 
 
-def _rerun_id(run: Run) -> str:
+def rerun_id(run: Run) -> str:
     """Derived from the failed run, so that it cannot be run again twice."""
     number = int.from_bytes(blake2b(f"rerun\0{run.id}".encode(), digest_size=10).digest(), "big")
     return encode_time(run.finished_at or run.created_at) + encode_bits(number, 16)
+
+
+def _fits(run: Run, where: RunFilter) -> bool:
+    """Whether a finished run fits a filter."""
+    named = ((where.job, run.job), (where.task, run.task), (where.queue, run.queue))
+    if where.worker is not None or any(wanted not in (None, value) for wanted, value in named):
+        return False
+    if where.tag is not None and where.tag not in msgspec.json.decode(run.options, type=RunOptions).tags:
+        return False
+    return not where.states or run.state in where.states
 
 
 def still_running(run: records.Run, timeout: Length) -> WaitTimeout:

@@ -45,6 +45,7 @@ class StoreLayer:
         self._bind_work(store)
         self._bind_upkeep(store)
         self._bind_events(store)
+        self._bind_insight(store)
 
     def _bind_definitions(self, store: Store) -> None:
         self.create_job = self._pass(store.create_job)
@@ -85,6 +86,21 @@ class StoreLayer:
         self.request_cancel = self._pass(store.request_cancel)
         self.finished = self._pass(store.finished)
 
+    def _bind_insight(self, store: Store) -> None:
+        self.pause_queue = self._pass(store.pause_queue)
+        self.paused_queues = self._pass(store.paused_queues)
+        self.list_gates = self._pass(store.list_gates)
+        self.list_lines = self._pass(store.list_lines)
+        self.dependants = self._pass(store.dependants)
+        self.lines_of = self._pass(store.lines_of)
+        self.dependent_jobs = self._pass(store.dependent_jobs)
+        self.add_tallies = self._pass(store.add_tallies)
+        self.tallied = self._pass(store.tallied)
+        self.list_tallies = self._pass(store.list_tallies)
+        self.list_errors = self._pass(store.list_errors)
+        self.get_error = self._pass(store.get_error)
+        self.runs_of_error = self._pass(store.runs_of_error)
+
     def _bind_work(self, store: Store) -> None:
         self.due_runs = self._pass(store.due_runs)
         self.claim_these = self._pass(store.claim_these)
@@ -122,6 +138,7 @@ class StoreLayer:
     def _bind_events(self, store: Store) -> None:
         self.number_events = self._pass(store.number_events)
         self.events_since = self._pass(store.events_since)
+        self.position_at = self._pass(store.position_at)
         self.next_position = self._pass(store.next_position)
         self.heard = self._pass(store.heard)
         self.note_heard = self._pass(store.note_heard)

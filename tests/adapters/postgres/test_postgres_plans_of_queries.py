@@ -58,6 +58,13 @@ _FILL = (
     f"""INSERT INTO mainspring.audit (namespace, at, subject, action, target)
         SELECT 'default', {NOW}, 'subject-' || n % 5, 'job.pause', 'job:' || n % 100
         FROM generate_series(1, 100000) AS n""",
+    f"""INSERT INTO mainspring.period_tallies
+        SELECT 'default', CASE WHEN n % 5 = 0 THEN 'all' ELSE 'job' END, {NOW} - n, 'job-' || n, '{{}}'
+        FROM generate_series(1, 50000) AS n""",
+    f"""INSERT INTO mainspring.error_groups SELECT 'default', 'e' || n, '', '', '', {NOW}, {NOW} - n, 1, 'r'
+        FROM generate_series(1, 20000) AS n""",
+    """INSERT INTO mainspring.error_runs SELECT 'default', 'e' || n % 100, 'run-' || n
+       FROM generate_series(1, 50000) AS n""",
     "VACUUM ANALYZE",
 )
 
@@ -128,7 +135,7 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
                                 ["default"] * 5, NOW),
     ("firings", "record"): (JOBS, [NOW] * 5, ["default"] * 5, [0] * 5, ["scheduled"] * 5, ["fired"] * 5, [""] * 5,
                             FEW[:5], ["request"] * 5, [NOW] * 5, [1] * 5, [NOW] * 5, [NOW] * 5),
-    ("firings", "list"): ("job-1", NOW, 50),
+    ("firings", "list"): ("job-1", 0, NOW, 50),
     ("firings", "newest"): (JOBS, 30),
     ("firings", "missed"): (NOW - HOUR, 100, "default"),
     ("jobs", "list_next"): ("default", NOW, "", 50),
@@ -144,6 +151,19 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("api", "notes"): ("default", 10**9, 50),
     ("api", "notes_by"): ("default", 10**9, 50, "nobody"),
     ("api", "notes_on"): ("default", 10**9, 50, "job:nobody", None),
+    ("insight", "paused"): ("default",),
+    ("insight", "gates"): ("default", 100),
+    ("insight", "lines"): ("default", 1_000),
+    ("insight", "dependants"): ("run-1", 100),
+    ("insight", "lines_of"): ("run-1",),
+    ("insight", "told_from"): (100,),
+    ("insight", "counts"): (["default"], ["job"], [NOW], ["job-1"]),
+    ("insight", "tallies"): ("default", "all", NOW - DAY, NOW, 1_000),
+    ("insight", "tallies_of"): ("default", "job", "job-1", NOW - DAY, NOW, 1_000),
+    ("insight", "errors"): ("default", NOW - DAY, NOW, "~", 50),
+    ("insight", "runs_of_error"): ("default", "e1", "", "~", 50),
+    ("insight", "forget_tallies"): (NOW - DAY, 100),
+    ("insight", "forget_error_runs"): (IDS[0], 100),
     ("maintenance", "anything"): (NOW, NOW, HOUR),
     ("maintenance", "expired"): (NOW, 100),
     ("maintenance", "lock_expired"): (IDS, NOW),

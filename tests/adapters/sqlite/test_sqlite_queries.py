@@ -34,6 +34,23 @@ HOT = {
     "events": ["unpublished", "since"],
     "jobs": ["due", "due_in_namespace", "changed", "calendars", "list_next", "list_paused"],
     "firings": ["move_on", "unfinished", "is_recorded", "list", "newest"],
+    "insight": [
+        "paused",
+        "gates",
+        "lines",
+        "dependants",
+        "lines_of",
+        "dependent_jobs",
+        "told_from",
+        "counts",
+        "tallies",
+        "tallies_of",
+        "errors",
+        "error",
+        "runs_of_error",
+        "forget_tallies",
+        "forget_error_runs",
+    ],
 }
 
 

@@ -43,6 +43,7 @@ async def list_dead(call: Call) -> Answer:
 async def _list(call: Call, **words: Any) -> Answer:
     words |= {name: call.query[name] for name in _FILTERS if name in call.query}
     words |= {name: _moment(call, name) for name in ("since", "until") if name in call.query}
+    words |= {"error": call.query["error"]} if "error" in call.query else {}
     words["rows"] = "fields" in call.query
     return page(await Acting(call).runs.page(**words, before=read_cursor(call.query), limit=limit_of(call.query)))
 

@@ -11,6 +11,8 @@ from mainspring.api.schemas.bodies import Cursor, Limit, Zone
 from mainspring.core.states import State
 from mainspring.operations.json_types import LONGEST_NAME, InstantText, Name
 
+ErrorId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$(?!\n)", description="the id of an error group")]
+
 
 class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The reason, for later readers."""
@@ -61,6 +63,7 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     tag: Name | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
+    error: ErrorId | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
     fields: Annotated[Literal["row"], Meta(description="without arguments, results and errors")] | UnsetType = UNSET

@@ -33,7 +33,7 @@ CauseKind = Literal[
     "cancel-requested", "claim-expired", "key", "overlap", "dependency", "dependencies", "gate", "released", "not-due",
     "no-worker", "queue-unserved", "region-unserved", "task-unknown", "workers-stopping", "worker-free", "workers-busy",
     "expires", "paused", "unplanned", "no-scheduler", "limit-reached", "manual", "ended", "done", "calendars",
-    "no-instant", "upstream",
+    "no-instant", "upstream", "queue-paused",
 ]  # fmt: skip
 
 
@@ -64,6 +64,13 @@ class GateUse(NamedTuple):
 
     used: int
     capacity: int
+
+
+class QueuePause(NamedTuple):
+    """Since when a queue is paused, and why."""
+
+    since: Instant
+    reason: str
 
 
 DEAD_LATELY: Duration = 10 * MINUTE
@@ -100,12 +107,18 @@ def about(duration: Duration) -> str:
 
 
 def why_not_running(
-    run: Run, *, job: Job | None, upstream: Sequence[Run], gate: GateUse | None, crowd: Crowd
+    run: Run,
+    *,
+    job: Job | None,
+    upstream: Sequence[Run],
+    gate: GateUse | None,
+    crowd: Crowd,
+    pause: QueuePause | None = None,
 ) -> list[Cause]:
     """What keeps a run that has not ended from going on.
 
-    `upstream` are the unfinished runs that it waits for, `gate` is the one that it is blocked on. Nothing is said of a
-    run that has ended (its reason says why) or that runs as it should.
+    `upstream` are the unfinished runs that it waits for, `gate` is the one that it is blocked on, `pause` that of its
+    queue. Nothing is said of a run that has ended (its reason says why) or that runs as it should.
     """
     if run.state in FINAL:
         return []
@@ -114,6 +127,8 @@ def why_not_running(
     reasons = [] if run.state == PENDING else _why_blocked(run, job, upstream, gate)
     if run.due_at > crowd.now:
         reasons.append(_not_due(run, crowd.now))
+    if pause is not None:
+        reasons.append(queue_paused(run.queue, pause, crowd.now))
     # A run that waits for something else needs no free worker yet, but one that will be there when it is its turn.
     if trouble := worker_trouble(run.queue, run.region, run.task, crowd):
         reasons.append(trouble)
@@ -126,9 +141,19 @@ def why_not_running(
     return reasons
 
 
-def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd, scheduled: bool = True) -> list[Cause]:
+def queue_paused(queue: str, pause: QueuePause, now: Instant) -> Cause:
+    """The cause that a pause of a queue is."""
+    why = f" ({pause.reason})" if pause.reason else ""
+    text = f"Queue {queue} is paused since {_when(pause.since, now)}{why}: no worker takes its runs."
+    remedy = f"Resume it with `mainspring queues --resume {queue}`."
+    return Cause(kind="queue-paused", text=text, remedy=remedy, since=pause.since, queue=queue)
+
+
+def why_not_firing(
+    job: Job, *, edges: Sequence[Edge], crowd: Crowd, scheduled: bool = True, pause: QueuePause | None = None
+) -> list[Cause]:
     """What keeps a job from firing, or its runs from starting; nothing, if it simply waits for its next instant.
-    `scheduled`: whether a scheduler runs."""
+    `scheduled`: whether a scheduler runs. `pause`: that of its queue."""
     reasons: list[Cause] = []
     if job.paused_at is not None:
         why = f" ({job.paused_why})" if job.paused_why else ""
@@ -146,6 +171,8 @@ def why_not_firing(job: Job, *, edges: Sequence[Edge], crowd: Crowd, scheduled: 
     elif not scheduled and crowd.living():  # Where nothing runs at all, it is enough to say that.
         remedy = "Start one with `mainspring server`, or `mainspring up`."
         reasons.append(Cause(kind="no-scheduler", text="No scheduler runs, so it will not fire.", remedy=remedy))
+    if pause is not None:
+        reasons.append(queue_paused(job.queue, pause, crowd.now))
     troubles = (worker_trouble(job.queue, region, job.task, crowd) for region in job.policy.regions)
     return reasons + list(dict.fromkeys(trouble for trouble in troubles if trouble))
 

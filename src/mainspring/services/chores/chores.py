@@ -14,6 +14,7 @@ from mainspring.services.chores.forwarder import Forwarder
 from mainspring.services.chores.reaper import Reaper
 from mainspring.services.chores.relay import Relay
 from mainspring.services.chores.status_feeder import StatusFeeder
+from mainspring.services.chores.tally_keeper import TallyKeeper
 from mainspring.services.loop import Loop
 from mainspring.settings import Settings
 from mainspring.sink import Sink
@@ -55,8 +56,10 @@ class Chores:
         self.reaper = Reaper(store, settings, clock, random, on_duty=self.on_duty)
         self.cleaner = Cleaner(store, self.on_duty, settings, clock, random)
         self.relay = Relay(store, self.on_duty, sinks, clock, random)
+        self.tally_keeper = TallyKeeper(store, self.on_duty, clock, random)
+        self.relay.on_numbered = self.tally_keeper.hint
         self.alerter: Alerter | None = None
-        loops: list[Loop] = [self.reaper, self.cleaner, self.relay]
+        loops: list[Loop] = [self.reaper, self.cleaner, self.relay, self.tally_keeper]
         if alerts is not None:
             self.alerter = Alerter(store, self.on_duty, settings.alert, clock, random, wanted=alerts)
             loops.append(self.alerter)
@@ -90,6 +93,7 @@ class Chores:
             await self.lease.halt()
         if self._leads is not None or self.on_duty():
             await self.relay.finish()
+            await self.tally_keeper.finish()
             for forwarder in self.forwarders:
                 await forwarder.finish()
         if self.lease is not None:

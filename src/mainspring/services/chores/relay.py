@@ -32,6 +32,8 @@ class Relay(Loop):
         self._position: int | None = None
         self.idle_s = IDLE_S
         self._news_at = clock.monotonic()
+        self.on_numbered: Callable[[], None] = lambda: None
+        """Called when events have become public."""
 
     async def turn(self) -> float:
         """After a pass with events, wait a moment: the events of that time are relayed together."""
@@ -60,6 +62,8 @@ class Relay(Loop):
         if self._sinks and self._position is None:
             self._position = await self._store.next_position()
         numbered = await self._store.number_events(BATCH) if number or self._on_duty() else 0
+        if numbered:
+            self.on_numbered()
         batches = [] if self._position is None else await self._store.events_since(self._position, BATCH)
         if batches:
             for sink in self._sinks:

@@ -11,6 +11,7 @@ from mainspring.process.metrics import Metrics
 from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.postgres.claims.dispatch import Dispatching
 from mainspring.stores.postgres.claims.pressure import Pressure
+from mainspring.stores.postgres.claims.queues import Queues
 from mainspring.stores.postgres.claims.work import Work
 from mainspring.stores.postgres.definitions.jobs import Jobs
 from mainspring.stores.postgres.definitions.plans import Plans
@@ -19,13 +20,16 @@ from mainspring.stores.postgres.ends.reports import Reports
 from mainspring.stores.postgres.history.api import Api
 from mainspring.stores.postgres.history.events import Events
 from mainspring.stores.postgres.history.runs import Runs
+from mainspring.stores.postgres.history.tallies import Tallies
 from mainspring.stores.postgres.server.database import Database, Limits
 from mainspring.stores.postgres.server.leases import Leases
 
 _LIMITS = Limits()
 
 
-class PostgresStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Api):
+class PostgresStore(
+    Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Queues, Tallies, Api
+):
     """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
 
     def __init__(self, database: Database) -> None:

@@ -10,6 +10,7 @@ from mainspring.process.metrics import Metrics
 from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.sqlite.claims.dispatch import Dispatching
 from mainspring.stores.sqlite.claims.pressure import Pressure
+from mainspring.stores.sqlite.claims.queues import Queues
 from mainspring.stores.sqlite.claims.work import Work
 from mainspring.stores.sqlite.definitions.jobs import Jobs
 from mainspring.stores.sqlite.definitions.plans import Plans
@@ -21,9 +22,12 @@ from mainspring.stores.sqlite.file.leases import Leases
 from mainspring.stores.sqlite.history.api import Api
 from mainspring.stores.sqlite.history.events import Events
 from mainspring.stores.sqlite.history.runs import Runs
+from mainspring.stores.sqlite.history.tallies import Tallies
 
 
-class SqliteStore(Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Api):
+class SqliteStore(
+    Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Queues, Tallies, Api
+):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
 
     `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs

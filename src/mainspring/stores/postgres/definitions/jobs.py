@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mainspring.core.instants import LATEST, Instant
+from mainspring.core.instants import EARLIEST, LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
 from mainspring.core.planning import plans as planning
 from mainspring.core.planning.declaring import compare, differs
@@ -119,9 +119,11 @@ class Jobs:
     ) -> list[str]:
         return await self._schedule(lambda tx: backfill(tx, job, firings), audit, size=len(firings))
 
-    async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
-        until = LATEST + 1 if before is None else before
-        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, until, limit))
+    async def list_firings(
+        self, job_id: str, *, since: Instant | None = None, before: Instant | None = None, limit: int = 50
+    ) -> list[Firing]:
+        first, until = EARLIEST if since is None else since, LATEST + 1 if before is None else before
+        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, first, until, limit))
         return [read_firing(row) for row in rows]
 
     async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:

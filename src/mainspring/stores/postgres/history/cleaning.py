@@ -14,6 +14,7 @@ from mainspring.stores.postgres.history.partitions import (
     index_tails,
     make_partitions,
 )
+from mainspring.stores.postgres.history.tallies import forget_tallies
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
@@ -38,6 +39,7 @@ async def clean(db: Database, keep_runs: Duration, keep_firings: Duration, keep_
     gone += await db.write(lambda tx: tx.run(_Q["forget_submissions"], tx.now, limit), patient=True)
     gone += await db.write(lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT), patient=True)
     gone += await db.write(lambda tx: forget(tx, keep_firings, keep_runs, limit), patient=True)
+    gone += await db.write(lambda tx: forget_tallies(tx, keep_firings, keep_runs, limit), patient=True)
     return gone + await db.write(lambda tx: _forget_gates(tx, limit), patient=True)
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mainspring.core.instants import Instant
 from mainspring.core.model import Event, EventBatch
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "events")
+_INSIGHT = load_queries("postgres", "insight")
 _decode = msgspec.json.Decoder(list[Event]).decode
 
 
@@ -27,6 +29,23 @@ class Events:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["since"], position, limit))
         batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
         return [batch for batch in batches if batch.events]
+
+    async def position_at(self, instant: Instant) -> int:
+        """By halving: positions grow with time, and no index has the times."""
+
+        async def work(tx: Transaction) -> int:
+            ((first, last),) = await tx.fetch(_INSIGHT["first_position"])
+            low, high = first or last + 1, last + 1
+            while low < high:
+                middle = (low + high) // 2
+                row = await tx.fetchrow(_INSIGHT["told_from"], middle)
+                if row is None or row[0] >= high or row[1] >= instant:
+                    high = middle
+                else:
+                    low = row[0] + 1
+            return int(low)
+
+        return await self._db.read(work)
 
     async def next_position(self) -> int:
         return int(await self._db.read(lambda tx: tx.fetchval(_Q["next_position"])))

@@ -10,6 +10,7 @@ from mainspring.broker import Notice
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Worker
 from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.claims.queues import paused_places, without_paused
 from mainspring.stores.sqlite.claims.work import look_closer, take
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -27,7 +28,10 @@ class Dispatching:
         def work(tx: Transaction) -> tuple[list[Notice], Instant | None]:
             notices: list[Notice] = []
             nexts: list[Instant | None] = []
+            paused = paused_places(tx)
             for line in tx.execute(_Q["lines"]).fetchall():
+                if (line[0], line[1]) in paused:
+                    continue
                 notices += [Notice(*row) for row in tx.execute(_Q["due"], (*line, tx.now, limit))]
                 nexts.append(tx.execute(_Q["next"], (*line, tx.now)).fetchone()[0])
             return notices, min((instant for instant in nexts if instant is not None), default=None)
@@ -37,7 +41,8 @@ class Dispatching:
     async def claim_these(self, worker: Worker, runs: Sequence[tuple[str, int]], ttl: Duration) -> list[Claim]:
         def work(tx: Transaction) -> list[Claim]:
             place = {run: number for number, run in enumerate(runs)}
-            lists = [_encode(list(names)).decode() for names in (worker.tasks, worker.queues, worker.regions)]
+            queues = without_paused(tx, worker).queues
+            lists = [_encode(list(names)).decode() for names in (worker.tasks, queues, worker.regions)]
             ids = _encode([run_id for run_id, _ in runs]).decode()
             rows = tx.execute(_Q["delivered"], (ids, worker.namespace, tx.now, *lists)).fetchall()
             found = sorted((place[row[0], row[1]], row[4], row[5]) for row in rows if (row[0], row[1]) in place)

@@ -15,6 +15,7 @@ from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
 from mainspring.store import Audit, Outlook, Renewal, Standing
 from mainspring.stores.rows.text import clean
 from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.claims.queues import without_paused
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -88,11 +89,12 @@ class Work:
             self._db.standing = None
             return
         worker, limit, ttl, ordering, take = standing
-        self._db.standing = (lambda tx: _start_if_alone(tx, worker, limit, ttl, ordering), take)
+        self._db.standing = (lambda tx: _start_if_alone(tx, without_paused(tx, worker), limit, ttl, ordering), take)
 
     async def next_due(self, worker: Worker) -> Instant | None:
         def work(tx: Transaction) -> Instant | None:
-            found = [due_at for place in _places(worker) for due_at in _find_earliest(tx, worker, place).values()]
+            places = _places(without_paused(tx, worker))
+            found = [due_at for place in places for due_at in _find_earliest(tx, worker, place).values()]
             return min(found, default=None)
 
         return await self._db.read(work, quick=True)
@@ -132,6 +134,7 @@ def _claim(
 ) -> list[Claim]:
     """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not."""
     claims: list[Claim] = []
+    worker = without_paused(tx, worker)
     if is_waiting(tx.connection):
         if worker.priorities == PRIORITIES and (started := _start_if_alone(tx, worker, limit, ttl, ordering)):
             return started

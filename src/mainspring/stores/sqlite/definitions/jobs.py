@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from mainspring.core.instants import LATEST, Instant
+from mainspring.core.instants import EARLIEST, LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
 from mainspring.core.planning import plans as planning
 from mainspring.core.planning.declaring import compare, differs
@@ -116,8 +116,11 @@ class Jobs:
     ) -> list[str]:
         return await self._db.write(audited(lambda tx: backfill(tx, job, firings), audit))
 
-    async def list_firings(self, job_id: str, *, before: Instant | None = None, limit: int = 50) -> list[Firing]:
-        values = (job_id, LATEST + 1 if before is None else before, limit)
+    async def list_firings(
+        self, job_id: str, *, since: Instant | None = None, before: Instant | None = None, limit: int = 50
+    ) -> list[Firing]:
+        first, until = EARLIEST if since is None else since, LATEST + 1 if before is None else before
+        values = (job_id, first, until, limit)
         return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
 
     async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:

@@ -20,6 +20,7 @@ from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.portion import Portion
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.history.api import forget
+from mainspring.stores.sqlite.history.tallies import forget_tallies
 
 _Q = load_queries("sqlite", "maintenance")
 _END = load_queries("sqlite", "endings")
@@ -139,6 +140,7 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
     gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT,)).rowcount
     gone += forget(tx, keep_firings, keep_runs, limit)
+    gone += forget_tallies(tx, keep_firings, keep_runs, limit)
     return gone + tx.execute(_Q["forget_gates"]).rowcount
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mainspring.core.instants import Instant
 from mainspring.core.model import Event, EventBatch
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
 
 _Q = load_queries("sqlite", "events")
+_INSIGHT = load_queries("sqlite", "insight")
 _decode = msgspec.json.Decoder(list[Event]).decode
 
 
@@ -38,6 +40,23 @@ class Events:
         rows = await self._db.read(lambda tx: tx.execute(_Q["since"], (position, limit)).fetchall())
         batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
         return [batch for batch in batches if batch.events]
+
+    async def position_at(self, instant: Instant) -> int:
+        """By halving: positions grow with time, and no index has the times."""
+
+        def work(tx: Transaction) -> int:
+            first, last = tx.execute(_INSIGHT["first_position"]).fetchone()
+            low, high = first or last + 1, last + 1
+            while low < high:
+                middle = (low + high) // 2
+                row = tx.execute(_INSIGHT["told_from"], (middle,)).fetchone()
+                if row is None or row[0] >= high or row[1] >= instant:
+                    high = middle
+                else:
+                    low = row[0] + 1
+            return int(low)
+
+        return await self._db.read(work)
 
     async def next_position(self) -> int:
         return await self._db.read(lambda tx: int(tx.execute(_Q["next_position"]).fetchone()[0]))

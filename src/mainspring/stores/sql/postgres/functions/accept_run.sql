@@ -22,6 +22,7 @@ BEGIN
   IF hand THEN
     SELECT o.* INTO offer FROM mainspring.offers AS o
     WHERE o.namespace = $2 AND $3 = ANY (o.queues) AND $4 = ANY (o.regions) AND $5 = ANY (o.tasks) AND o.until > store_now
+      AND NOT EXISTS (SELECT FROM mainspring.paused_queues AS p WHERE p.namespace = $2 AND p.queue = $3)
     ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
       claim := json_build_array($1, 1, $5, $6, $7, 0, 0, $8, $9, $2, $12, $13, $14, store_now + offer.ttl)::text;

@@ -16,7 +16,8 @@ SELECT d.id, d.token, h.namespace, h.queue, h.region, h.priority, d.due_at, d.or
 FROM heads AS h LEFT JOIN LATERAL (
   SELECT id, token, due_at, coalesce(key, job_id, '') AS order_key FROM mainspring.runs AS r
   WHERE r.state = 'pending' AND r.namespace = h.namespace AND r.queue = h.queue AND r.region = h.region AND r.priority = h.priority
-    AND r.due_at <= $1 ORDER BY r.due_at, r.seq LIMIT $2) AS d ON true;
+    AND r.due_at <= $1 ORDER BY r.due_at, r.seq LIMIT $2) AS d ON true
+WHERE NOT EXISTS (SELECT FROM mainspring.paused_queues AS p WHERE p.namespace = h.namespace AND p.queue = h.queue);
 
 -- claim_delivered: the claim of those of some runs that a worker may have, as one statement, as in work.sql: claim_plain. If one that needs
 -- care is among them, none is taken, and it is the answer. The state is looked at in a way that no index has: they are found by their ids
@@ -25,6 +26,7 @@ WITH found AS MATERIALIZED (
   FROM mainspring.runs
   WHERE id = ANY ($2::text[]) AND state || '' = 'pending' AND token = ($3::jsonb -> id)::bigint AND namespace = $4
     AND due_at <= $5 AND task = ANY ($6::text[]) AND queue = ANY ($7::text[]) AND region = ANY ($8::text[])
+    AND queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $4))
     AND (expires_at IS NULL OR expires_at >= $5 OR attempt > 0)
   FOR UPDATE SKIP LOCKED),
 look AS MATERIALIZED (SELECT mainspring.store_now($1) + $10::bigint AS until),
@@ -52,5 +54,6 @@ SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losse
        r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.care AS special, r.gates
 FROM mainspring.runs AS r
 WHERE r.id = ANY ($2::text[]) AND r.state = 'pending' AND r.namespace = $3 AND r.due_at <= $4 AND r.task = ANY ($5::text[])
-  AND r.queue = ANY ($6::text[]) AND r.region = ANY ($7::text[]) AND (r.expires_at IS NULL OR r.expires_at >= $4 OR r.attempt > 0)
+  AND r.queue = ANY ($6::text[]) AND r.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $3))
+  AND r.region = ANY ($7::text[]) AND (r.expires_at IS NULL OR r.expires_at >= $4 OR r.attempt > 0)
 FOR UPDATE SKIP LOCKED;

@@ -70,7 +70,7 @@ FROM mainspring.firings WHERE job_id = $1 AND request_id = $2 ORDER BY region, i
 
 -- list: the ledger of a job, newest first
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
-FROM mainspring.firings WHERE job_id = $1 AND fire_at < $2 ORDER BY fire_at DESC, region, idx LIMIT $3;
+FROM mainspring.firings WHERE job_id = $1 AND fire_at >= $2 AND fire_at < $3 ORDER BY fire_at DESC, region, idx LIMIT $4;
 
 -- newest: the first rows of the ledger of each of some jobs, the newest first
 SELECT f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at

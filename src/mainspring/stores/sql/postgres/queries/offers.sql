@@ -34,7 +34,8 @@ SELECT time.now, others.standing, others.before, (
     SELECT due_at FROM mainspring.runs
     WHERE state = 'pending' AND namespace = $3 AND queue = place.queue AND region = place.region AND priority = place.priority
       AND task = ANY ($6::text[]) AND (expires_at IS NULL OR expires_at >= time.now OR attempt > 0)
-    ORDER BY due_at, seq LIMIT 1) AS r),
+    ORDER BY due_at, seq LIMIT 1) AS r
+  WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $3))),
   ARRAY(SELECT DISTINCT owner FROM mainspring.leases WHERE starts_with(name, $17) AND expires_at > time.now),
   (SELECT drain_requested_at IS NOT NULL FROM beat)
 FROM time, others;

@@ -2,7 +2,8 @@
 -- server read the whole index of running runs, and go on to when there are many.
 
 -- candidates: due runs of the given places (queue, region, priority, and from where on), longest due first in each, locked; and the
--- server's time. The outer limit is reached before later places are looked at.
+-- server's time. The outer limit is reached before later places are looked at. Places in paused queues are passed over, by an array that is
+-- read once: a join could change their order.
 SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at,
        r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.care AS special, r.gates, place.number
 FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
@@ -14,6 +15,7 @@ CROSS JOIN LATERAL (
     AND due_at <= $12 AND (due_at <= $8 OR NOT care) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
     AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
   ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
+WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $7))
 LIMIT $11;
 
 -- claim_plain: the claim of runs that need no care, as one statement, which is the whole transaction: they are found as by `candidates`,
@@ -31,6 +33,7 @@ WITH found AS MATERIALIZED (
       AND due_at <= $12 AND (due_at <= $8 OR NOT care) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
       AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
     ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
+  WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $7))
   LIMIT $11),
 held AS MATERIALIZED (SELECT mainspring.store_now($1) + $14::bigint AS until),
 taken AS (
@@ -57,7 +60,8 @@ SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority
            SELECT due_at FROM mainspring.runs
            WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
              AND due_at > $12 AND task = ANY ($9::text[]) AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
-           ORDER BY due_at, seq LIMIT 1) AS r) END AS next_due
+           ORDER BY due_at, seq LIMIT 1) AS r
+         WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $7))) END AS next_due
 FROM (SELECT) AS always LEFT JOIN (found AS f LEFT JOIN taken AS t ON t.id = f.id) ON f.care OR t.id IS NOT NULL
 ORDER BY f.priority * $15::bigint + f.due_at, f.seq;
 
@@ -74,7 +78,8 @@ CROSS JOIN LATERAL (
   WHERE state = 'pending' AND namespace = $6 AND queue = place.queue AND region = place.region AND priority = place.priority
     AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($8::text[])
     AND (expires_at IS NULL OR expires_at >= $7 OR attempt > 0)
-  ORDER BY due_at, seq LIMIT 1) AS r;
+  ORDER BY due_at, seq LIMIT 1) AS r
+WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $6));
 
 -- lock_gates: how many more may enter each gate, until this transaction ends
 SELECT name, capacity - used FROM mainspring.gates WHERE namespace = $1 AND name = ANY ($2::text[]) ORDER BY name FOR UPDATE;

@@ -42,7 +42,7 @@ FROM firings WHERE job_id = ? AND request_id = ? ORDER BY region, idx LIMIT 1;
 
 -- list: the ledger of a job, newest first
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
-FROM firings WHERE job_id = ? AND fire_at < ? ORDER BY fire_at DESC, region, idx LIMIT ?;
+FROM firings WHERE job_id = ? AND fire_at >= ? AND fire_at < ? ORDER BY fire_at DESC, region, idx LIMIT ?;
 
 -- newest: the first rows of the ledger of each of some jobs, the newest first
 SELECT f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at

@@ -1,0 +1,1 @@
+"""The endpoints of pages: what a whole namespace shows, and actions on many things at once."""

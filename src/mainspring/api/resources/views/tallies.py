@@ -1,0 +1,123 @@
+"""`/v1/tallies`, `/v1/errors`, `/v1/load`, `/v1/ledger` and `/v1/terms`: what came to pass, and what is to come."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.problems import Problem
+from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.views.asked import asked
+from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor, write_cursor
+from mainspring.api.schemas.views import (
+    ErrorQuery,
+    LedgerPageQuery,
+    LedgerQuery,
+    LoadAtQuery,
+    LoadQuery,
+    TallyQuery,
+    TermQuery,
+)
+from mainspring.operations.cluster import Cluster
+from mainspring.operations.records import Page
+from mainspring.operations.views import records
+from mainspring.operations.views.ledger import MOST_ROWS, Ledger
+from mainspring.operations.views.load import LoadAhead
+from mainspring.operations.views.tallies import Tallied, is_error_place
+
+
+async def show_tallies(call: Call) -> Answer:
+    """What ended, by period: of the namespace, of a job or a task, or of each of them (`by`). The counts are kept, so
+    they lag events by a moment, and cost the same whatever there is."""
+    words = asked(call, "bucket", "by", "job", "task", moments=("since", "until"))
+    return Answer(200, await Tallied(Acting(call).context).tallies(**words))
+
+
+async def list_errors(call: Call) -> Answer:
+    """Kinds of failure, the one that was seen last first."""
+    before = read_cursor(call.query)
+    if before is not None and not is_error_place(before):
+        raise unknown_cursor()
+    words = asked(call, moments=("since",))
+    return page(await Tallied(Acting(call).context).errors(**words, before=before, limit=limit_of(call.query)))
+
+
+async def get_error(call: Call) -> Answer:
+    """A kind of failure, what it affects, and one of its errors whole."""
+    return Answer(200, await Tallied(Acting(call).context).error(call.named("error")))
+
+
+async def show_load(call: Call) -> Answer:
+    """What is planned to start, by period, and how many slots that keeps busy."""
+    words = asked(call, "bucket", "queue", "tag", moments=("from", "to"))
+    since, until = words.pop("from", None), words.pop("to", None)
+    return Answer(200, await LoadAhead(Acting(call).context).show(since=since, until=until, **words))
+
+
+async def show_load_at(call: Call) -> Answer:
+    """The jobs that are planned to start in a period, most starts first."""
+    words = asked(call, "queue", "tag", moments=("from", "to"))
+    return Answer(200, await LoadAhead(Acting(call).context).at(words.pop("from"), words.pop("to"), **words))
+
+
+async def show_job_ledger(call: Call) -> Answer:
+    """The due instants of a job in a span, newest first: what became of each, how late it began, how long it took; and
+    what is planned. With `bucket`, counts by period."""
+    ledger, job = Ledger(Acting(call).context), call.named("job_id")
+    try:
+        before = read_number(call.query)
+    except Problem:
+        await call.desk.store.get_job(call.namespace, job)  # That there is no such job matters more.
+        raise
+    words = asked(call, "outcome", "bucket", moments=("since", "until"))
+    limit = call.query.get("limit", MOST_ROWS)
+    found = await ledger.of_job(job, **words, before=before, limit=limit)
+    following = None if found.next is None else write_cursor(found.next)
+    return Answer(200, msgspec.structs.replace(found, next=following))
+
+
+async def show_ledger(call: Call) -> Answer:
+    """What ended of each job by period: a page of jobs in order of name."""
+    words = asked(call, "bucket", moments=("since", "until"))
+    ledger = Ledger(Acting(call).context)
+    found = await ledger.of_all(**words, after=read_cursor(call.query), limit=limit_of(call.query))
+    following = None if found.next is None else write_cursor(found.next)
+    return Answer(200, msgspec.structs.replace(found, next=following))
+
+
+async def list_terms(call: Call) -> Answer:
+    """The terms of leadership, newest first: those that lasted at `since` or later."""
+    words = asked(call, moments=("since",))
+    return Answer(200, records.Terms([*await Cluster(Acting(call).context).terms(**words, limit=limit_of(call.query))]))
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET", "/v1/tallies", show_tallies, "runs:read", "What ended, by period.", {200: records.Tallies},
+        query=TallyQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/errors", list_errors, "runs:read", "List kinds of failure.", {200: Page[records.ErrorGroup]},
+        query=ErrorQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/errors/{error}", get_error, "runs:read", "Look at a kind of failure.", {200: records.ErrorStory},
+    ),
+    Endpoint("GET", "/v1/load", show_load, "jobs:read", "The load ahead.", {200: records.Load}, query=LoadQuery),
+    Endpoint(
+        "GET", "/v1/load/at", show_load_at, "jobs:read", "The jobs of one period.", {200: records.LoadAt},
+        query=LoadAtQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/jobs/{job_id}/ledger", show_job_ledger, "jobs:read", "A job's due instants over time.",
+        {200: records.FiringWindow}, query=LedgerQuery, history=True,
+    ),
+    Endpoint(
+        "GET", "/v1/ledger", show_ledger, "jobs:read", "The ledger of all jobs by period.", {200: records.Ledger},
+        query=LedgerPageQuery, history=True,
+    ),
+    Endpoint(
+        "GET", "/v1/terms", list_terms, "workers:read", "List terms of leadership.", {200: records.Terms},
+        query=TermQuery,
+    ),
+)  # fmt: skip

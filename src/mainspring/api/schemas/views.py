@@ -1,0 +1,160 @@
+"""The queries and bodies of pages: see `queries` and `bodies` for those of jobs and runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from mainspring.api.schemas.bodies import Cursor, Limit
+from mainspring.api.schemas.queries import ErrorId
+from mainspring.core.states import State
+from mainspring.operations.json_types import InstantText, Name, Text
+from mainspring.operations.views.records import JobAction, RunAction
+from mainspring.operations.views.tasks import FacetName
+
+Width = Annotated[
+    str,
+    Meta(max_length=100, description='a duration like "5m" or "1h"', extra_json_schema={"format": "duration-text"}),
+]
+Fewer = Annotated[int, Meta(ge=1, le=200, description="how many on a page, at most 200")]
+
+
+class ActRunsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What to do with which runs: these, or all that a filter fits."""
+
+    action: RunAction
+    run_ids: Annotated[list[Name], Meta(min_length=1, max_length=1_000)] | UnsetType = UNSET
+    state: list[State] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    worker: Name | UnsetType = UNSET
+    error: ErrorId | UnsetType = UNSET
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="the most runs")] | UnsetType = UNSET
+    cursor: Name | UnsetType = UNSET
+    dry_run: Annotated[bool, Meta(description="only say how many, with a sample")] | UnsetType = UNSET
+    reason: Text | UnsetType = UNSET
+
+
+class ActJobsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What to do with which jobs: these, or all that a filter fits."""
+
+    action: JobAction
+    jobs: Annotated[list[Name], Meta(min_length=1, max_length=1_000)] | UnsetType = UNSET
+    app: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    q: Annotated[Name, Meta(description="part of the name")] | UnsetType = UNSET
+    state: Literal["active", "paused"] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="the most jobs")] | UnsetType = UNSET
+    cursor: Name | UnsetType = UNSET
+    dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET
+    reason: Text | UnsetType = UNSET
+
+
+class EventPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which stored events."""
+
+    after: Annotated[int, Meta(ge=-1, le=2**62, description="events beyond this position")] | UnsetType = UNSET
+    since: InstantText | UnsetType = UNSET
+    kind: list[Name] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    run: Name | UnsetType = UNSET
+    worker: Name | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+
+
+class RunEventQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which events of a run."""
+
+    after: Annotated[int, Meta(ge=-1, le=2**62, description="events beyond this position")] | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+
+
+class FacetQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The values of what."""
+
+    of: FacetName
+    prefix: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+
+
+class TallyQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which tallies."""
+
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
+    bucket: Width | UnsetType = UNSET
+    by: Literal["job", "task"] | UnsetType = UNSET
+    job: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+
+
+class ErrorQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which error groups."""
+
+    since: Annotated[InstantText, Meta(description="groups that failed since then")] | UnsetType = UNSET
+    limit: Fewer | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class LoadQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """Which span of the load ahead."""
+
+    from_: InstantText | UnsetType = UNSET
+    to: InstantText | UnsetType = UNSET
+    bucket: Width | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+
+
+class LoadAtQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """Which period of the load ahead."""
+
+    from_: InstantText
+    to: InstantText
+    queue: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET
+
+
+class SpanQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which span of time."""
+
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
+
+
+class TermQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which terms."""
+
+    since: InstantText | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+
+
+class LedgerQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which span of a job's ledger, as rows or as buckets."""
+
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
+    outcome: (
+        Literal["fired", "missed", "succeeded", "failed", "cancelled", "skipped", "planned", "excluded"] | UnsetType
+    ) = UNSET
+    bucket: Width | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
+
+
+class LedgerPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which span of the ledger of all jobs."""
+
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
+    bucket: Width | UnsetType = UNSET
+    limit: Fewer | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET

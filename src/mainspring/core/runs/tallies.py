@@ -1,0 +1,112 @@
+"""Tallies: how many runs ended how in each period, how late they started and how long they took.
+
+A pure function of the events: the loop that keeps them adds what it computes to what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, NamedTuple, TypeVar, get_args
+
+import msgspec
+
+from mainspring.core.instants import HOUR, MINUTE, Duration, Instant
+from mainspring.core.model import Event
+
+K = TypeVar("K")
+Kind = Literal["all", "job", "task", "error"]
+Outcome = Literal["succeeded", "failed", "cancelled", "skipped", "missed"]
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+PERIODS: Final[Mapping[Kind, Duration]] = {"all": 5 * MINUTE, "job": HOUR, "task": HOUR, "error": HOUR}
+"""How long a period of each kind is. There are many jobs, so theirs are longer."""
+LISTENER: Final = "tallies"
+"""The name under which the store keeps the position of what has been counted."""
+_LOWEST: Final[Duration] = 1_000
+"""Durations up to a millisecond are one step."""
+MOST_STEPS: Final = 64
+
+
+class TallyKey(NamedTuple):
+    """What a tally counts."""
+
+    namespace: str
+    kind: Kind
+    began_at: Instant
+    name: str
+
+
+class Tally(msgspec.Struct, omit_defaults=True):
+    """Counts by outcome, and histograms by step (see `step_of`) of lateness and duration."""
+
+    outcomes: dict[Outcome, int] = {}
+    late: dict[int, int] = {}
+    took: dict[int, int] = {}
+
+    def add(self, other: Tally) -> None:
+        """Add what another tally counted."""
+        _add(self.outcomes, other.outcomes)
+        _add(self.late, other.late)
+        _add(self.took, other.took)
+
+
+def _add(into: dict[K, int], more: Mapping[K, int]) -> None:
+    for key, count in more.items():
+        into[key] = into.get(key, 0) + count
+
+
+def step_of(duration: Duration) -> int:
+    """The step of a histogram that a duration falls into: two steps for each doubling from a millisecond on."""
+    if duration <= _LOWEST:
+        return 0
+    ratio = duration * duration // (_LOWEST * _LOWEST)  # Squared, so that each doubling of it is half of one.
+    return min((ratio - 1).bit_length(), MOST_STEPS)
+
+
+def top_of(step: int) -> Duration:
+    """The longest duration of a step."""
+    whole, half = divmod(step, 2)
+    return (_LOWEST << whole) * (1_414 if half else 1_000) // 1_000
+
+
+def quantile(histogram: Mapping[int, int], share: float) -> Duration | None:
+    """The duration that a share of what was counted does not exceed, to the top of its step; None if it is empty."""
+    total, seen = sum(histogram.values()), 0
+    for step in sorted(histogram):
+        seen += histogram[step]
+        if seen >= share * total:
+            return top_of(step)
+    return None
+
+
+def period_of(kind: Kind, at: Instant) -> Instant:
+    """The beginning of the period that an instant is in."""
+    return at - at % PERIODS[kind]
+
+
+def tally_events(events: Iterable[Event]) -> dict[TallyKey, Tally]:
+    """What events add to the tallies: for the namespace, and for the job and the task that each names."""
+    found: dict[TallyKey, Tally] = {}
+    for event in events:
+        counted = _counted(event)
+        if counted is None:
+            continue
+        names: tuple[tuple[Kind, str | None], ...] = (("all", ""), ("job", event.job), ("task", event.task))
+        for kind, name in names:
+            if name is not None:
+                key = TallyKey(event.namespace, kind, period_of(kind, event.at), name)
+                found.setdefault(key, Tally({}, {}, {})).add(counted)
+    return found
+
+
+def _counted(event: Event) -> Tally | None:
+    """What one event counts; None if it counts nothing. A run is late against the instant that it was fired for."""
+    if event.kind == "run.running":
+        if event.attempt != 1 or event.fire_at is None:
+            return None
+        return Tally(late={step_of(max(event.at - event.fire_at, 0)): 1})
+    subject, _, outcome = event.kind.partition(".")
+    ended = next((each for each in OUTCOMES if each == outcome), None)
+    if ended is None or subject not in ("run", "firing"):
+        return None
+    took = {} if event.duration is None else {step_of(event.duration): 1}
+    return Tally({ended: max(event.count or 1, 1)}, took=took)

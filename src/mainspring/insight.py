@@ -1,0 +1,100 @@
+"""The part of the store port that pages ask for: queues and gates, what belongs to a run or a job, tallies and errors.
+
+Every answer is bounded, and every question goes by an index: it costs the same at a million runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue, SeenFailure
+from mainspring.core.instants import Instant
+from mainspring.core.model import Run
+from mainspring.core.runs.tallies import Kind, Tally, TallyKey
+
+T = TypeVar("T")
+Audit: TypeAlias = Callable[[T], Sequence[Change]]
+"""Computes the rows of the audit trail from the answer of a write. The store calls it inside the transaction of the
+write, before the commit: there is no change without its row, and no row without its change. If it raises, nothing is
+written. The store may call it again when it repeats a transaction."""
+
+
+class QueueStore(Protocol):
+    """Queues, gates and lines."""
+
+    async def pause_queue(
+        self,
+        namespace: str,
+        queue: str,
+        *,
+        paused: bool,
+        reason: str,
+        audit: Audit[PausedQueue | None] | None = None,
+    ) -> PausedQueue | None:
+        """Pause a queue, or resume it. From the commit on no claim of any kind takes a run of a paused queue; what
+        runs goes on. Paused again, it keeps the instant and takes the new reason. None: it is not paused now."""
+
+    async def paused_queues(self, namespace: str) -> list[PausedQueue]:
+        """The queues of a namespace that are paused, by name."""
+
+    async def list_gates(self, namespace: str, limit: int) -> list[GateRow]:
+        """Gates in order of name, each with how many runs wait at it, counted up to `limit`."""
+
+    async def list_lines(self, namespace: str, limit: int) -> list[LineRow]:
+        """Lines, the longest first, of the first `limit` places in lines."""
+
+
+class RelationStore(Protocol):
+    """What belongs to a run or a job."""
+
+    async def dependants(self, run_id: str, limit: int) -> list[str]:
+        """The unfinished runs that wait for a run."""
+
+    async def lines_of(self, run_id: str) -> list[LineRow]:
+        """The lines that a run stands in, each with how many are before it in place of its length."""
+
+    async def dependent_jobs(self, job_id: str, limit: int) -> list[str]:
+        """The names of the jobs that fire after a job, in order."""
+
+
+class TallyStore(Protocol):
+    """What was counted. See `core.runs.tallies` and `core.runs.errors`."""
+
+    async def add_tallies(
+        self,
+        expected: int | None,
+        position: int,
+        tallies: Mapping[TallyKey, Tally],
+        failures: Sequence[SeenFailure],
+    ) -> bool:
+        """Add to the tallies and to the error groups, and note that all events before `position` are counted: all of
+        it, or nothing and False if the noted position is not `expected` (None: none was noted yet)."""
+
+    async def tallied(self) -> int | None:
+        """The position up to which events are counted; None if none ever were."""
+
+    async def list_tallies(
+        self,
+        namespace: str,
+        kind: Kind,
+        since: Instant,
+        until: Instant,
+        *,
+        name: str | None = None,
+        limit: int = 10_000,
+    ) -> list[tuple[TallyKey, Tally]]:
+        """Tallies of periods that begin from `since` to before `until`, in order of period and name."""
+
+    async def list_errors(
+        self, namespace: str, *, since: Instant = 0, before: tuple[Instant, str] | None = None, limit: int = 50
+    ) -> list[ErrorGroup]:
+        """Error groups, the one that failed last first."""
+
+    async def get_error(self, namespace: str, error: str) -> ErrorGroup:
+        """An error group by its id; NotFound otherwise."""
+
+    async def runs_of_error(
+        self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50
+    ) -> list[Run]:
+        """The failed runs of a group that are kept, newest first, those before an id."""

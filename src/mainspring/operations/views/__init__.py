@@ -1,0 +1,1 @@
+"""What pages show of a whole namespace: queues, tallies, errors, load, relations and actions on many."""

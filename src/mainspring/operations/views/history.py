@@ -1,0 +1,143 @@
+"""What the stored events say: as a page, and as spans of execution on a time axis."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from mainspring.core.instants import HOUR, MINUTE, Instant, from_datetime
+from mainspring.core.model import Event
+from mainspring.core.states import FINAL
+from mainspring.operations.context import Context
+from mainspring.operations.events import ALIASES
+from mainspring.operations.from_rows import event_record, moment
+from mainspring.operations.records import Event as EventRecord
+from mainspring.operations.views.records import EventPage, Span, Spans
+from mainspring.store import Store
+
+BATCHES: Final = 500
+MOST_READ: Final = 20_000
+"""Events that one question reads: a page that few fit ends there, with a place to go on from."""
+MOST_SPANS: Final = 20_000
+_ENDS: Final = frozenset(f"run.{state}" for state in FINAL) | {"run.retrying", "run.lost"}
+
+
+class StoredEvents:
+    """What `/v1/events?page=true`, `/v1/runs/ID/events`, `/v1/timeline` and `/v1/workers/ID/spans` show."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def page(
+        self,
+        *,
+        after: int | None = None,
+        since: datetime | None = None,
+        kinds: Sequence[str] = (),
+        job: str | None = None,
+        task: str | None = None,
+        run: str | None = None,
+        worker: str | None = None,
+        limit: int = 50,
+    ) -> EventPage:
+        """Stored events in order: beyond a position, or since an instant (an hour ago)."""
+        store = await self._context.open()
+        first = store.now() - HOUR if since is None else from_datetime(since, "since")
+        position = await store.position_at(first) if after is None else after + 1
+        wanted = {kind for name in kinds for kind in ALIASES.get(name, (name,))}
+
+        def fits(event: Event) -> bool:
+            return (
+                event.namespace == self._context.namespace
+                and (not wanted or event.kind in wanted)
+                and (job is None or job in (event.job, event.job_id))
+                and task in (None, event.task)
+                and run in (None, event.run_id)
+                and worker in (None, event.worker)
+            )
+
+        items = list[EventRecord]()
+        last, read = position - 1, 0
+        async for place, event in _read(store, position):
+            last, read = place, read + 1
+            if fits(event):
+                items.append(event_record(place, event))
+            if len(items) == limit or read == MOST_READ:
+                return EventPage(items, last)
+        return EventPage(items, None)
+
+    async def of_run(self, run_id: str, *, after: int | None = None, limit: int = 200) -> EventPage:
+        """The stored events of a run: those of its lifetime are looked through."""
+        store = await self._context.open()
+        run = await store.get_run(self._context.namespace, run_id)
+        position = await store.position_at(run.created_at) if after is None else after + 1
+        until = await store.position_at(run.finished_at + MINUTE) if run.finished_at is not None else None
+        items, last, read = list[EventRecord](), position - 1, 0
+        async for place, event in _read(store, position):
+            if until is not None and place >= until:
+                return EventPage(items, None)
+            last, read = place, read + 1
+            if event.run_id == run.id:
+                items.append(event_record(place, event))
+            if len(items) == limit or read == MOST_READ:
+                return EventPage(items, last)
+        return EventPage(items, None)
+
+    async def spans(
+        self, *, since: datetime | None = None, until: datetime | None = None, worker: str | None = None
+    ) -> Spans:
+        """When runs were executed, from `since` (an hour ago) to `until` (now): attempts that began or ended then."""
+        store = await self._context.open()
+        last = store.now() if until is None else from_datetime(until, "until")
+        first = last - HOUR if since is None else from_datetime(since, "since")
+        open_, found, read, partial = dict[str, Event](), list[Span](), 0, False
+        async for _, event in _read(store, await store.position_at(first)):
+            read += 1
+            if read > MOST_READ or len(found) >= MOST_SPANS:
+                partial = True
+                break
+            if event.at > last:
+                break
+            if event.namespace != self._context.namespace or event.run_id is None:
+                continue
+            if event.kind == "run.running":
+                open_[event.run_id] = event
+            elif event.kind in _ENDS:
+                began = open_.pop(event.run_id, None)
+                span = _span(event.run_id, began, event, first)
+                if span is not None and worker in (None, span.worker):
+                    found.append(span)
+        found += [
+            span
+            for run_id, began in open_.items()
+            if (span := _span(run_id, began, None, first)) is not None and worker in (None, span.worker)
+        ]
+        return Spans(sorted(found, key=lambda span: span.began_at), partial)
+
+
+def _span(run_id: str, began: Event | None, ended: Event | None, first: Instant) -> Span | None:
+    """What two events say of an attempt; None if it was never started."""
+    told = began or ended
+    if told is None or (began is None and (ended is None or ended.duration is None)):
+        return None
+    start = began.at if began is not None else max(told.at - (told.duration or 0), first)
+    state = "running" if ended is None else ended.kind.removeprefix("run.")
+    return Span(
+        run_id,
+        told.job or told.task or "",
+        told.worker,
+        moment(start),
+        None if ended is None else moment(ended.at),
+        state,
+        told.attempt,
+    )
+
+
+async def _read(store: Store, position: int) -> AsyncIterator[tuple[int, Event]]:
+    """Public events from a position on, until there are no more."""
+    while batches := await store.events_since(position, BATCHES):
+        for batch in batches:
+            for offset, event in enumerate(batch.events):
+                yield batch.position + offset, event
+            position = batch.position + len(batch.events)

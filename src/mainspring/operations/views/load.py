@@ -1,0 +1,194 @@
+"""The load ahead: what is planned to start in each period, and how many slots it keeps busy.
+
+Jobs with the same trigger, calendars and bounds fire at the same instants, which are computed once. The computation
+runs in a thread and ends after two seconds: an answer that was cut short says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_duration, from_datetime
+from mainspring.core.instants import parse_duration as read_duration
+from mainspring.core.model import Job
+from mainspring.core.planning.firing_limits import runs_of
+from mainspring.core.planning.plans import next_fire_at
+from mainspring.core.runs.retry import Length
+from mainspring.core.runs.tallies import Tally, quantile
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger
+from mainspring.errors import InvalidInput
+from mainspring.operations.context import Context
+from mainspring.operations.explain import look_around
+from mainspring.operations.from_rows import moment
+from mainspring.operations.paging import PAGE
+from mainspring.operations.views.records import Load, LoadAt, LoadBucket, LoadJob
+from mainspring.store import Store
+
+MOST_JOBS: Final = 20_000
+MOST_INSTANTS: Final = 200_000
+LONGEST_S: Final = 2.0
+MOST_BUCKETS: Final = 2_016
+"""A week of five minutes."""
+MOST_SHOWN: Final = 200
+PINNED: Final = "pinned"
+"""The tag of jobs that must not be moved."""
+
+
+class Plan(NamedTuple):
+    """Jobs that fire at the same instants, and these instants."""
+
+    jobs: Sequence[Job]
+    instants: Sequence[Instant]
+
+
+class LoadAhead:
+    """What `/v1/load` and `mainspring load` show."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def show(
+        self, *, since: datetime | None = None, until: datetime | None = None, bucket: Length = "5m", **only: str | None
+    ) -> Load:
+        """Starts and busy slots from `since` (now) to `until` (a day later), by period. `queue` and `tag` narrow the
+        jobs."""
+        store = await self._context.open()
+        width = read_duration(bucket, "bucket")
+        first, last = _bounds(store.now(), since, until)
+        first -= first % max(width, 1)
+        if width < MINUTE or (last - first) // width > MOST_BUCKETS:
+            raise InvalidInput("bucket", bucket, f"is too short for {format_duration(last - first)}",
+                               f"give at least 1m, and at most {MOST_BUCKETS} buckets")  # fmt: skip
+        plans, partial = await self._plans(store, first, last, **only)
+        took = await self._durations(store)
+        starts: Counter[Instant] = Counter()
+        work: defaultdict[Instant, float] = defaultdict(float)
+        for plan in plans:
+            runs = sum(runs_of(job) for job in plan.jobs)
+            seconds = sum(runs_of(job) * took.get(job.name, 0.0) for job in plan.jobs)
+            for instant in plan.instants:
+                at = instant - (instant - first) % width
+                starts[at] += runs
+                work[at] += seconds
+        items = [
+            LoadBucket(moment(at), starts[at], round(work[at] * SECOND / width, 3)) for at in range(first, last, width)
+        ]
+        peak = max(items, key=lambda each: each.starts, default=None)
+        living = (await look_around(self._context, self._context.namespace)).living()
+        return Load(
+            items=items,
+            bucket=format_duration(width),
+            capacity=sum(each.concurrency for each in living if each.state == "active"),
+            jobs=sum(len(plan.jobs) for plan in plans),
+            peak=peak if peak is not None and peak.starts else None,
+            partial=partial,
+        )
+
+    async def at(self, since: datetime, until: datetime, **only: str | None) -> LoadAt:
+        """The jobs that start from `since` to before `until`, most starts first; at most 200 are named."""
+        store = await self._context.open()
+        first, last = _bounds(store.now(), since, until)
+        plans, _ = await self._plans(store, first, last, **only)
+        found = [
+            LoadJob(job.name, len(plan.instants) * runs_of(job), moment(plan.instants[0]), is_movable(job))
+            for plan in plans
+            if plan.instants
+            for job in plan.jobs
+        ]
+        found.sort(key=lambda each: (-each.starts, each.name))
+        return LoadAt(found[:MOST_SHOWN], sum(each.starts for each in found))
+
+    async def _plans(
+        self, store: Store, first: Instant, last: Instant, queue: str | None = None, tag: str | None = None
+    ) -> tuple[list[Plan], bool]:
+        jobs, after = list[Job](), None
+        while len(jobs) < MOST_JOBS:
+            page = await store.list_jobs(self._context.namespace, after=after, limit=PAGE)
+            jobs += [
+                job
+                for job in page
+                if job.paused_at is None
+                and job.next_fire_at is not None
+                and queue in (None, job.queue)
+                and (tag is None or tag in job.options.tags)
+            ]
+            if len(page) < PAGE:
+                break
+            after = page[-1].name
+        calendars = await store.list_calendars(self._context.namespace)
+        deadline = time.monotonic() + LONGEST_S
+        return await asyncio.to_thread(plan_load, jobs, calendars, first, last, lambda: time.monotonic() > deadline)
+
+    async def _durations(self, store: Store) -> dict[str, float]:
+        """How long a run of each job takes, in seconds: the median of the last day."""
+        now, found = store.now(), dict[str, Tally]()
+        for key, tally in await store.list_tallies(self._context.namespace, "job", now - DAY - HOUR, now, limit=50_000):
+            found.setdefault(key.name, Tally({}, {}, {})).add(tally)
+        return {name: (quantile(tally.took, 0.5) or 0) / SECOND for name, tally in found.items()}
+
+
+def plan_load(
+    jobs: Sequence[Job],
+    calendars: Mapping[str, Calendar],
+    first: Instant,
+    last: Instant,
+    enough: Callable[[], bool] = lambda: False,
+) -> tuple[list[Plan], bool]:
+    """The instants of each set of jobs that fire alike, from `first` to before `last`; and whether it was cut short."""
+    alike: defaultdict[bytes, list[Job]] = defaultdict(list)
+    for job in jobs:
+        policy = job.policy
+        parts = (job.trigger, job.next_fire_at, policy.calendars, policy.on_excluded, policy.end_at, policy.max_firings)
+        alike[msgspec.json.encode((*parts, None if policy.max_firings is None else job.fired))].append(job)
+    plans, total = list[Plan](), 0
+    for same in alike.values():
+        instants = []
+        for instant in _instants(same[0], calendars, first, last):
+            instants.append(instant)
+            total += 1
+            if total >= MOST_INSTANTS or (total % 100 == 0 and enough()):
+                return [*plans, Plan(same, instants)], True
+        plans.append(Plan(same, instants))
+        if enough():
+            return plans, len(plans) < len(alike)
+    return plans, False
+
+
+def _instants(job: Job, calendars: Mapping[str, Calendar], first: Instant, last: Instant) -> Iterator[Instant]:
+    fired, instant = job.fired, job.next_fire_at
+    if instant is not None and instant < first:
+        instant = next_fire_at(job, first - 1, calendars)
+    while instant is not None and instant < last:
+        yield instant
+        fired += 1
+        instant = next_fire_at(msgspec.structs.replace(job, fired=fired), instant, calendars)
+
+
+def is_movable(job: Job) -> bool:
+    """Whether a job may start a little later: it follows the clock at a fixed minute, or an interval, and its tags do
+    not pin it."""
+    if PINNED in job.options.tags:
+        return False
+    if isinstance(job.trigger, CronTrigger):
+        fields = job.trigger.expression.split()
+        return fields[1 if len(fields) > 5 else 0].isdecimal()
+    return isinstance(job.trigger, EveryTrigger)
+
+
+def _bounds(now: Instant, since: datetime | None, until: datetime | None) -> tuple[Instant, Instant]:
+    first = now if since is None else from_datetime(since, "from")
+    last = first + DAY if until is None else from_datetime(until, "to")
+    longest: Duration = 31 * DAY
+    if not first < last <= first + longest:
+        raise InvalidInput(
+            "to", until, "is not after `from`, or more than 31 days later", "give a span of up to 31 days"
+        )
+    return first, last

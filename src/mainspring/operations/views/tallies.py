@@ -1,0 +1,155 @@
+"""Tallies and error groups, as the loop that counts events keeps them: nothing here counts runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from mainspring.core.answers import ErrorGroup as Group
+from mainspring.core.instants import (
+    DAY,
+    HOUR,
+    SECOND,
+    Duration,
+    Instant,
+    format_duration,
+    from_datetime,
+    parse_duration,
+)
+from mainspring.core.runs.retry import Length
+from mainspring.core.runs.tallies import PERIODS, Kind, Tally, TallyKey, period_of, quantile
+from mainspring.errors import InvalidInput
+from mainspring.operations.context import Context
+from mainspring.operations.from_rows import moment
+from mainspring.operations.records import Page
+from mainspring.operations.views.records import ErrorGroup, ErrorStory, Tallies, TallyBucket
+from mainspring.store import Store
+
+MOST_ROWS: Final = 20_000
+TREND_HOURS: Final = 24
+MOST_LOOKED_AT: Final = 200
+
+
+class Tallied:
+    """What `/v1/tallies`, `/v1/errors` and `mainspring errors` show."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def tallies(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        bucket: Length | None = None,
+        by: Literal["job", "task"] | None = None,
+        job: str | None = None,
+        task: str | None = None,
+    ) -> Tallies:
+        """What ended from `since` (a day ago) to `until` (now), by period: of the namespace, of one job or task, or of
+        each job or task (`by`). A bucket is a multiple of five minutes; of jobs and tasks, of an hour."""
+        if sum(each is not None for each in (by, job, task)) > 1:
+            raise InvalidInput("by", by, "is given together with a job or a task", "give one of by, job and task")
+        store = await self._context.open()
+        kind: Kind = by or ("job" if job is not None else "task" if task is not None else "all")
+        width = _width(kind, bucket)
+        last = store.now() if until is None else from_datetime(until, "until")
+        first = last - DAY if since is None else from_datetime(since, "since")
+        rows = await store.list_tallies(
+            self._context.namespace, kind, period_of(kind, first), last, name=job or task, limit=MOST_ROWS + 1
+        )
+        items = [_bucket(at, name, tally) for (at, name), tally in _merged(rows[:MOST_ROWS], width).items()]
+        return Tallies(items, format_duration(width), await store.tallied(), len(rows) > MOST_ROWS)
+
+    async def errors(
+        self, *, since: datetime | None = None, before: str | None = None, limit: int = 50
+    ) -> Page[ErrorGroup]:
+        """Error groups, the one that failed last first: those that failed since an instant, beyond a place."""
+        store = await self._context.open()
+        first = 0 if since is None else from_datetime(since, "since")
+        instant, _, group = (before or "").partition(" ")
+        place = None if before is None else (int(instant), group)
+        found = await store.list_errors(self._context.namespace, since=first, before=place, limit=limit + 1)
+        trends = await self._trends(store, found[:limit])
+        following = f"{found[limit - 1].last_at} {found[limit - 1].id}" if len(found) > limit else None
+        return Page([ErrorGroup(**_fields(each), trend=trends[each.id]) for each in found[:limit]], following)
+
+    async def error(self, error: str) -> ErrorStory:
+        """An error group, the jobs and tasks that it affects, and an error of it as it is."""
+        store = await self._context.open()
+        group = await store.get_error(self._context.namespace, error)
+        runs = await store.runs_of_error(self._context.namespace, error, limit=MOST_LOOKED_AT)
+        trend = (await self._trends(store, [group]))[group.id]
+        return ErrorStory(
+            **_fields(group),
+            trend=trend,
+            jobs=sorted({run.job for run in runs if run.job is not None}),
+            tasks=sorted({run.task for run in runs}),
+            sample=self._context.read(runs[0].error) if runs else None,
+        )
+
+    async def _trends(self, store: Store, groups: Iterable[Group]) -> dict[str, list[int]]:
+        """How often each failed in each of the last hours."""
+        latest = period_of("error", store.now())
+        first = latest - (TREND_HOURS - 1) * HOUR
+        trends = {each.id: [0] * TREND_HOURS for each in groups}
+        for group, trend in trends.items():
+            rows = await store.list_tallies(self._context.namespace, "error", first, latest + 1, name=group)
+            for key, tally in rows:
+                trend[(key.began_at - first) // HOUR] += tally.outcomes.get("failed", 0)
+        return trends
+
+
+def _width(kind: Kind, bucket: Length | None) -> Duration:
+    smallest = PERIODS[kind]
+    if bucket is None:
+        return max(smallest, HOUR)
+    width = parse_duration(bucket, "bucket")
+    if width < smallest or width % smallest:
+        fault = f"is no multiple of {format_duration(smallest)}"
+        raise InvalidInput("bucket", bucket, fault, f"give {format_duration(smallest)} or a multiple of it")
+    return width
+
+
+def _merged(rows: Iterable[tuple[TallyKey, Tally]], width: Duration) -> dict[tuple[Instant, str], Tally]:
+    found: dict[tuple[Instant, str], Tally] = {}
+    for key, tally in rows:
+        place = (key.began_at - key.began_at % width, key.name)
+        found.setdefault(place, Tally({}, {}, {})).add(tally)
+    return found
+
+
+def _bucket(at: Instant, name: str, tally: Tally) -> TallyBucket:
+    return TallyBucket(
+        at=moment(at),
+        name=name,
+        **tally.outcomes,
+        late_p50=_seconds(quantile(tally.late, 0.5)),
+        late_p99=_seconds(quantile(tally.late, 0.99)),
+        took_p50=_seconds(quantile(tally.took, 0.5)),
+        took_p95=_seconds(quantile(tally.took, 0.95)),
+    )
+
+
+def _seconds(duration: Duration | None) -> float | None:
+    return None if duration is None else duration / SECOND
+
+
+def _fields(group: Group) -> dict[str, Any]:
+    return {
+        "error": group.id,
+        "type": group.type,
+        "message": group.message,
+        "place": group.place,
+        "count": group.count,
+        "first_at": moment(group.first_at),
+        "last_at": moment(group.last_at),
+        "last_run": group.last_run,
+    }
+
+
+def is_error_place(text: str) -> bool:
+    """Whether a text may be a place in the list of groups: see `Tallied.errors`."""
+    return re.fullmatch(r"\d{1,18} [0-9a-f]{16}", text, re.ASCII) is not None

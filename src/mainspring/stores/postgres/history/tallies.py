@@ -1,0 +1,126 @@
+"""Tallies and error groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mainspring.core.answers import ErrorGroup, SeenFailure
+from mainspring.core.ids import encode_time
+from mainspring.core.instants import LATEST, Duration, Instant
+from mainspring.core.model import Run
+from mainspring.core.runs.tallies import Kind, Tally, TallyKey
+from mainspring.errors import NotFound
+from mainspring.stores.postgres.history.days import not_before
+from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.rows.run_rows import run_of
+from mainspring.stores.rows.text import clean
+from mainspring.stores.sql import load_queries
+
+_Q = load_queries("postgres", "insight")
+_RUNS = load_queries("postgres", "runs")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Tally).decode
+AFTER_ALL = "~"
+"""Sorts after every id."""
+
+
+class Tallies:
+    """See `insight.TallyStore`."""
+
+    _db: Database
+
+    async def add_tallies(
+        self,
+        expected: int | None,
+        position: int,
+        tallies: Mapping[TallyKey, Tally],
+        failures: Sequence[SeenFailure],
+    ) -> bool:
+        async def work(tx: Transaction) -> bool:
+            first = expected is None
+            noted = _Q["begin_tallied"] if first else _Q["note_tallied"]
+            if not await tx.run(noted, position, *(() if first else (expected,))):
+                return False  # The row is locked from here on: of two that count, one does.
+            if tallies:
+                await _add(tx, tallies)
+            if failures:
+                await tx.run(_Q["see_errors"], *_groups(failures))
+                rows = [(each.namespace, each.kind.id, each.run_id) for each in failures]
+                await tx.run(_Q["keep_error_runs"], *zip(*rows, strict=True))
+            return True
+
+        return await self._db.write(work, durable=False)
+
+    async def tallied(self) -> int | None:
+        position = await self._db.read(lambda tx: tx.fetchval(_Q["tallied"]))
+        return None if position is None else int(position)
+
+    async def list_tallies(
+        self,
+        namespace: str,
+        kind: Kind,
+        since: Instant,
+        until: Instant,
+        *,
+        name: str | None = None,
+        limit: int = 10_000,
+    ) -> list[tuple[TallyKey, Tally]]:
+        query, which = (_Q["tallies"], ()) if name is None else (_Q["tallies_of"], (name,))
+        rows = await self._db.read(lambda tx: tx.fetch(query, namespace, kind, *which, since, until, limit))
+        return [(TallyKey(*row[:4]), _decode(row[4])) for row in rows]
+
+    async def list_errors(
+        self, namespace: str, *, since: Instant = 0, before: tuple[Instant, str] | None = None, limit: int = 50
+    ) -> list[ErrorGroup]:
+        values = (namespace, since, *(before or (LATEST, AFTER_ALL)), limit)
+        return [ErrorGroup(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["errors"], *values))]
+
+    async def get_error(self, namespace: str, error: str) -> ErrorGroup:
+        row = await self._db.read(lambda tx: tx.fetchrow(_Q["error"], namespace, error))
+        if row is None:
+            raise NotFound(f"there is no error group {error}: `mainspring errors` lists those that there are")
+        return ErrorGroup(*row)
+
+    async def runs_of_error(
+        self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50
+    ) -> list[Run]:
+        async def work(tx: Transaction) -> list[Run]:
+            values = (namespace, error, since or "", before or AFTER_ALL, limit)
+            ids = [row[0] for row in await tx.fetch(_Q["runs_of_error"], *values)]
+            rows = await tx.fetch(_RUNS["finished"], ids, not_before(ids, tx.now)) if ids else []
+            return sorted((run_of(row) for row in rows), key=lambda run: run.id, reverse=True)
+
+        return await self._db.read(work)
+
+
+async def _add(tx: Transaction, tallies: Mapping[TallyKey, Tally]) -> None:
+    keys = sorted(tallies)
+    columns = [*zip(*keys, strict=True)]
+    stored = {TallyKey(*row[:4]): _decode(row[4]) for row in await tx.fetch(_Q["counts"], *columns)}
+    for key in keys:
+        stored.setdefault(key, Tally({}, {}, {})).add(tallies[key])
+    await tx.run(_Q["set_counts"], *columns, [_encode(stored[key]).decode() for key in keys])
+
+
+def _groups(failures: Sequence[SeenFailure]) -> list[tuple[Any, ...]]:
+    """The failures of each group together, as columns: a statement changes a row only once."""
+    found: dict[tuple[str, str], list[SeenFailure]] = {}
+    for each in failures:
+        found.setdefault((each.namespace, each.kind.id), []).append(each)
+    rows = []
+    for (namespace, group), members in sorted(found.items()):
+        last, kind = max(members, key=lambda each: each.at), members[0].kind
+        texts = (clean(kind.type), clean(kind.message), clean(kind.place))
+        first_at = min(each.at for each in members)
+        rows.append((namespace, group, *texts, first_at, last.at, len(members), last.run_id))
+    return [*zip(*rows, strict=True)]
+
+
+async def forget_tallies(tx: Transaction, keep: Duration, keep_runs: Duration, limit: int) -> int:
+    """Forget tallies, groups and their runs past their retention."""
+    gone = await tx.run(_Q["forget_tallies"], tx.now - keep, limit)
+    gone += await tx.run(_Q["forget_error_runs"], encode_time(max(tx.now - keep_runs, 0)), limit)
+    return gone + await tx.run(_Q["forget_errors"], tx.now - keep)

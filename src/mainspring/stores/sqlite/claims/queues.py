@@ -1,0 +1,81 @@
+"""Paused queues, gates, lines, and what belongs to a run or a job."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.core.answers import GateRow, LineRow, PausedQueue
+from mainspring.core.model import Event, Worker
+from mainspring.store import Audit
+from mainspring.stores.sql import load_queries
+from mainspring.stores.sqlite.file.database import Database
+from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.history.trail import audited
+
+_Q = load_queries("sqlite", "insight")
+
+
+class Queues:
+    """See `insight.QueueStore` and `insight.RelationStore`."""
+
+    _db: Database
+
+    async def pause_queue(
+        self,
+        namespace: str,
+        queue: str,
+        *,
+        paused: bool,
+        reason: str,
+        audit: Audit[PausedQueue | None] | None = None,
+    ) -> PausedQueue | None:
+        def work(tx: Transaction) -> PausedQueue | None:
+            found = None
+            if paused:
+                found = PausedQueue(*tx.execute(_Q["pause"], (namespace, queue, tx.now, reason)).fetchone())
+            else:
+                tx.execute(_Q["resume"], (namespace, queue))
+                tx.changed = True
+            text = f"{queue}: {reason}" if reason else queue
+            tx.events.append(Event("queue.paused" if paused else "queue.resumed", tx.now, namespace, reason=text))
+            return found
+
+        return await self._db.write(audited(work, audit))
+
+    async def paused_queues(self, namespace: str) -> list[PausedQueue]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["paused"], (namespace,)).fetchall())
+        return [PausedQueue(*row) for row in rows]
+
+    async def list_gates(self, namespace: str, limit: int) -> list[GateRow]:
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["gates"], (namespace, limit)).fetchall())
+        return [GateRow(*row) for row in rows]
+
+    async def list_lines(self, namespace: str, limit: int) -> list[LineRow]:
+        rows = await self._db.look_back(lambda tx: tx.execute(_Q["lines"], (namespace, limit)).fetchall())
+        return [LineRow(*row) for row in rows]
+
+    async def dependants(self, run_id: str, limit: int) -> list[str]:
+        return [
+            row[0] for row in await self._db.read(lambda tx: tx.execute(_Q["dependants"], (run_id, limit)).fetchall())
+        ]
+
+    async def lines_of(self, run_id: str) -> list[LineRow]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["lines_of"], (run_id,)).fetchall())
+        return [LineRow(*row) for row in rows]
+
+    async def dependent_jobs(self, job_id: str, limit: int) -> list[str]:
+        rows = await self._db.read(lambda tx: tx.execute(_Q["dependent_jobs"], (job_id, limit)).fetchall())
+        return [row[0] for row in rows]
+
+
+def without_paused(tx: Transaction, worker: Worker) -> Worker:
+    """The worker, with those of its queues that are not paused."""
+    paused = {row[0] for row in tx.execute(_Q["paused"], (worker.namespace,))}
+    if not paused:
+        return worker
+    return msgspec.structs.replace(worker, queues=tuple(queue for queue in worker.queues if queue not in paused))
+
+
+def paused_places(tx: Transaction) -> set[tuple[str, str]]:
+    """Namespace and name of every queue that is paused."""
+    return {(row[0], row[1]) for row in tx.execute(_Q["all_paused"])}

@@ -1,0 +1,278 @@
+"""What pages ask for: queues and their pause, actions on many runs and jobs, relations, stored events, tallies, errors,
+the load ahead."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from door import Door, fields, problem
+
+from mainspring.client.client import Client
+from mainspring.core.model import AttemptOutcome, Report, Worker
+from mainspring.core.states import FAILED, SUCCEEDED, State
+from mainspring.services.chores.tally_keeper import TallyKeeper
+from mainspring.store import Store
+from mainspring.testing.clock import ManualClock
+
+WORK = {"task": "encode", "args": {"video": "v1"}}
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def client(private_door: Door) -> httpx.Client:
+    return private_door.client("admin")
+
+
+def make(client: httpx.Client, name: str, **words: Any) -> str:
+    answer = client.post("/v1/jobs", json={"name": name, **WORK, **words})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["job_id"])
+
+
+def submit(client: httpx.Client, **words: Any) -> str:
+    answer = client.post("/v1/runs", json={**WORK, **words})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["run_id"])
+
+
+def ok(answer: httpx.Response) -> Any:
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def invalid(answer: httpx.Response) -> list[str]:
+    return fields(problem(answer, 422, "invalid-input"))
+
+
+def end_all(door: Door, error: str | None = None, queues: tuple[str, ...] = ("default",)) -> list[str]:
+    """Claim what is due and end it: with an error, or well."""
+
+    async def work(store: Store) -> list[str]:
+        worker = Worker(id="w", queues=queues, tasks=("encode",), concurrency=100)
+        claims = await store.claim(worker, 1_000, 60 * SECOND, "strict")
+        for number, claim in enumerate(claims):
+            failure = None
+            if error is not None:
+                told = {"type": error, "message": f"no. {number}", "traceback": 'File "/a/b/c.py", line 3, in fetch\n'}
+                failure = msgspec.json.encode(told).decode()
+            state: State = SUCCEEDED if failure is None else FAILED
+            kind: AttemptOutcome = "succeeded" if failure is None else "failed"
+            now = store.now()
+            await store.report([Report(claim.run_id, claim.token, kind, state, reason=error or "", error=failure,
+                                       started_at=now - SECOND, finished_at=now)])  # fmt: skip
+        return [claim.run_id for claim in claims]
+
+    ended: list[str] = door.ask(work)
+    return ended
+
+
+def count_events(door: Door) -> None:
+    """Do what the relay and the keeper of tallies do."""
+
+    async def work(store: Store) -> None:
+        while await store.number_events(1_000):
+            pass
+        await TallyKeeper(store, lambda: True, ManualClock(store.now()), Random(1)).finish()
+
+    door.ask(work)
+
+
+def test_a_paused_queue_keeps_its_runs_and_says_so(private_door: Door, client: httpx.Client) -> None:
+    held, free = submit(client, queue="gpu"), submit(client)
+    shown = ok(client.post("/v1/queues/gpu/pause", json={"reason": "repair"}))
+    assert (shown["queue"], shown["due"], shown["paused_why"]) == ("gpu", 1, "repair")
+    assert end_all(private_door, queues=("gpu", "default")) == [free]
+    causes = ok(client.get(f"/v1/runs/{held}"))["causes"]
+    assert causes[0]["kind"] == "queue-paused"
+    assert "repair" in causes[0]["text"]
+    queues = {each["queue"]: each for each in ok(client.get("/v1/queues"))["items"]}
+    assert queues["gpu"]["paused_at"] is not None
+    assert queues["gpu"]["priorities"] == {"5": 1}
+    assert ok(client.post("/v1/queues/gpu/resume"))["paused_at"] is None
+    assert end_all(private_door, queues=("gpu",)) == [held]
+    assert [each["action"] for each in ok(client.get("/v1/audit"))["items"]][:2] == ["queue.resume", "queue.pause"]
+    viewer = private_door.client("viewer")
+    assert viewer.post("/v1/queues/gpu/pause").status_code == 403
+    assert viewer.get("/v1/queues").is_success
+
+
+def test_many_runs_are_cancelled_or_retried_once_by_filter_or_by_name(private_door: Door, client: httpx.Client) -> None:
+    waiting = [submit(client, queue="slow") for _ in range(5)]
+    asked = ok(client.post("/v1/runs:act", json={"action": "cancel", "queue": "slow", "dry_run": True}))
+    assert (asked["matched"], asked["done"], set(asked["runs"])) == (5, 0, set(waiting))
+    first = ok(client.post("/v1/runs:act", json={"action": "cancel", "queue": "slow", "limit": 2, "reason": "no"}))
+    assert (first["done"], first["next"]) == (2, sorted(waiting)[-2])
+    rest = {"action": "cancel", "queue": "slow", "cursor": first["next"]}
+    assert ok(client.post("/v1/runs:act", json=rest))["done"] == 3
+    named = ok(client.post("/v1/runs:act", json={"action": "cancel", "run_ids": [waiting[0], "nothing"]}))
+    assert (named["done"], set(named["refused"])) == (0, {waiting[0], "nothing"})
+    for _ in range(3):
+        submit(client)
+    failed = end_all(private_door, "ValueError")
+    retried = ok(client.post("/v1/runs:act", json={"action": "retry", "task": "encode"}))
+    assert set(retried["runs"]) == set(failed)
+    again = ok(client.post("/v1/runs:act", json={"action": "retry", "task": "encode"}))
+    assert again["runs"] == retried["runs"]
+    assert ok(client.get("/v1/runs:count", params={"state": "pending"}))["count"] == 3
+    related = ok(client.get(f"/v1/runs/{failed[0]}/relations"))
+    assert [run["run_id"] for run in related["retries"]] == [retried["runs"][failed[0]]]
+    actions = [each["action"] for each in ok(client.get("/v1/audit"))["items"]]
+    assert actions.count("run.cancel_many") == 3
+    assert actions.count("run.retry_many") == 2
+    assert invalid(client.post("/v1/runs:act", json={"action": "cancel"})) == ["run_ids"]
+    assert private_door.client("submitter").post("/v1/runs:act", json=rest).status_code == 403
+
+
+def test_many_jobs_are_paused_resumed_and_triggered(client: httpx.Client) -> None:
+    for name in ("a", "b", "c"):
+        make(client, name, manual=True, tags=["nightly"] if name != "c" else [])
+    by_tag = {"action": "pause", "tag": "nightly", "reason": "repair"}
+    assert ok(client.post("/v1/jobs:act", json={**by_tag, "dry_run": True}))["jobs"] == ["a", "b"]
+    assert ok(client.post("/v1/jobs:act", json=by_tag))["done"] == 2
+    assert [job["name"] for job in ok(client.get("/v1/jobs", params={"state": "paused"}))["items"]] == ["a", "b"]
+    assert ok(client.post("/v1/jobs:act", json={"action": "resume", "jobs": ["a", "b", "zz"]}))["refused"].keys() == {
+        "zz"
+    }
+    fired = ok(client.post("/v1/jobs:act", json={"action": "trigger", "jobs": ["a", "c"], "limit": 1}))
+    assert (fired["jobs"], fired["next"]) == (["a"], "a")
+    more = {"action": "trigger", "jobs": ["a", "c"], "cursor": "a"}
+    assert ok(client.post("/v1/jobs:act", json=more))["jobs"] == ["c"]
+    assert invalid(client.post("/v1/jobs:act", json={"action": "pause"})) == ["jobs"]
+
+
+def test_relations_gates_and_stored_events(private_door: Door, client: httpx.Client) -> None:
+    first = submit(client, key="v1")
+    behind = submit(client, key="v1")
+    waits = submit(client, after=[first])
+    seen = ok(client.get(f"/v1/runs/{first}/relations"))
+    assert [run["run_id"] for run in seen["downstream"]] == [waits]
+    assert "args" not in seen["downstream"][0]
+    assert [run["run_id"] for run in ok(client.get(f"/v1/runs/{waits}/relations"))["upstream"]] == [first]
+    assert ok(client.get(f"/v1/runs/{behind}/relations"))["lines"][0]["before"] == 1
+    (line,) = ok(client.get("/v1/gates"))["lines"]
+    assert (line["length"], line["head"]) == (2, first)
+    make(client, "up", manual=True)
+    make(client, "down", after=["up"])
+    assert ok(client.get("/v1/jobs/up/relations")) == {
+        "upstream": [], "downstream": [{"name": "down", "how": "after", "latest_at": None, "latest_outcome": None}],
+    }  # fmt: skip
+    assert ok(client.get("/v1/jobs/down/relations"))["upstream"][0]["name"] == "up"
+    end_all(private_door)
+    count_events(private_door)
+    told = ok(client.get(f"/v1/runs/{first}/events"))
+    assert [event["kind"] for event in told["items"]] == ["run.submitted", "run.running", "run.succeeded"]
+    page = ok(client.get("/v1/events:page", params={"kind": "run.submitted", "limit": 2}))
+    assert len(page["items"]) == 2
+    beyond = ok(client.get("/v1/events:page", params={"kind": "run.submitted", "after": page["next"]}))
+    assert [event["run_id"] for event in beyond["items"]] == [waits]
+    spans = ok(client.get("/v1/timeline"))["items"]
+    assert {(span["run_id"], span["state"], span["worker"]) for span in spans} >= {(first, "succeeded", "w")}
+    assert ok(client.get("/v1/workers/w/spans"))["items"] == spans
+    assert ok(client.get("/v1/workers/other/spans"))["items"] == []
+
+
+def test_tallies_and_errors_say_what_the_history_says(private_door: Door, client: httpx.Client) -> None:
+    make(client, "good", manual=True)
+    make(client, "bad", manual=True)
+    for _ in range(3):
+        ok(client.post("/v1/jobs/good/trigger", json={}))
+    end_all(private_door)
+    for _ in range(2):
+        ok(client.post("/v1/jobs/bad/trigger", json={}))
+    failed = end_all(private_door, "ValueError")
+    submit(client)
+    lone = end_all(private_door, "KeyError")
+    count_events(private_door)
+    (whole,) = _sums(ok(client.get("/v1/tallies", params={"bucket": "24h"}))["items"])
+    assert whole == ("", 3, 3)
+    by_job = _sums(ok(client.get("/v1/tallies", params={"by": "job"}))["items"])
+    assert sorted(by_job) == [("bad", 0, 2), ("good", 3, 0)]
+    of_bad = ok(client.get("/v1/tallies", params={"job": "bad"}))["items"]
+    assert of_bad[0]["took_p50"] is not None
+    assert of_bad[0]["late_p99"] is not None
+    count_events(private_door)
+    assert _sums(ok(client.get("/v1/tallies", params={"by": "job"}))["items"]) == by_job
+    groups = ok(client.get("/v1/errors"))["items"]
+    assert [(each["type"], each["message"], each["place"], each["count"], sum(each["trend"])) for each in groups] == [
+        ("KeyError", "no. *", "b/c.py fetch", 1, 1), ("ValueError", "no. *", "b/c.py fetch", 2, 2),
+    ]  # fmt: skip
+    one = ok(client.get(f"/v1/errors/{groups[1]['error']}"))
+    assert (one["jobs"], one["sample"]["type"]) == (["bad"], "ValueError")
+    listed = ok(client.get("/v1/runs", params={"error": groups[1]["error"]}))["items"]
+    assert {run["run_id"] for run in listed} == set(failed)
+    first = ok(client.get("/v1/errors", params={"limit": 1}))
+    assert [each["type"] for each in ok(client.get("/v1/errors", params={"cursor": first["next"]}))["items"]] == [
+        "ValueError"
+    ]
+    retried = ok(client.post("/v1/runs:act", json={"action": "retry", "error": groups[0]["error"]}))
+    assert set(retried["runs"]) == set(lone)
+    assert client.get("/v1/errors/0000000000000000").status_code == 404
+    assert invalid(client.get("/v1/tallies", params={"bucket": "7m"})) == ["bucket"]
+    assert invalid(client.get("/v1/errors", params={"cursor": "Nw"})) == ["cursor"]
+    (row,) = [each for each in ok(client.get("/v1/ledger"))["items"] if each["job"] == "bad"]
+    assert list(row["cells"].values()) == [{"failed": 2}]
+
+
+def _sums(buckets: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    return [(each["name"], each["succeeded"], each["failed"]) for each in buckets]
+
+
+def test_the_ledger_of_a_job_over_a_span(private_door: Door, client: httpx.Client) -> None:
+    make(client, "nightly", schedule="30 2 * * *", timezone="Europe/Berlin")
+    ok(client.post("/v1/jobs/nightly/trigger", json={}))
+    end_all(private_door)
+    until = (datetime.now(UTC) + timedelta(days=3)).isoformat()
+    cells = ok(client.get("/v1/jobs/nightly/ledger", params={"until": until}))["items"]
+    assert [cell["outcome"] for cell in cells] == ["planned", "planned", "planned", "succeeded"]
+    assert cells[-1]["took_s"] == pytest.approx(1, abs=0.1)
+    assert cells[-1]["late_s"] is not None
+    (bucket,) = ok(client.get("/v1/jobs/nightly/ledger", params={"bucket": "1d"}))["buckets"]
+    assert bucket["counts"] == {"succeeded": 1}
+    only = ok(client.get("/v1/jobs/nightly/ledger", params={"outcome": "failed", "until": until}))
+    assert only["items"] == []
+    assert client.get("/v1/jobs/none/ledger").status_code == 404
+
+
+def test_the_load_ahead_has_its_peak_where_jobs_meet(private_door: Door, client: httpx.Client) -> None:
+    for number in range(20):
+        make(client, f"midnight-{number}", schedule="0 0 * * *", tags=["pinned"] if number == 0 else [])
+    make(client, "often", every="10m")
+    load = ok(client.get("/v1/load", params={"bucket": "1h"}))
+    assert load["jobs"] == 21
+    assert load["peak"]["starts"] == 26
+    assert load["peak"]["at"].endswith("T00:00:00Z")
+    assert sum(each["starts"] for each in load["items"]) in (20 + 143, 20 + 144, 20 + 145, 20 + 150)
+    begin = datetime.fromisoformat(load["peak"]["at"])
+    span = {"from": begin.isoformat(), "to": (begin + timedelta(minutes=5)).isoformat()}
+    inside = ok(client.get("/v1/load/at", params=span))
+    assert inside["starts"] in (20, 21)
+    movable = {each["name"]: each["movable"] for each in inside["items"]}
+    assert (movable["midnight-0"], movable["midnight-1"]) == (False, True)
+    assert invalid(client.get("/v1/load", params={"bucket": "1s"})) == ["bucket"]
+
+
+async def test_the_client_has_them_all(private_door: Door) -> None:
+    async with Client(private_door.url, private_door.token("admin")) as client:
+        run = await client.runs.submit("encode", {"video": "v"}, queue="gpu")
+        paused = await client.queues.pause("gpu", "repair")
+        assert paused.paused_why == "repair"
+        assert [each.queue for each in (await client.queues.list()).items] == ["gpu"]
+        assert (await client.queues.resume("gpu")).paused_at is None
+        assert (await client.queues.gates()).gates == []
+        acted = await client.actions.runs("cancel", queue="gpu", reason="done")
+        assert acted.runs == {run.run_id: "cancelled"}
+        assert (await client.insight.run_relations(run.run_id)).downstream == []
+        assert (await client.actions.jobs("pause", q="nothing")).jobs == []
+        assert (await client.insight.tallies()).items == []
+        assert [each async for each in client.insight.errors()] == []
+        assert (await client.insight.load()).jobs == 0
+        assert (await client.insight.facets("queue")).items == []
+        assert (await client.insight.tasks()).items == []
+        assert (await client.insight.terms()) == []
+        assert (await client.insight.run_events(run.run_id)).items == []
+        assert (await client.insight.timeline()).partial is False
