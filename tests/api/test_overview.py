@@ -14,7 +14,7 @@ from door import Door, fields, problem
 from mainspring.api.load.sharing import Fresh
 from mainspring.client.client import Client
 from mainspring.core.model import Report, Worker
-from mainspring.core.states import FAILED
+from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.store import Store
 
 WORK = {"task": "encode", "args": {"video": "v1"}}
@@ -36,6 +36,13 @@ async def fail_all(store: Store) -> None:
     worker = Worker(id="w", queues=("default",), tasks=("encode",), concurrency=10)
     for claim in await store.claim(worker, 10, 60 * SECOND, "strict"):
         await store.report([Report(claim.run_id, claim.token, "failed", FAILED, reason="ValueError: no")])
+
+
+async def end_all_well(store: Store) -> None:
+    """Claim what is due, and report that it succeeded."""
+    worker = Worker(id="w", queues=("default",), tasks=("encode",), concurrency=10)
+    for claim in await store.claim(worker, 10, 60 * SECOND, "strict"):
+        await store.report([Report(claim.run_id, claim.token, "succeeded", SUCCEEDED)])
 
 
 def test_the_overview_names_what_needs_attention_strongest_first(private_door: Door, client: httpx.Client) -> None:
@@ -62,6 +69,22 @@ def test_the_overview_names_what_needs_attention_strongest_first(private_door: D
     assert [(job["name"], job["schedule_text"]) for job in seen["next"]] == [("well", "every day at 02:30 (UTC)")]
     assert "args" not in seen["next"][0]
     assert (seen["degradation"], seen["workers"]["active"]) == ("normal", 0)
+
+
+def test_a_job_that_fails_often_needs_attention_although_it_ran_well_last(
+    private_door: Door, client: httpx.Client
+) -> None:
+    make(client, "flaky", manual=True)
+    make(client, "once", manual=True)
+    for name, end in (("once", fail_all), *[("flaky", fail_all)] * 3, ("flaky", end_all_well), ("once", end_all_well)):
+        assert client.post(f"/v1/jobs/{name}/trigger", json={}).is_success
+        private_door.ask(end)
+    assert client.post("/v1/queues/gpu/pause", json={"reason": "repair"}).is_success
+    seen = client.get("/v1/overview").json()["attention"]
+    assert [(each["kind"], each["name"], each["text"]) for each in seen if each["job"] is not None] == [
+        ("job-failing", "flaky", "It failed 3 of its last 4 times: ValueError: no")
+    ]
+    assert "queue-paused" in [each["kind"] for each in seen]
 
 
 def test_a_queue_with_due_runs_and_no_worker_needs_attention(private_door: Door, client: httpx.Client) -> None:

@@ -17,7 +17,8 @@ from mainspring.core.states import STATES, State
 from mainspring.errors import InvalidDuration
 
 
-def _read_since(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+def read_since(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """An instant, or how long ago."""
     if value is None:
         return None
     try:
@@ -35,6 +36,7 @@ class RunWords(TypedDict):
     queue: str | None
     worker: str | None
     since: datetime | None
+    error: str | None
     states: tuple[State, ...]
 
 
@@ -47,9 +49,10 @@ run_filters = stack(
     click.option(
         "--since",
         metavar="WHEN",
-        callback=_read_since,
+        callback=read_since,
         help="Due or submitted since an instant, or since 2h ago.",
     ),
+    click.option("--error", metavar="ERROR", help="Failed with this kind of error: `mainspring errors` lists them."),
     click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state; or in several."),
 )
 """The options that select runs."""

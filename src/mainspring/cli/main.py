@@ -34,6 +34,7 @@ _RUNS = {
     "wait": Entry("mainspring.cli.runs.follow:wait", "Wait for a run to end; exits 3 unless it succeeded."),
     "cancel": Entry("mainspring.cli.runs.act:cancel", "Cancel runs."),
     "retry": Entry("mainspring.cli.runs.act:retry", "Run finished runs again."),
+    "act": Entry("mainspring.cli.runs.many:act", "Cancel or retry all runs that a filter fits."),
 }
 _IMPORTS = {
     "crontab": Entry("mainspring.cli.jobs.imports:crontab", "Lines of a crontab."),
@@ -87,6 +88,9 @@ cli = LazyGroup(
         "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
         "regions": Entry("mainspring.cli.admin.workers:regions", "Show how regions stand."),
+        "queues": Entry("mainspring.cli.views.queues:queues", "List queues, pause or resume one."),
+        "errors": Entry("mainspring.cli.views.errors:errors", "List kinds of failure."),
+        "load": Entry("mainspring.cli.views.load:load", "Show what is planned to start."),
         "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show the leader, the nodes and the terms."),
         "drain": Entry("mainspring.cli.admin.workers:drain", "Ask a worker to stop."),
         "events": Entry("mainspring.cli.admin.trail:events", "Print what happens as it happens."),

@@ -468,7 +468,7 @@ def _place(job: Job, sort: Sort) -> str:
 
 def is_place(text: str) -> bool:
     """Whether a text may be a place in an order of instants: see `Jobs.page`."""
-    return re.fullmatch(r"-?\d{1,18} \S+", text, re.ASCII) is not None
+    return re.fullmatch(r"-?\d{1,18}( \S+)?", text, re.ASCII) is not None
 
 
 def _check_version(job: Job, seen: Versions) -> None:

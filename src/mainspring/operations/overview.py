@@ -5,9 +5,11 @@ Everything is read by an index and up to a bound, so the answer costs the same a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
+from mainspring.core.answers import PausedQueue
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY
 from mainspring.core.load.leadership import LEASE
@@ -31,7 +33,13 @@ LOOKED_BACK = 10
 LATEST_TERMS = 100
 """How many of the latest terms are looked at for one that lasts."""
 Missed = Sequence[tuple[str, Firing]]
-_STRENGTH = ("no-leader", "no-worker", "queue-unserved", "job-failed", "job-missed", "job-paused")
+OFTEN_OF_LATEST = 3
+OFTEN_IN_A_DAY = 5
+"""A job whose latest firing went well needs attention if so many of the latest rows of its ledger, or so many of its
+runs of the last day, have failed."""
+_STRENGTH = (
+    "no-leader", "no-worker", "queue-unserved", "queue-paused", "job-failed", "job-missed", "job-failing", "job-paused",
+)  # fmt: skip
 
 
 class Overview:
@@ -51,6 +59,7 @@ class Overview:
         attention = [
             *_cluster_troubles(crowd, led=leader is not None or await self._is_led_by_all(store)),
             *_unserved_queues(backlog, crowd),
+            *(_paused_queue(each) for each in await store.paused_queues(namespace)),
             *troubled,
             *(_paused(job) for job in paused),
         ]
@@ -97,7 +106,8 @@ class Overview:
         )
 
     async def _troubled_jobs(self, store: Store, missed: Missed) -> Sequence[overview_records.Attention]:
-        """The jobs whose latest firing that ended has failed or was missed, of those that had one in the last day."""
+        """The jobs whose latest firing that ended has failed or was missed, of those that had one in the last day; and
+        those that fail often."""
         namespace, since = self._context.namespace, encode_time(store.now() - DAY)
         failed = await store.list_runs(RunFilter(namespace, (FAILED,), limit=MOST_LOOKED_AT, since=since))
         names = {run.job: None for run in failed if run.job is not None} | dict.fromkeys(name for name, _ in missed)
@@ -106,7 +116,11 @@ class Overview:
         for row in await store.newest_firings(list(jobs), LOOKED_BACK) if jobs else ():
             if row.outcome != "fired":
                 ledgers[row.job_id].append(row)
-        found = (_trouble_of(jobs[job_id], rows) for job_id, rows in ledgers.items())
+        often = Counter(run.job for run in failed)
+        found = (
+            _trouble_of(jobs[job_id], rows) or _failing(jobs[job_id], rows, often[jobs[job_id].name])
+            for job_id, rows in ledgers.items()
+        )
         return [each for each in found if each is not None]
 
 
@@ -183,6 +197,40 @@ def _trouble_of(job: Job, ledger: Sequence[Firing]) -> overview_records.Attentio
         since=moment(stretch[-1].fire_at),
         job=job.name,
         run_id=newest.run_id,
+    )
+
+
+def _failing(job: Job, ledger: Sequence[Firing], in_a_day: int) -> overview_records.Attention | None:
+    """What is wrong with a job whose latest firing went well: that it fails often."""
+    rows = [row for row in ledger if row.outcome == "failed"]
+    if job.paused_at is not None or (len(rows) < OFTEN_OF_LATEST and in_a_day < OFTEN_IN_A_DAY):
+        return None
+    if len(rows) >= OFTEN_OF_LATEST:
+        text = f"It failed {len(rows)} of its last {len(ledger)} times: {rows[0].reason}".rstrip(": ")
+    else:
+        text = f"It failed {in_a_day} times in the last 24 hours."
+    return overview_records.Attention(
+        kind="job-failing",
+        state="failed",
+        name=job.name,
+        text=text,
+        remedy=f"Look at its failures with `mainspring run dead-letters --job {job.name}`.",
+        since=moment(rows[-1].fire_at) if rows else None,
+        job=job.name,
+        run_id=rows[0].run_id if rows else None,
+    )
+
+
+def _paused_queue(paused: PausedQueue) -> overview_records.Attention:
+    why = f" ({paused.reason})" if paused.reason else ""
+    return overview_records.Attention(
+        kind="queue-paused",
+        state="paused",
+        name=paused.queue,
+        text=f"Queue {paused.queue} is paused{why}: no worker takes its runs.",
+        remedy=f"Resume it with `mainspring queues --resume {paused.queue}`.",
+        since=moment(paused.paused_at),
+        queue=paused.queue,
     )
 
 

@@ -37,7 +37,9 @@ class RunCounts(msgspec.Struct, frozen=True):
     missed: int
 
 
-AttentionKind = Literal["no-leader", "no-worker", "queue-unserved", "job-failed", "job-missed", "job-paused"]
+AttentionKind = Literal[
+    "no-leader", "no-worker", "queue-unserved", "queue-paused", "job-failed", "job-missed", "job-failing", "job-paused",
+]  # fmt: skip
 
 
 class Attention(msgspec.Struct, kw_only=True, frozen=True):

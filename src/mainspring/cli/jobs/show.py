@@ -26,6 +26,7 @@ from mainspring.errors import NotFound
 from mainspring.operations import records
 from mainspring.operations.explain import short_id
 from mainspring.operations.from_rows import policy_words
+from mainspring.operations.jobs import Sort
 
 AT_ONCE = 8
 
@@ -33,12 +34,19 @@ AT_ONCE = 8
 @click.command("list", cls=Errand)
 @click.option("--app", "owner", metavar="NAME", help="Only those that this app declares.")
 @click.option("--tag", metavar="TAG", help="Only those with this tag.")
+@click.option(
+    "--sort",
+    type=click.Choice(["name", "next", "last"]),
+    default="name",
+    show_default=True,
+    help="By name; those that will fire, soonest first; those that fired, latest first.",
+)
 @click.pass_obj
-def list_jobs(session: Session, owner: str | None, tag: str | None) -> None:
+def list_jobs(session: Session, owner: str | None, tag: str | None, sort: Sort) -> None:
     """List jobs: when each fires next, and how its last firing ended."""
 
     async def look(scheduler: Scheduler) -> tuple[list[records.ListedJob], Instant]:
-        return [job async for job in scheduler.jobs.list(app=owner, tag=tag, last=True)], scheduler.now()
+        return [job async for job in scheduler.jobs.list(app=owner, tag=tag, sort=sort, last=True)], scheduler.now()
 
     jobs, now = with_scheduler(session, look)
     screen = Screen(session)

@@ -58,7 +58,7 @@ def step_of(duration: Duration) -> int:
     """The step of a histogram that a duration falls into: two steps for each doubling from a millisecond on."""
     if duration <= _LOWEST:
         return 0
-    ratio = duration * duration // (_LOWEST * _LOWEST)  # Squared, so that each doubling of it is half of one.
+    ratio = -(-duration * duration // (_LOWEST * _LOWEST))  # Squared, so that each doubling of it is half of one.
     return min((ratio - 1).bit_length(), MOST_STEPS)
 
 

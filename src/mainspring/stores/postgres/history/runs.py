@@ -17,11 +17,11 @@ from mainspring.stores.postgres.server.database import Database, Record, Transac
 from mainspring.stores.postgres.submissions.group_commit import GroupCommit
 from mainspring.stores.postgres.submissions.in_transaction import join
 from mainspring.stores.postgres.submissions.submit import accept, submit
-from mainspring.stores.rows.run_rows import FEW_RUNNING, ids_only, run_of, unfinished_states
+from mainspring.stores.rows.run_rows import FEW_RUNNING, counts_only, run_of, unfinished_states
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
-_IDS = ids_only(_Q)
+_COUNTS = counts_only(_Q)
 SOME_CLASSES, NEWEST = 8, 500
 MANY_CLASSES = 200
 """Of more classes the newest runs are not sought one class after the other: each has to be sought in every day."""
@@ -75,8 +75,8 @@ class Runs:
         return dict(await self._db.read(lambda tx: tx.fetch(_Q["count_states"], namespace, MOST_COUNTED)))
 
     async def count_matching(self, where: RunFilter) -> int:
-        rows = await self._db.read(lambda tx: _list_rows(tx, where, _IDS), consistent=True)
-        return min(len(rows), where.limit)
+        rows = await self._db.read(lambda tx: _list_rows(tx, where, _COUNTS), consistent=True)
+        return min(sum(int(row[0]) for row in rows), where.limit)
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
@@ -141,7 +141,7 @@ async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
 
 
 async def _list_rows(tx: Transaction, where: RunFilter, queries: Mapping[str, str]) -> list[Record]:
-    """Up to the limit of unfinished runs, and of finished ones; whole, or their ids alone, as the queries have them."""
+    """Up to the limit of unfinished runs, and of finished ones; whole, or counted, as the queries have them."""
     page = (where.namespace, where.since, where.before, where.limit)
     rows: list[Record] = []
     if not where.states or not FINAL.issuperset(where.states):
@@ -211,7 +211,8 @@ async def _list_finished(
         # A filter that fits this many classes mostly fits most runs: they are among the newest of all.
         looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
         rows = await tx.fetch(queries["list_finished"], *page, states, where.queue, where.tag, looked_at)
-        if looked_at is None or len(rows) == where.limit:
+        found = rows[0][0] if queries is _COUNTS else len(rows)
+        if looked_at is None or found == where.limit:
             return rows
     queues, tasks, kinds = ([row[number] for row in classes] for number in range(3))
     earliest = min(row[4] for row in classes)

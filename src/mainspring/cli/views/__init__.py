@@ -1,0 +1,1 @@
+"""The commands that show what pages show: queues, errors, the load ahead."""
