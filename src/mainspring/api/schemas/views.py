@@ -82,7 +82,7 @@ class FacetQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The values of what."""
 
     of: FacetName
-    prefix: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    prefix: Name | UnsetType = UNSET
 
 
 class TallyQuery(msgspec.Struct, forbid_unknown_fields=True):
