@@ -190,7 +190,7 @@ class NodeProcess(ServerProcess):
 
     def answers(self) -> bool:
         answer = self._server.ask("GET", "/api/v1/nodes/node")
-        return answer.status_code == 200 and "addresses" in answer.json()["status"]
+        return answer.status_code == 200 and "addresses" in answer.json().get("status", {})
 
     def stop(self) -> None:
         """Let it end its processes, then end it."""
