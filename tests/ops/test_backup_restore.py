@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import pytest
 
+from judging import judge
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.core.answers import RunFilter
@@ -24,7 +25,7 @@ from mainspring.core.planning.plans import next_fire_at
 from mainspring.core.states import FINAL
 from mainspring.ops.backup import backups
 from mainspring.settings import Settings
-from mainspring.testing.chaos.inside.recording import gather
+from mainspring.testing.chaos.inside.recording import RecordedApp, gather
 
 APP = Path(__file__).parent.parent / "acceptance" / "crash_app.py"
 FAST = {"MAINSPRING_CLAIM_TTL": "2s", "MAINSPRING_CLAIM_RENEW": "500ms", "MAINSPRING_WORKER_DEAD_AFTER": "3s"}
@@ -82,9 +83,11 @@ def read(url: str) -> tuple[dict[str, Job], dict[str, list[Firing]], dict[str, R
     return asyncio.run(look())
 
 
-def submit(url: str, count: int) -> list[str]:
+def submit(url: str, count: int, history: Path | None = None) -> list[str]:
+    """Submit runs, and write that down for the checker if there is a folder for it."""
+
     async def do() -> list[str]:
-        app = Mainspring(url, name="client")
+        app = Mainspring(url, name="client") if history is None else RecordedApp(history, "client", url, name="client")
 
         @app.task(name="submitted")
         def submitted(number: int) -> int:
@@ -147,14 +150,28 @@ def check_ledger(url: str, epoch: int) -> None:
 
 
 def test_a_moved_store_goes_on_as_after_a_stop(new_store: Callable[[], str], tmp_path: Path) -> None:
+    """The history checker judges both lives of the store as one: nothing is lost, doubled or out of order."""
     old, new = new_store(), new_store()
-    submitted = submit(old, 5)
+    folder = tmp_path / "up"
+    with up(old, folder) as first:
+        wait_for(lambda: len(ended(folder)) > 5, folder)
+        stop(first)
+    submitted = submit(old, 5, folder)
     backups.create(settings_of(old), tmp_path / "backups", SystemClock())
     _, settled = backups.restore(backups.find(tmp_path / "backups", None), settings_of(new), SystemClock(), moved=True)
     assert (settled.cancelled, settled.jobs) == (0, 0)
-    folder = tmp_path / "up"
-    with up(new, folder):
-        wait_for(lambda: set(submitted[:-1]) <= ended(folder), folder)
+    known = len(ended(folder))
+    with up(new, folder) as second:
+        wait_for(lambda: set(submitted[:-1]) <= ended(folder) and len(ended(folder)) > known + 10, folder)
+        stop(second)
+    verdict = judge(folder, new)
+    assert verdict.ok, str(verdict)
+    assert {1, 3, 4, 5} <= set(verdict.judged)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
 
 
 def test_terms_tokens_and_positions_go_on_beyond_the_lost_ones(new_store: Callable[[], str], tmp_path: Path) -> None:
