@@ -87,7 +87,11 @@ def submit(url: str, count: int, history: Path | None = None) -> list[str]:
     """Submit runs, and write that down for the checker if there is a folder for it."""
 
     async def do() -> list[str]:
-        app = Mainspring(url, name="client") if history is None else RecordedApp(history, "client", url, name="client")
+        app = (
+            Mainspring(url, name="client")
+            if history is None
+            else RecordedApp(history, "client", store=url, name="client")
+        )
 
         @app.task(name="submitted")
         def submitted(number: int) -> int:
