@@ -4,6 +4,7 @@ processes, programs and HTTP calls by the context of the run."""
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import cache
 from typing import Any
 
 from opentelemetry.context import Context
@@ -15,7 +16,12 @@ from mainspring.services.telemetry.tracing import Tracing, carried, carry, heade
 
 def trace_executors(executor_of: Callable[[str], Executor], tracing: Tracing) -> Callable[[str], Executor]:
     """The same executors, by task, within spans."""
-    return lambda task: TracedExecutor(executor_of(task), tracing)
+
+    @cache  # By task, of which a worker knows a few: this is asked for each attempt.
+    def find(task: str) -> Executor:
+        return TracedExecutor(executor_of(task), tracing)
+
+    return find
 
 
 class TracedExecutor:
