@@ -118,7 +118,7 @@ class Drill:
             with line("the on-call engineer is notified") as found:
                 found.detail = self._options.on_call
         with line("no critical run under way") as found:
-            critical = (await count(site.primary)).critical
+            critical = (await count(site.primary, 0)).critical
             need(critical == 0, f"{critical} runs of priority 1 or 2 are being executed: wait, or drill later")
 
     async def _check_services(self) -> None:
@@ -185,8 +185,8 @@ class Drill:
             await asyncio.sleep(0.1)
         states = await self._traffic.states(pick(ids, SAMPLED))
         jobs = [job.name for job in await store.list_jobs(app.settings.namespace, limit=SAMPLED)]
-        counts = await count(site.primary)
-        return Memory(counts, states, jobs, long_run.id, later.id, failed.id)
+        at = store.now()
+        return Memory(at, await count(site.primary, at), states, jobs, long_run.id, later.id, failed.id)
 
     async def _fail(self) -> None:
         site, line = self._site, partial(self._list.line, FAILURE)
@@ -259,7 +259,7 @@ class Drill:
     async def _compare(self, memory: Memory) -> None:
         traffic, app, line = self._traffic, self._app, partial(self._list.line, INTEGRITY)
         with line("numbers of jobs, runs and firings match, within the window") as found:
-            now, was = await count(self._site.standby), memory.counts
+            now, was = await count(self._site.standby, memory.at), memory.counts
             found.detail = ", ".join(f"{part} {getattr(was, part)} → {getattr(now, part)}" for part in COUNTED)
             need((now.jobs, now.runs >= was.runs, now.firings >= was.firings) == (was.jobs, True, True), found.detail)
         with line("all jobs are accessible") as found:

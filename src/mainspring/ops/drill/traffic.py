@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.core.instants import Instant
 from mainspring.core.states import FINAL
 from mainspring.errors import MainspringError, NotFound
 from mainspring.ops.drill.checklist import need
@@ -26,9 +27,10 @@ END_S = 120.0
 LOOK_S = 0.1
 
 _COUNTS = """
-SELECT (SELECT count(*) FROM mainspring.jobs) AS jobs,
-  (SELECT count(*) FROM mainspring.runs) + (SELECT count(*) FROM mainspring.history) AS runs,
-  (SELECT count(*) FROM mainspring.firings) AS firings,
+SELECT (SELECT count(*) FROM mainspring.jobs WHERE created_at <= {until}) AS jobs,
+  (SELECT count(*) FROM mainspring.runs WHERE created_at <= {until})
+    + (SELECT count(*) FROM mainspring.history WHERE created_at <= {until}) AS runs,
+  (SELECT count(*) FROM mainspring.firings WHERE created_at <= {until}) AS firings,
   (SELECT count(*) FROM mainspring.runs WHERE state = 'running' AND priority <= 2) AS critical
 """
 
@@ -63,6 +65,7 @@ class Sample(msgspec.Struct):
 class Memory(msgspec.Struct):
     """What was there before the failure."""
 
+    at: Instant
     counts: Counts
     states: dict[str, str]
     """By run, of a random sample."""
@@ -170,9 +173,9 @@ class Traffic:
         return [run_id for run_id in asked if run_id not in known]
 
 
-async def count(url: str) -> Counts:
-    """How much a database holds."""
-    return msgspec.convert((await fetch(url, _COUNTS))[0], Counts)
+async def count(url: str, until: Instant) -> Counts:
+    """How much a database holds of what was created until an instant: what is created later hides no loss."""
+    return msgspec.convert((await fetch(url, _COUNTS.format(until=int(until))))[0], Counts)
 
 
 def pick(ids: Sequence[str], number: int) -> list[str]:
