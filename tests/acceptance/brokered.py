@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from judging import judge
+
 from mainspring import Mainspring
 from mainspring.errors import StoreUnavailable
 from mainspring.testing.chaos.inside.recording import RecordedApp
