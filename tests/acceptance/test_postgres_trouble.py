@@ -14,9 +14,9 @@ from random import Random
 
 import asyncpg
 import pytest
+from judging import judge
 from server import make_server
 
-from judging import judge
 from mainspring import Mainspring
 from mainspring.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from mainspring.store import Strain

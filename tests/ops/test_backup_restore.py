@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-
 from judging import judge
+
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.core.answers import RunFilter
