@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from mainspring.core.instants import DAY, SECOND, Duration, Instant
+from mainspring.core.load.rate_limits import Pace
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import OnFailure, Trigger, When
@@ -338,6 +339,7 @@ class TaskNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 5
     queue: str = DEFAULT
     limit: int | None = None
+    rate: Pace | None = None
     options: RunOptions = RunOptions()
 
 

@@ -27,6 +27,7 @@ from mainspring.core.instants import (
     parse_duration,
     parse_instant,
 )
+from mainspring.core.load.rate_limits import Pace, format_pace, parse_pace
 from mainspring.core.model import (
     DEFAULT,
     JobPolicy,
@@ -80,6 +81,7 @@ class TaskWords(ExecutionWords, total=False):
     """What `@app.task` takes besides a name."""
 
     limit: int | None
+    rate: str | None
     batch: int | None
     batch_wait: Length | None
 
@@ -130,6 +132,7 @@ class Defaults(msgspec.Struct, frozen=True):
     priority: int = 5
     queue: str = DEFAULT
     limit: int | None = None
+    rate: Pace | None = None
     batch: int | None = None
     batch_wait: Duration = 50 * MILLISECOND
     options: RunOptions = RunOptions()
@@ -255,6 +258,7 @@ SOME_DURATION = Kind(_read_some_duration, json_types.Span, format_duration, "DUR
 INSTANT = Kind(lambda field, value: parse_instant(value, field), json_types.InstantText, format_instant, "INSTANT")
 COUNT, COUNT_FROM_0 = _count(1, json_types.Count), _count(0, json_types.CountFrom0)
 PRIORITY = Kind(lambda field, value: check_priority(value, field), json_types.Priority, metavar="NUMBER")
+RATE = Kind(lambda field, value: parse_pace(value, field), None, format_pace, "RATE")
 RETRY = Kind(_read_retry, json_types.RetryBody | json_types.CountFrom0, _write_retry)
 ISOLATION = Kind(_read_isolation, json_types.IsolationText, format_isolation, "LEVEL[,LIMIT...]")
 ALERT = Kind(lambda field, value: check_alert(value, field), json_types.AlertText, metavar="RECEIVER")
@@ -314,6 +318,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("tags", NAMES, EXECUTION, "A tag, to select by; repeat for several.", "tag"),
         Option("key", NAME, (RUN, JOB), "Runs of one key run one after the other, in order of submission."),
         Option("limit", COUNT, (TASK, JOB), "How many runs of the task may run at once, on all workers together."),
+        Option("rate", RATE, (TASK, JOB), "How many runs of the task may start in a time, on all workers: 10/m.", None),
         Option("batch", COUNT._replace(json=None), (TASK, JOB), "Up to this many runs are executed in one call.", None),
         Option(
             "batch_wait", SOME_DURATION._replace(json=None), (TASK, JOB), "How long a batch may take to fill.", None

@@ -410,7 +410,7 @@ class Mainspring:
         if not isinstance(function, Task):
             execution = {word: values[word] for word in TaskWords.__annotations__ if word in values}
             return self._register(function, None, execution)
-        for word in ("limit", "batch", "batch_wait"):
+        for word in ("limit", "rate", "batch", "batch_wait"):
             if word in values:
                 raise InvalidInput(word, values[word], "belongs to the task", "put it into @app.task")
         return self._find_task(function)

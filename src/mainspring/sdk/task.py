@@ -163,6 +163,7 @@ class Task(BoundTask[P, R]):
             priority=self.defaults.priority,
             queue=self.defaults.queue,
             limit=self.defaults.limit,
+            rate=self.defaults.rate,
             options=self.defaults.options,
         )
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.core.instants import Duration, Instant
+from mainspring.core.instants import Duration, Instant, format_duration, parse_duration
+from mainspring.errors import InvalidInput
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -16,6 +17,23 @@ class Pace(msgspec.Struct, frozen=True):
 
     amount: int
     period: Duration
+
+
+def parse_pace(value: object, field: str) -> Pace:
+    """`"10/m"`: ten in each minute. Per second, minute, hour or day, or of a duration: `"100/5m"`."""
+    amount, separator, period = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if not separator or not amount.strip().isdecimal() or int(amount) == 0:
+        raise InvalidInput(field, value, "is not a rate", 'write how many in which time, as in "10/s" or "100/5m"')
+    written = period.strip()
+    length = parse_duration(written if written[:1].isdecimal() else f"1{written}", field)
+    if length == 0:
+        raise InvalidInput(field, value, "is a rate in no time at all", 'write a time above zero, as in "10/s"')
+    return Pace(int(amount), length)
+
+
+def format_pace(pace: Pace) -> str:
+    """As `parse_pace` reads it."""
+    return f"{pace.amount}/{format_duration(pace.period)}"
 
 
 class Allowance(msgspec.Struct, frozen=True):

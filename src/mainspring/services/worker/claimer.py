@@ -15,6 +15,7 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 from mainspring.core.load.leadership import trusted_until
+from mainspring.core.load.rate_limits import format_pace
 from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.runs.fitting import ASIDE, fill_in
 from mainspring.core.runs.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
@@ -109,6 +110,7 @@ class Claimer(Loop):
         self._deferring = False
         self._early: list[Instant] = []
         self._notices = {notice.name: notice for notice in worker.notices}
+        self._rates = {notice.name: notice.rate for notice in worker.notices if notice.rate is not None}
         self._aside: dict[str, float] = {}
         """Tasks that are left to other workers, and until when."""
         self.amend: Callable[[list[AttemptContext], list[Amendment], float], None] = lambda *_: None
@@ -199,7 +201,8 @@ class Claimer(Loop):
         """While places are free and nothing waits, leave a standing claim: the next submission goes straight to the
         runner."""
         free = self._worker.concurrency - len(self._claims)
-        may = self._sated and free > 0 and not self._claims.solitary and not self.stopping
+        # A standing claim starts runs on the spot; where tasks have rates, the store is asked first.
+        may = self._sated and free > 0 and not self._claims.solitary and not self.stopping and not self._rates
         wanted = room(self._worker.concurrency, len(self._claims), self._claims.run_s) if may else 0
         self._store.stand(Standing(self._asking(), wanted, self._ttl, self._ordering, self._take_here))
 
@@ -207,9 +210,35 @@ class Claimer(Loop):
         sent_at = self.clock.monotonic()
         limit = min(wanted, self.breaker.most) if self.breaker is not None else wanted
         claims = await self._source.claim(self._asking(), limit, self._ttl, self._ordering, ahead=ahead)
-        if claims:
-            self._take(claims, trusted_until(sent_at, self._ttl), early=ahead > 0)
+        until = trusted_until(sent_at, self._ttl)
+        if paced := await self._pace(claims, until) if self._rates else claims:
+            self._take(paced, until, early=ahead > 0)
         return len(claims)
+
+    async def _pace(self, claims: Sequence[Claim], until: float) -> Sequence[Claim]:
+        """The claims that the rates of their tasks allow to start now. The others are handed back, and their tasks left
+        alone, until the rate allows the next."""
+        started: list[Claim] = []
+        late: list[AttemptContext] = []
+        amendments: list[Amendment] = []
+        waits: dict[str, Duration] = {}
+        for claim in claims:
+            rate = self._rates.get(claim.task)
+            if rate is not None and claim.task not in waits:
+                allowance = await self._store.spend(f"task:{claim.namespace}:{claim.task}", 1, rate)
+                if not allowance.granted:
+                    waits[claim.task] = allowance.wait
+                    self._aside[claim.task] = self.clock.monotonic() + allowance.wait / SECOND
+                    asyncio.get_running_loop().call_later(allowance.wait / SECOND, self._follow_hint)
+            if rate is None or claim.task not in waits:
+                started.append(claim)
+                continue
+            reason = f"its task starts {format_pace(rate)} at most"
+            late.append(AttemptContext(claim, prepare(claim.options)))
+            amendments.append(Amendment(claim.run_id, claim.token, reason, claim.options, waits[claim.task]))
+        if late:
+            self.amend(late, amendments, until)
+        return started
 
     def _take(self, claims: Sequence[Claim], until: float, *, early: bool) -> None:
         if self.clock.monotonic() >= until:
