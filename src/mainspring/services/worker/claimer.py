@@ -15,7 +15,7 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
 from mainspring.core.load.leadership import trusted_until
-from mainspring.core.load.rate_limits import format_pace
+from mainspring.core.load.rate_limits import Pace, format_pace
 from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.runs.fitting import ASIDE, fill_in
 from mainspring.core.runs.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
@@ -110,7 +110,6 @@ class Claimer(Loop):
         self._deferring = False
         self._early: list[Instant] = []
         self._notices = {notice.name: notice for notice in worker.notices}
-        self._rates = {notice.name: notice.rate for notice in worker.notices if notice.rate is not None}
         self._aside: dict[str, float] = {}
         """Tasks that are left to other workers, and until when."""
         self.amend: Callable[[list[AttemptContext], list[Amendment], float], None] = lambda *_: None
@@ -214,6 +213,11 @@ class Claimer(Loop):
         if paced := await self._pace(claims, until) if self._rates else claims:
             self._take(paced, until, early=ahead > 0)
         return len(claims)
+
+    @cached_property
+    def _rates(self) -> dict[str, Pace]:
+        """Of the tasks that have one."""
+        return {name: notice.rate for name, notice in self._notices.items() if notice.rate is not None}
 
     async def _pace(self, claims: Sequence[Claim], until: float) -> Sequence[Claim]:
         """The claims that the rates of their tasks allow to start now. The others are handed back, and their tasks left
