@@ -71,6 +71,8 @@ class SettingWords(TypedDict, total=False):
     body_timeout: Length | None
     requests: int | None
     watchers: int | None
+    base_path: str | None
+    public_url: str | None
     submit_rate: int | None
     submit_rates: str | Mapping[str, int] | None
     job_rate: int | None
