@@ -246,7 +246,7 @@ def lose_elector_for_30_s(stage: Stage, elector: Elector) -> None:
 
 Act = Callable[[Stage, Elector], None]
 SOME: Sequence[Act] = (kill_leader, cut_off_from_elector, lose_elector)
-ALL: Sequence[Act] = (lose_a_member, kill_leader, pause_leader, cut_off_from_elector, cut_off_from_store, lose_elector)
+ALL: Sequence[Act] = (lose_a_member, kill_leader, cut_off_from_store, pause_leader, cut_off_from_elector, lose_elector)
 
 
 def play(kind: str, acts: Sequence[Act], server: Postgres, folder: Path) -> None:
