@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
-from mainspring import Mainspring, Retry, cron, every, manual
+from mainspring import Mainspring, Retry, after, cron, every, manual
 from mainspring.clock import Clock
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing import ManualScheduler
@@ -51,6 +51,9 @@ def make_app(random: Random, more: int) -> Mainspring:
     async def cleanup() -> None:
         if random.random() < 0.01:
             raise TimeoutError(f"no answer from node {random.randrange(9)} in 30 s")
+
+    @app.job(after("etl-nightly"), name="publish", retry=NEVER)
+    async def publish() -> None: ...
 
     @app.job(manual(), name="train-model", queue="gpu", retry=NEVER)
     async def train_model() -> None: ...

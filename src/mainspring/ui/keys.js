@@ -2,16 +2,20 @@
 import { go, to } from "./router.js";
 import { clock, keys } from "./state/settings.js";
 import { paused } from "./live.js";
+import { copy } from "./parts/dialog.js";
 
 /** @type {Record<string, string>} */
 export const PLACES = {
-  o: "/", j: "/jobs", r: "/runs", f: "/failures", w: "/workers", e: "/events", c: "/calendars", a: "/audit", s: "/settings",
+  o: "/", j: "/jobs", r: "/runs", f: "/failures", l: "/load", t: "/timeline", q: "/queues", w: "/workers", c: "/cluster", e: "/events", d: "/calendars", a: "/audit", s: "/settings",
 };
 
 const CLOCKS = ["browser", "utc", "job"];
 
 /** @type {Record<string, () => void>} */
 const ACTIONS = {
+  n: () => dispatchEvent(new Event("mainspring-namespace")),
+  "?": () => dispatchEvent(new Event("mainspring-help")),
+  y: () => copy(location.href),
   p: () => (paused.value = !paused.value),
   t: () => (clock.value = CLOCKS[(CLOCKS.indexOf(clock.value) + 1) % CLOCKS.length]),
 };
@@ -43,7 +47,10 @@ addEventListener("keydown", (event) => {
       event.preventDefault();
       field.focus();
     }
-  } else if (ACTIONS[event.key]) ACTIONS[event.key]();
+  } else if (ACTIONS[event.key]) {
+    event.preventDefault();
+    ACTIONS[event.key]();
+  }
   else if (event.key === "Enter" && event.target instanceof HTMLElement && event.target.closest("a, button, summary")) return;
   else dispatchEvent(new CustomEvent("mainspring-key", { detail: event.key }));
 });

@@ -1,7 +1,11 @@
-/** The page: who asks, the header, and the page that the address names. */
+/** The page: the caller, the header, and the page that the address names. */
 import "./keys.js";
 import { html, render, useEffect, useState } from "./html.js";
-import { mark, paused, start } from "./live.js";
+import { mark, paused, start, version } from "./live.js";
+import { Interrupted } from "./parts/bulk.js";
+import { Help } from "./parts/help.js";
+import { Namespaces } from "./parts/namespaces.js";
+import { standing } from "./state/standing.js";
 import { Dialog, toast } from "./parts/dialog.js";
 import { Palette } from "./parts/palette.js";
 import { Trouble } from "./parts/page.js";
@@ -18,17 +22,21 @@ const PAGES = [
   [/^\/jobs\/([^/]+)$/, () => import("./pages/job.js"), "Jobs"],
   [/^\/runs$/, () => import("./pages/runs.js"), "Runs"],
   [/^\/runs\/([^/]+)$/, () => import("./pages/run.js"), "Runs"],
-  [/^\/failures$/, () => import("./pages/failures.js"), "Failures"],
-  [/^\/workers$/, () => import("./pages/workers.js"), "Workers"],
-  [/^\/calendars$/, () => import("./pages/calendars.js"), "Calendars"],
+  [/^\/failures(?:\/([^/]+))?$/, () => import("./pages/failures.js"), "Failures"],
+  [/^\/load$/, () => import("./pages/load.js"), "Load"],
+  [/^\/timeline$/, () => import("./pages/timeline.js"), "Timeline"],
+  [/^\/queues$/, () => import("./pages/queues.js"), "Queues"],
+  [/^\/workers(?:\/([^/]+))?$/, () => import("./pages/workers.js"), "Workers"],
+  [/^\/cluster$/, () => import("./pages/cluster.js"), "Cluster"],
+  [/^\/calendars(?:\/([^/]+))?$/, () => import("./pages/calendars.js"), "Calendars"],
   [/^\/events$/, () => import("./pages/events.js"), "Events"],
   [/^\/audit$/, () => import("./pages/audit.js"), "Audit"],
   [/^\/settings$/, () => import("./pages/settings.js"), "Settings"],
 ];
 
 const LINKS = [
-  ["/", "Overview"], ["/jobs", "Jobs"], ["/runs", "Runs"], ["/failures", "Failures"], ["/workers", "Workers"],
-  ["/calendars", "Calendars"], ["/events", "Events"], ["/audit", "Audit"], ["/settings", "Settings"],
+  ["/", "Overview"], ["/jobs", "Jobs"], ["/runs", "Runs"], ["/failures", "Failures"], ["/load", "Load"], ["/timeline", "Timeline"], ["/queues", "Queues"],
+  ["/workers", "Workers"], ["/cluster", "Cluster"], ["/calendars", "Calendars"], ["/events", "Events"], ["/audit", "Audit"],
 ];
 
 const LIVE = /** @type {Record<string, [string, string]>} */ ({
@@ -45,13 +53,28 @@ function Live() {
 /** @param {{ current: string }} given */
 function Header({ current }) {
   const links = LINKS.filter(([path]) => path !== "/audit" || may("audit:read"));
+  const count = standing.value?.attention.length ?? 0;
+  useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current]);  // On a small screen the links scroll.
   return html`<header class="header">
     <a class="brand" href=${to("/")}>Mainspring</a>
-    <nav aria-label="pages">${links.map(([path, name]) => html`<a href=${to(path)} aria-current=${name === current ? "page" : null}>${name}</a>`)}</nav>
-    <span class="muted nowrap">${namespace.value}</span>
-    <${Live} />
-    <span class="muted nowrap">${me.value?.subject === "local" ? "open on this machine" : me.value?.subject ?? ""}</span>
+    <nav aria-label="pages">${links.map(([path, name]) => html`<a href=${to(path)} aria-current=${name === current ? "page" : null}>${name}${path === "/" && count > 0 && html`<span class="count" aria-label=${`, ${count} need attention`}>${count}</span>`}</a>`)}</nav>
+    <div class="tools"><button class="plain search" onClick=${() => dispatchEvent(new Event("mainspring-palette"))}>Search <kbd>⌘K</kbd></button>
+    <${Namespaces} /><${Live} />
+    <a class="muted nowrap" href=${to("/settings")} aria-current=${current === "Settings" ? "page" : null}>${me.value?.subject === "local" ? "open on this machine" : me.value?.subject ?? ""}</a></div>
   </header>`;
+}
+
+/** What every page has to say first: no leader, no worker, degradation, a new version, an action that was interrupted. */
+function Banners() {
+  const now = standing.value;
+  const texts = [];
+  if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster"]);
+  if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers"]);
+  if (now && now.degradation !== "normal") texts.push([`The server sheds load: ${now.degradation}, pressure ${now.pressure}.`, "/queues"]);
+  const isOld = version.value !== (document.documentElement.dataset.version ?? "");
+  return html`${texts.map(([text, path]) => html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">▲</span><span>${text}</span><a href=${to(path)}>what this means</a></div>`)}
+    ${isOld && html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">↻</span><span>The server has another version (${version.value}). What you typed stays until you reload.</span><button class="plain" onClick=${() => location.reload()}>Reload</button></div>`}
+    <${Interrupted} />`;
 }
 
 /** @param {string} path */
@@ -76,12 +99,13 @@ function App() {
   if (!me.value) return signedOut.value ? html`<main><${Login} /></main>` : null;
   const Page = page.key === key ? page.view : null;  // Never the page before with an argument that is not its own.
   return html`<${Header} current=${found?.name ?? ""} />
+    <${Banners} />
     <main>
       ${error && html`<${Trouble} error=${error} />`}
       ${found === null ? html`<h1>Not there</h1><p>This page does not exist. <a href=${to("/")}>Overview</a></p>` : Page && html`<${Page} key=${`${place.value.path} ${namespace.value}`} argument=${found.argument} />`}
     </main>
     ${signedOut.value && html`<${Login} over=${true} />`}
-    <${Dialog} /><${Palette} />
+    <${Dialog} /><${Palette} /><${Help} />
     <div role="status" aria-live="polite">${toast.value && html`<div class="toast">${toast.value}</div>`}</div>`;
 }
 

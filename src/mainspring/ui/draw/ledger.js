@@ -1,6 +1,7 @@
 /** The grid of a ledger: which cell each due instant has, by the clock of its zone. Pure geometry; no fire time is computed here. */
 
-/** @typedef {{ fire_at: string, last_at?: string | null, count?: number, outcome: string, reason?: string, run_id?: string | null, note?: string }} Firing */
+/** @typedef {{ fire_at: string, last_at?: string | null, count?: number, outcome: string, reason?: string, run_id?: string | null, note?: string, late_s?: number | null,
+ *   took_s?: number | null, attempts?: number | null }} Firing */
 /** @typedef {{ firings: Firing[], outcome: string, count: number, band: boolean }} Cell */
 /** @typedef {{ label: string, cells: (Cell | null)[] }} Row */
 /** @typedef {{ shape: Shape, columns: string[], rows: Row[] }} Grid */
@@ -12,7 +13,7 @@ const IN_ORDER = 30;
 const WEEKDAYS = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 /** The worst first: a cell of several instants shows its worst. */
-const WORST = ["failed", "missed", "cancelled", "skipped", "fired", "clock-change", "succeeded", "planned"];
+const WORST = ["failed", "missed", "cancelled", "skipped", "late", "fired", "clock-change", "succeeded", "planned", "excluded"];
 
 /** The shape that fits the distance between instants.
  * @param {string} kind of the trigger @param {number[]} instants in order @returns {Shape} */

@@ -1,4 +1,4 @@
-/** Each state and outcome: its glyph, its word and its colour. Nothing is told by colour alone. */
+/** Each state and outcome: its glyph, its word and its colour. No meaning rests on colour alone. */
 
 /** @typedef {{ glyph: string, word: string, tone: "neutral" | "running" | "succeeded" | "warning" | "failed" | "held" }} Look */
 

@@ -1,32 +1,18 @@
-/** The audit trail: who changed what. */
+/** The audit trail: which subject changed what. */
 import { html } from "../html.js";
-import { write } from "../parts/json.js";
+import { Difference } from "../parts/difference.js";
 import { readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 import { place } from "../router.js";
 
-/** What differs between before and after, by field.
- * @param {any} before @param {any} after */
-export function difference(before, after) {
-  const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
-  return [...names].filter((name) => write(before?.[name]) !== write(after?.[name])).map((name) => ({ name, before: before?.[name], after: after?.[name] }));
-}
-
-/** @param {{ change: any }} given */
-function Difference({ change }) {
-  const found = difference(change.before, change.after);
-  if (!found.length) return html`<span class="muted">–</span>`;
-  return html`<ul>${found.slice(0, 6).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${write(each.before).slice(0, 60)} → ${write(each.after).slice(0, 60)}</span></li>`)}${found.length > 6 ? html`<li class="muted">and ${found.length - 6} more</li>` : null}</ul>`;
-}
-
 const COLUMNS = [
   { name: "When", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.at} />` },
   { name: "Subject", tight: true, cell: (/** @type {any} */ it) => it.subject },
   { name: "Action", tight: true, cell: (/** @type {any} */ it) => html`<span class="mono">${it.action}</span>` },
   { name: "Target", cell: (/** @type {any} */ it) => it.target },
-  { name: "Difference", cell: (/** @type {any} */ it) => html`<${Difference} change=${it} />` },
+  { name: "Difference", cell: (/** @type {any} */ it) => html`<${Difference} before=${it.before} after=${it.after} />` },
 ];
 
 export default function Audit() {

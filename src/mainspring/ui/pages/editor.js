@@ -1,67 +1,117 @@
-/** A new job: a form, the command that does the same, and each fault at its field. */
-import { send } from "../api.js";
-import { html, useState } from "../html.js";
+/** The editor of a job: what a draft means is shown while it is typed, by the server; each fault stands at its field. */
+import { Problem, send } from "../api.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { difference } from "../parts/difference.js";
 import { Command, quoted, say } from "../parts/dialog.js";
+import { write } from "../parts/json.js";
 import { Head, Trouble } from "../parts/page.js";
+import { When } from "../parts/when.js";
 import { go, to } from "../router.js";
+import { bodyOf, commandOf, FIRST, formOf } from "./draft.js";
 
-const WHEN = ["cron", "every", "run_at"];
+/** @typedef {import("./draft.js").Form} Form */
+/** @typedef {import("../records.d.ts").Preview} Preview */
+
+const TYPING_MS = 150;
+const SHOWN = 12;
+const KINDS = [["cron", "cron"], ["every", "every"], ["run_at", "at"], ["after", "after jobs"], ["manual", "by hand"]];
 /** Which fields of a request each input stands for. */
-const FIELDS = /** @type {Record<string, string[]>} */ ({ value: ["schedule", "cron", "every", "run_at", "at"], retries: ["retry", "retry.retries"], command: ["task", "args"] });
-const FIRST = { name: "", kind: "cron", value: "0 2 * * *", timezone: Intl.DateTimeFormat().resolvedOptions().timeZone, command: "", misfire: "once", overlap: "forbid", retries: "3", timeout: "" };
+const FIELDS = /** @type {Record<string, string[]>} */ ({
+  value: ["schedule", "cron", "every", "run_at", "at", "after"], retries: ["retry", "retry.retries"], work: ["task", "command", "args"], timezone: ["tz"],
+});
 
-/** @param {typeof FIRST} form */
-function bodyOf(form) {
-  const when = form.kind === "cron" ? { schedule: form.value, timezone: form.timezone } : { [form.kind]: form.value };
-  return { name: form.name, ...when, command: form.command, misfire: form.misfire, overlap: form.overlap, retry: Number(form.retries), ...(form.timeout ? { timeout: form.timeout } : {}) };
-}
-
-/** @param {typeof FIRST} form */
-function commandOf(form) {
-  const flag = form.kind === "run_at" ? "--at" : `--${form.kind}`;
-  const zone = form.kind === "cron" ? ` --tz ${form.timezone}` : "";
-  return `mainspring job add ${quoted(form.name || "NAME")} ${flag} ${quoted(form.value)}${zone} --misfire ${form.misfire} --overlap ${form.overlap} --retries ${form.retries}${form.timeout ? ` --timeout ${form.timeout}` : ""} --command ${quoted(form.command || "…")}`;
-}
-
-/** @param {{ name: string, label: string, form: any, set: (form: any) => void, faults: any[], hint?: string, options?: string[] }} given */
-function Field({ name, label, form, set, faults, hint, options }) {
+/** @param {{ name: keyof Form, label: string, form: Form, set: (form: Form) => void, faults: any[], hint?: string, options?: string[], area?: boolean, disabled?: boolean }} given */
+function Field({ name, label, form, set, faults, hint, options, area, disabled }) {
   const fault = faults.find((each) => each.field === name || FIELDS[name]?.includes(each.field));
   const change = (/** @type {any} */ event) => set({ ...form, [name]: event.target.value });
+  const words = { id: name, value: form[name], disabled, "aria-invalid": !!fault, "aria-describedby": fault ? `${name}-fault` : null };
   const control = options
-    ? html`<select id=${name} value=${form[name]} onChange=${change}>${options.map((each) => html`<option>${each}</option>`)}</select>`
-    : html`<input id=${name} value=${form[name]} onInput=${change} placeholder=${hint ?? ""} aria-invalid=${!!fault} aria-describedby=${fault ? `${name}-fault` : null} />`;
+    ? html`<select ...${words} onChange=${change}>${options.map((each) => html`<option>${each}</option>`)}</select>`
+    : area ? html`<textarea ...${words} rows="3" spellcheck="false" onInput=${change} placeholder=${hint ?? ""}></textarea>` : html`<input ...${words} onInput=${change} placeholder=${hint ?? ""} />`;
   return html`<div class="field"><label for=${name}>${label}</label>${control}${fault && html`<span class="fault" id=${`${name}-fault`}>${fault.fault}${fault.remedy ? `: ${fault.remedy}` : ""}</span>`}</div>`;
 }
 
-/** @param {{ form: typeof FIRST }} given */
-function Meaning({ form }) {
-  return html`<section class="panel"><header><h2>As a command</h2></header><div class="body stack">
-    <p class="muted">The server checks each field when the job is saved. Its fire times are then on the page of the job.</p>
-    <${Command} line=${commandOf(form)} /></div></section>`;
+/** What the draft means, 150 ms after the last key. An older answer never replaces a newer one.
+ * @param {Form} form */
+function usePreview(form) {
+  const [state, set] = useState({ preview: /** @type {Preview | null} */ (null), faults: /** @type {any[]} */ ([]), problem: /** @type {Error | null} */ (null) });
+  const turn = useRef(0);
+  useEffect(() => {
+    const mine = (turn.current += 1);
+    const timer = setTimeout(async () => {
+      const next = await send("POST", `/v1/jobs:preview?count=${SHOWN}`, bodyOf(form, { isDraft: true })).then(
+        (preview) => ({ preview, faults: [], problem: null }),
+        (problem) => ({ preview: null, faults: problem.faults ?? [], problem: problem.faults?.length ? null : problem }),
+      );
+      if (mine === turn.current) set(next);
+    }, TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [JSON.stringify(form)]);
+  return state;
 }
 
-export default function Editor() {
-  const [form, set] = useState(FIRST);
+/** @param {{ form: Form, state: ReturnType<typeof usePreview>, isNew: boolean }} given */
+function Meaning({ form, state, isNew }) {
+  const { preview, problem } = state;
+  return html`<section class="panel" aria-label="what this means"><header><h2>What this means</h2></header><div class="body stack" aria-live="polite">
+    ${problem && html`<${Trouble} error=${problem} />`}
+    ${preview ? html`<p class="sentence">${preview.text.slice(0, 1).toUpperCase()}${preview.text.slice(1)}.</p>
+      ${preview.items.length ? html`<ul class="lines" aria-label="fire times">${preview.items.map((each) => html`<li><span><${When} at=${each.fire_at} zone=${each.zone} job /></span>${each.note && html`<span class="s-warning"><span class="glyph" aria-hidden="true">◐</span> ${each.note}</span>`}</li>`)}</ul>` : html`<p class="muted">It will not fire by itself.</p>`}`
+      : !problem && html`<p class="muted">Something is not right yet: see the fields.</p>`}
+    <${Command} line=${commandOf(form, isNew)} /></div></section>`;
+}
+
+/** @param {{ mine: any, theirs: any }} given */
+function Changed({ mine, theirs }) {
+  return html`<section class="problem" role="alert"><strong>The job has changed meanwhile</strong><span>What you typed is still here. These fields differ from what is stored now:</span>
+    <ul>${difference(theirs, mine).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${write(each.before)} → ${write(each.after)}</span></li>`)}</ul></section>`;
+}
+
+/** @param {{ job?: any, done?: () => void }} given */
+export function Editor({ job, done }) {
+  const [form, set] = useState(job ? formOf(job) : FIRST);
   const [refusal, setRefusal] = useState(/** @type {any} */ (null));
-  const faults = refusal?.faults ?? [];
+  const [other, setOther] = useState(/** @type {any} */ (null));
+  const version = useRef(job?.version);
+  const preview = usePreview(form);
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
+    setRefusal(null);
     try {
-      const job = await send("POST", "/v1/jobs", bodyOf(form));
-      say(`${job.name} saved`);
-      go(to(`/jobs/${encodeURIComponent(job.name)}`, { tab: "next" }));
+      const body = bodyOf(form, { isDraft: false });
+      const saved = job
+        ? await send("PATCH", `/v1/jobs/${encodeURIComponent(job.job_id)}`, body, { "If-Match": `"${version.current}"` })
+        : await send("POST", "/v1/jobs", body);
+      say(`${saved.name} saved`);
+      done?.();
+      go(to(`/jobs/${encodeURIComponent(saved.name)}`, { tab: "next" }));
     } catch (problem) {
-      setRefusal(problem);
+      if (problem instanceof Problem && problem.status === 412) {
+        const theirs = await send("GET", `/v1/jobs/${encodeURIComponent(job.job_id)}`);
+        version.current = theirs.version;
+        setOther(theirs);
+      } else setRefusal(problem);
     }
   };
-  const given = { form, set: (/** @type {any} */ next) => (setRefusal(null), set(next)), faults };
-  return html`<${Head} title="New job" /><form class="form" onSubmit=${save}><div class="stack">
-      <fieldset><legend>What</legend><${Field} name="name" label="Name" ...${given} /><${Field} name="command" label="Command" hint="python generate_report.py" ...${given} /></fieldset>
-      <fieldset><legend>When</legend><div class="two"><${Field} name="kind" label="Kind" options=${WHEN} ...${given} /><${Field} name="value" label="Expression" ...${given} /></div>
-        ${form.kind === "cron" && html`<${Field} name="timezone" label="Zone" ...${given} />`}</fieldset>
+  const given = { form, set: (/** @type {Form} */ next) => (setRefusal(null), set(next)), faults: [...(refusal?.faults ?? []), ...preview.faults] };
+  return html`<form class="form" onSubmit=${save}><div class="stack">
+      <fieldset><legend>What</legend><${Field} name="name" label="Name" ...${given} />
+        <div class="two"><${Field} name="kindOfWork" label="Runs" options=${["command", "task"]} ...${given} /><${Field} name="work" label=${form.kindOfWork === "task" ? "Task" : "Command"} hint=${form.kindOfWork === "task" ? "encode" : "python generate_report.py"} ...${given} /></div>
+        ${form.kindOfWork === "task" && html`<${Field} name="args" label="Arguments as JSON" area hint='{"video": "v1"}' ...${given} />`}</fieldset>
+      <fieldset><legend>When</legend><div class="choices" role="radiogroup" aria-label="kind of schedule">${KINDS.map(([kind, word]) => html`<label><input type="radio" name="kind" checked=${form.kind === kind} onChange=${() => given.set({ ...form, kind, value: "" })} />${word}</label>`)}</div>
+        ${form.kind !== "manual" && html`<div class="two"><${Field} name="value" label=${form.kind === "after" ? "Jobs, with commas" : "Expression"} hint=${HINTS[form.kind]} ...${given} />${form.kind === "cron" && html`<${Field} name="timezone" label="Zone" ...${given} />`}</div>`}
+        <div class="two"><${Field} name="calendars" label="Calendars, with commas" hint="holidays" ...${given} /><${Field} name="on_excluded" label="On an excluded day" options=${["skip", "next_day"]} ...${given} /></div></fieldset>
       <fieldset><legend>What if</legend><div class="two"><${Field} name="misfire" label="It is late" options=${["once", "skip", "all"]} ...${given} /><${Field} name="overlap" label="It still runs" options=${["allow", "forbid", "queue", "replace"]} ...${given} />
-        <${Field} name="retries" label="Retries" ...${given} /><${Field} name="timeout" label="Timeout" hint="10m" ...${given} /></div></fieldset>
+        <${Field} name="retries" label="Retries" ...${given} /><${Field} name="timeout" label="Timeout" hint="10m" ...${given} />
+        <${Field} name="queue" label="Queue" ...${given} /><${Field} name="priority" label="Priority" ...${given} /><${Field} name="tags" label="Tags, with commas" ...${given} /></div></fieldset>
+      ${other && html`<${Changed} mine=${bodyOf(form, { isDraft: false })} theirs=${bodyOf(formOf(other), { isDraft: false })} />`}
       ${refusal && html`<${Trouble} error=${refusal} />`}
-      <div class="row"><button class="primary">Save the job</button></div></div>
-    <${Meaning} form=${form} /></form>`;
+      <div class="row"><button class="primary">${other ? "Save mine over it" : "Save the job"}</button></div></div>
+    <${Meaning} form=${form} state=${preview} isNew=${!job} /></form>`;
+}
+
+const HINTS = /** @type {Record<string, string>} */ ({ cron: "0 2 * * *", every: "30s", run_at: "2027-01-01T00:00:00Z", after: "extract, transform" });
+
+export default function NewJob() {
+  return html`<${Head} title="New job" /><${Editor} />`;
 }

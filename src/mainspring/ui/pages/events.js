@@ -1,31 +1,64 @@
-/** Events: what happens, as it happens. */
-import { stream } from "../api.js";
+/** Events: what happened in the last hour, and what happens now. Filters are words; a tail that is scrolled away from is paused. */
+import { get, stream } from "../api.js";
 import { html, useEffect, useState } from "../html.js";
+import { paused } from "../live.js";
+import { readWords, Search } from "../parts/lists.js";
 import { Empty, Head, Trouble } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { to } from "../router.js";
-import { paused } from "../live.js";
+import { place, to } from "../router.js";
+
+/** @typedef {import("../records.d.ts").Event} StoredEvent */
 
 const KEPT = 500;
+const FILTERS = ["kind", "job", "task", "run"];
+const AGAIN_MS = 2_000;
 
 const COLUMNS = [
-  { name: "When", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.at} />` },
-  { name: "What", tight: true, cell: (/** @type {any} */ it) => html`<span class="mono">${it.kind}</span>` },
-  { name: "Job", cell: (/** @type {any} */ it) => (it.job ? html`<a href=${to(`/jobs/${encodeURIComponent(it.job)}`)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
-  { name: "Run", tight: true, cell: (/** @type {any} */ it) => (it.run_id ? html`<a class="id" href=${to(`/runs/${it.run_id}`)}>${it.run_id.slice(-8)}</a>` : "–") },
-  { name: "Reason", cell: (/** @type {any} */ it) => html`<span class="muted">${it.reason}</span>` },
+  { name: "When", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<${When} at=${it.at} />` },
+  { name: "What", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<span class="mono">${it.kind}</span>` },
+  { name: "Job", cell: (/** @type {StoredEvent} */ it) => (it.job ? html`<a href=${to(`/jobs/${encodeURIComponent(it.job)}`)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
+  { name: "Run", tight: true, cell: (/** @type {StoredEvent} */ it) => (it.run_id ? html`<a class="id" href=${to(`/runs/${it.run_id}`)}>${it.run_id.slice(-8)}</a>` : "–") },
+  { name: "Reason", cell: (/** @type {StoredEvent} */ it) => html`<span class="muted">${it.reason}</span>` },
 ];
 
-export default function Events() {
-  const [rows, setRows] = useState(/** @type {any[]} */ ([]));
+/** The last events that are stored, then those to come; behind a broken connection it continues after the last one.
+ * @param {Record<string, string>} filter */
+function useEvents(filter) {
+  const [rows, setRows] = useState(/** @type {StoredEvent[] | null} */ (null));
+  const [waiting, setWaiting] = useState(/** @type {StoredEvent[]} */ ([]));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   useEffect(() => {
     const abort = new AbortController();
-    const take = (/** @type {any} */ event) => !paused.value && event.data?.kind && setRows((old) => [event.data, ...old].slice(0, KEPT));
-    stream("/v1/events", {}, abort.signal, take).catch((problem) => abort.signal.aborted || setError(problem));
+    setRows(null);
+    setWaiting([]);
+    const take = (/** @type {any} */ event) => {
+      if (!event.data?.kind) return;
+      const isHeld = paused.value || scrollY > 200;  // Nothing moves under the pointer of a reader.
+      (isHeld ? setWaiting : setRows)((/** @type {any} */ old) => [event.data, ...(old ?? [])].slice(0, KEPT));
+    };
+    const follow = async () => {
+      const found = await get("/v1/events:page", { ...filter, limit: KEPT }, abort.signal);
+      setRows([...found.items].reverse());
+      let last = found.items.length ? found.items[found.items.length - 1].position : undefined;
+      while (!abort.signal.aborted) {
+        await stream("/v1/events", { ...filter, after: last }, abort.signal, (event) => ((last = Number(event.id) || last), take(event)));
+        await new Promise((wake) => setTimeout(wake, AGAIN_MS));
+      }
+    };
+    follow().catch((problem) => abort.signal.aborted || setError(problem));
     return () => abort.abort();
-  }, []);
-  return html`<${Head} title="Events" />${error && html`<${Trouble} error=${error} />`}
-    ${rows.length ? html`<${Table} label="events" columns=${COLUMNS} rows=${rows} id=${(/** @type {any} */ it) => `${it.position}`} />` : html`<${Empty}>Waiting for what happens next.</${Empty}>`}`;
+  }, [JSON.stringify(filter)]);
+  const show = () => (setRows((old) => [...waiting, ...(old ?? [])].slice(0, KEPT)), setWaiting([]));
+  return { rows, waiting, error, show };
+}
+
+export default function Events() {
+  const words = place.value.query.get("q") ?? "";
+  const { found, rest } = readWords(words, FILTERS);
+  const { rows, waiting, error, show } = useEvents({ ...found, ...(rest ? { job: rest } : {}) });
+  return html`<${Head} title="Events" /><div class="toolbar"><${Search} value=${words} label="filter events" placeholder="kind:run.failed job:etl task:encode" />
+      ${waiting.length > 0 && html`<button onClick=${show}>${waiting.length} new</button>`}</div>
+    ${error && html`<${Trouble} error=${error} />`}
+    ${rows?.length ? html`<${Table} label="events" columns=${COLUMNS} rows=${rows} id=${(/** @type {StoredEvent} */ it) => `${it.position}`} />` : rows && html`<${Empty}>Nothing like that happened in the last hour. What happens next is shown here.</${Empty}>`}`;
 }

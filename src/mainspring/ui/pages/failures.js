@@ -1,41 +1,66 @@
-/** Failures: the runs that failed for good, grouped by their error. */
+/** Failures: the kinds of error that the server tells apart, and what each affects. */
 import { html } from "../html.js";
-import { readWords, Search, usePages } from "../parts/lists.js";
+import { askForAll } from "../parts/bulk.js";
+import { Trend } from "../parts/chart.js";
+import { usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
+import { Table } from "../parts/table.js";
+import { since, Spans } from "../parts/spans.js";
 import { When } from "../parts/when.js";
 import { place, to } from "../router.js";
 import { may } from "../state/me.js";
-import { askForRuns, runHref } from "./runs.js";
+import { useResource } from "../state/resource.js";
+import { RUN_COLUMNS, runHref } from "./runs.js";
 
-/** @param {any[]} runs */
-function grouped(runs) {
-  const groups = new Map();
-  for (const run of runs) {
-    const error = run.error ?? {};
-    const name = `${error.type ?? "error"}: ${(error.message ?? run.reason ?? "").replace(/\d+/g, "*")}`;
-    groups.set(name, [...(groups.get(name) ?? []), run]);
-  }
-  return [...groups].sort((one, other) => other[1].length - one[1].length);
+/** @typedef {import("../records.d.ts").ErrorGroup} ErrorGroup */
+/** @typedef {import("../records.d.ts").ErrorStory} ErrorStory */
+
+/** @param {ErrorGroup} group @param {() => void} then */
+function retry(group, then) {
+  askForAll("runs", "retry", { error: group.error, state: ["failed"] }, `failed with ${group.type}`, then);
 }
 
-/** @param {{ name: string, runs: any[], then: () => void }} given */
-function Group({ name, runs, then }) {
-  const jobs = new Set(runs.map((run) => run.job ?? run.task));
-  const ids = new Set(runs.map((run) => run.run_id));
-  return html`<section class="panel"><header><h2>${name}</h2>
-      ${may("runs:control") && html`<button onClick=${() => askForRuns(ids, "retry", then)}>Retry ${ids.size}</button>`}</header>
-    <div class="body stack">
-      <p class="muted">${runs.length} runs · ${jobs.size} ${jobs.size === 1 ? "job" : "jobs"} (${[...jobs].slice(0, 4).join(", ")}) · first <${When} at=${runs[runs.length - 1].finished_at} plain />, last <${When} at=${runs[0].finished_at} plain /></p>
-      <p class="row">${runs.slice(0, 8).map((run) => html`<a class="mono" href=${runHref(run)}>${run.run_id.slice(-8)}</a>`)}${runs.length > 8 ? "…" : ""}</p></div></section>`;
+/** @param {{ group: ErrorGroup, then: () => void }} given */
+function Group({ group, then }) {
+  return html`<section class="panel failure"><div class="body">
+    <div class="what"><h2><a href=${to(`/failures/${group.error}`)}><span class="s-failed">${group.type}</span> ${group.message}</a></h2>
+      <p class="muted">${group.place && html`at <span class="mono">${group.place}</span> · `}first <${When} at=${group.first_at} plain />, last <a href=${to(`/runs/${group.last_run}`)}><${When} at=${group.last_at} plain /></a></p></div>
+    ${Trend({ counts: group.trend, label: `by hour of the last day: ${group.trend.join(", ")}` })}
+    <span class="figure">${group.count.toLocaleString("en-GB")} <small>${group.count === 1 ? "run" : "runs"}</small></span>
+    ${may("runs:control") && html`<button onClick=${() => retry(group, then)}>Retry</button>`}</div></section>`;
 }
 
-export default function Failures() {
-  const words = place.value.query.get("q") ?? "";
-  const { found } = readWords(words, ["job", "task", "tag"]);
-  const dead = usePages("/v1/dead-letters", { limit: 200, ...found }, (news) => news.more || news.runs.size > 0);
-  return html`<${Head} title="Failures" />
-    <div class="toolbar"><${Search} value=${words} label="filter failures" placeholder="job:etl task:encode tag:nightly" /></div>
-    <${Loaded} of=${dead}>${() => dead.rows.length
-      ? html`<div class="stack">${grouped(dead.rows).map(([name, runs]) => html`<${Group} name=${name} runs=${runs} then=${dead.reload} />`)}${dead.more && html`<button onClick=${dead.more}>Show more</button>`}</div>`
-      : html`<${Empty}>${words ? html`Nothing matches. <a href=${to("/failures")}>Clear the filter</a>` : "No run has failed for good."}</${Empty}>`}</${Loaded}>`;
+/** @param {{ group: string }} given */
+function Story({ group }) {
+  const story = useResource(`/v1/errors/${encodeURIComponent(group)}`, undefined, (news) => news.more || news.runs.size > 0);
+  const runs = usePages("/v1/runs", { error: group, state: "failed", fields: "row", limit: 50 }, (news) => news.more || news.runs.size > 0);
+  return html`<${Loaded} of=${story}>${(/** @type {ErrorStory} */ it) => html`
+    <${Head} title=${it.type} actions=${may("runs:control") && html`<button onClick=${() => retry(it, runs.reload)}>Retry all that failed so</button>`}>
+      <span>${it.message}</span></${Head}>
+    <div class="columns first"><section class="panel"><header><h2>What it affects</h2></header><div class="body"><dl class="facts">
+        <dt>Runs</dt><dd>${it.count.toLocaleString("en-GB")}</dd><dt>Place</dt><dd class="mono">${it.place || "unknown"}</dd>
+        <dt>First</dt><dd><${When} at=${it.first_at} /></dd><dt>Last</dt><dd><${When} at=${it.last_at} /></dd>
+        <dt>Jobs</dt><dd>${it.jobs.length ? it.jobs.map((name, n) => html`${n ? ", " : ""}<a href=${to(`/jobs/${encodeURIComponent(name)}`)}>${name}</a>`) : "–"}</dd>
+        <dt>Tasks</dt><dd class="mono">${it.tasks.join(", ") || "–"}</dd></dl></div></section>
+      <section class="panel"><header><h2>The newest, whole</h2></header><div class="body"><pre class="code" tabindex="0" aria-label="the newest error">${it.sample?.traceback ?? `${it.sample?.type ?? it.type}: ${it.sample?.message ?? it.message}`}</pre></div></section></div>
+    <h2 class="below">Runs that failed so</h2>
+    <${Loaded} of=${runs}>${() => runs.rows.length
+      ? html`<${Table} label="runs that failed so" columns=${RUN_COLUMNS} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more} />`
+      : html`<${Empty}>None of them is kept any more, or each was run again.</${Empty}>`}</${Loaded}>`}</${Loaded}>`;
+}
+
+/** @param {{ argument?: string }} given */
+export default function Failures({ argument }) {
+  return argument ? html`<${Story} group=${argument} />` : html`<${Groups} />`;
+}
+
+function Groups() {
+  const span = place.value.query.get("span") ?? "7d";
+  const groups = usePages("/v1/errors", { since: since(span), limit: 50 }, (news) => news.more || news.runs.size > 0);
+  const runs = groups.rows.reduce((sum, each) => sum + each.count, 0);
+  return html`<${Head} title="Failures">${groups.data && html`<span class="muted">${groups.rows.length}${groups.more ? "+" : ""} ${groups.rows.length === 1 ? "kind" : "kinds"} of error in ${runs.toLocaleString("en-GB")} failed runs</span>`}</${Head}>
+    <div class="toolbar"><${Spans} chosen=${span} /></div>
+    <${Loaded} of=${groups}>${() => groups.rows.length
+      ? html`<div class="stack">${groups.rows.map((/** @type {ErrorGroup} */ each) => html`<${Group} key=${each.error} group=${each} then=${groups.reload} />`)}${groups.more && html`<button onClick=${groups.more}>Show more</button>`}</div>`
+      : html`<${Empty}>No run has failed for good in this span.</${Empty}>`}</${Loaded}>`;
 }

@@ -12,9 +12,12 @@ import { When } from "../parts/when.js";
 import { go, place, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
+import { Editor } from "./editor.js";
 import { RUN_COLUMNS, runHref } from "./runs.js";
 
-const TABS = [["", "Ledger"], ["runs", "Runs"], ["next", "Next"], ["definition", "Definition"]];
+/** @typedef {import("../records.d.ts").RelatedJob} RelatedJob */
+
+const TABS = [["", "Ledger"], ["runs", "Runs"], ["next", "Next"], ["relations", "Relations"], ["edit", "Edit"], ["definition", "Definition"]];
 
 /** @param {any} job @param {string} verb @param {() => void} then */
 function askForJob(job, verb, then) {
@@ -44,6 +47,7 @@ function Actions({ job, reload }) {
   const toggle = job.state === "paused" ? "resume" : "pause";
   return html`
     <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, "trigger", reload)}>Trigger</button>
+    <a class="button" href=${to(`/jobs/${encodeURIComponent(job.name)}`, { tab: "edit" })}>Edit</a>
     <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, toggle, reload)}>${toggle === "pause" ? "Pause" : "Resume"}</button>
     <button class="danger" disabled=${!!write} title=${write} onClick=${() => askForJob(job, "remove", reload)}>Remove</button>`;
 }
@@ -60,7 +64,7 @@ function JobRuns({ job }) {
 function Next({ job }) {
   const times = useResource(`/v1/jobs/${encodeURIComponent(job.name)}/next`, { count: 50 });
   const columns = [
-    { name: "When", cell: (/** @type {any} */ each) => html`<${When} at=${each.fire_at} zone=${each.zone} />` },
+    { name: "When", cell: (/** @type {any} */ each) => html`<${When} at=${each.fire_at} zone=${each.zone} job />` },
     { name: "By its own clock", tight: true, cell: (/** @type {any} */ each) => each.local },
     { name: "Note", cell: (/** @type {any} */ each) => each.note },
   ];
@@ -69,16 +73,33 @@ function Next({ job }) {
     : html`<${Empty}>It will not fire by itself.</${Empty}>`}</${Loaded}>`;
 }
 
+const HOW = { after: "fires after it has ended", dependency: "its runs wait for it" };
+
+/** @param {{ title: string, jobs: RelatedJob[] }} given */
+function Related({ title, jobs }) {
+  return html`<section class="panel"><header><h2>${title}</h2></header><div class="body">${jobs.length
+    ? html`<ul class="lines">${jobs.map((each) => html`<li><span><a href=${to(`/jobs/${encodeURIComponent(each.name)}`)}>${each.name}</a> <span class="muted">${HOW[each.how]}</span></span>
+        <span>${each.latest_outcome ? html`<${Badge} state=${each.latest_outcome} /> <${When} at=${each.latest_at} plain />` : html`<span class="muted">has not fired</span>`}</span></li>`)}</ul>`
+    : html`<${Empty}>None.</${Empty}>`}</div></section>`;
+}
+
+/** @param {{ job: any }} given */
+function Relations({ job }) {
+  const found = useResource(`/v1/jobs/${encodeURIComponent(job.job_id)}/relations`);
+  return html`<${Loaded} of=${found}>${(/** @type {any} */ it) => html`<div class="columns first"><${Related} title="Before it" jobs=${it.upstream} /><${Related} title="After it" jobs=${it.downstream} /></div>`}</${Loaded}>`;
+}
+
 /** @param {{ argument: string }} given */
 export default function Job({ argument }) {
-  const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.has(argument));
+  const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.has(argument) || news.jobs.has(job.data?.job_id));
   const tab = place.value.query.get("tab") ?? "";
-  const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next });
+  const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next, relations: Relations, edit: Editor });
+  const tabs = TABS.filter(([name]) => name !== "edit" || may("jobs:write"));
   return html`<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
-      <${Badge} state=${it.state} /><span>${it.schedule}</span>${it.state === "active" && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} none="none" /></span>`}
+      <${Badge} state=${it.state} /><span>${it.schedule}</span>${it.state === "active" && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job none="none" /></span>`}
     </${Head}>
-    ${it.why?.length > 0 && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li>${each}</li>`)}</ul>`}
-    <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
-    ${parts[tab] ? html`<${parts[tab]} job=${it} />` : html`<${Json} value=${it} label="definition" />`}`}</${Loaded}>`;
+    ${it.why?.length > 0 && tab === "" && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li>${each}</li>`)}</ul>`}
+    <nav class="tabs" aria-label="parts">${tabs.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
+    ${parts[tab] ? html`<${parts[tab]} job=${it} key=${tab} done=${job.reload} />` : html`<${Json} value=${it} label="definition" />`}`}</${Loaded}>`;
 }

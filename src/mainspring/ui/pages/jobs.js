@@ -1,8 +1,9 @@
-/** Jobs: what there is, when each is due, and how it went lately. */
-import { send } from "../api.js";
+/** Jobs: what there is, when each is due, and how its latest firings went; as a list, or as a ledger of all jobs by day. */
 import { html, useState } from "../html.js";
 import { Badge } from "../parts/badge.js";
-import { ask, quoted } from "../parts/dialog.js";
+import { askForAll } from "../parts/bulk.js";
+import { Strip } from "../parts/chart.js";
+import { AllLedgers } from "../parts/all_ledgers.js";
 import { readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
@@ -10,64 +11,59 @@ import { When } from "../parts/when.js";
 import { place, to } from "../router.js";
 import { may } from "../state/me.js";
 
-const FILTERS = ["state", "task", "tag", "app", "name"];
+/** @typedef {import("../records.d.ts").ListedJob} ListedJob */
+
+const FILTERS = ["state", "task", "tag", "app", "queue", "name"];
+const SORTS = [["name", "name"], ["next", "next due"], ["last", "last fired"]];
+const RECENT = 30;
 
 const COLUMNS = [
-  { name: "Name", cell: (/** @type {any} */ job) => html`<a href=${jobHref(job)}>${job.name}</a>` },
-  { name: "State", tight: true, cell: (/** @type {any} */ job) => html`<${Badge} state=${job.state} />` },
-  { name: "Schedule", cell: (/** @type {any} */ job) => html`<span>${job.schedule}</span>` },
-  { name: "Next", tight: true, cell: (/** @type {any} */ job) => (job.state === "active" ? html`<${When} at=${job.next_fire_at} plain />` : "–") },
-  { name: "Last", tight: true, cell: (/** @type {any} */ job) => lastOf(job) },
-  { name: "Task", cell: (/** @type {any} */ job) => html`<span class="mono">${job.task}</span>` },
-  { name: "Queue", tight: true, cell: (/** @type {any} */ job) => job.queue },
+  { name: "Name", cell: (/** @type {ListedJob} */ job) => html`<a href=${jobHref(job)}>${job.name}</a>` },
+  { name: "State", tight: true, cell: (/** @type {ListedJob} */ job) => html`<${Badge} state=${job.state} />` },
+  { name: "Schedule", cell: (/** @type {ListedJob} */ job) => html`<span title=${job.schedule}>${job.schedule_text ?? job.schedule}</span>` },
+  { name: "Next", tight: true, cell: (/** @type {ListedJob} */ job) => (job.state === "active" ? html`<${When} at=${job.next_fire_at} plain />` : html`<span class="muted">–</span>`) },
+  { name: `Last ${RECENT} firings`, tight: true, cell: (/** @type {ListedJob} */ job) => Strip({ outcomes: job.recent ?? [] }) },
+  { name: "Queue", tight: true, cell: (/** @type {ListedJob} */ job) => job.queue },
 ];
 
-/** @param {any} job */
+/** @param {ListedJob} job */
 export function jobHref(job) {
   return to(`/jobs/${encodeURIComponent(job.name.includes("/") ? job.job_id : job.name)}`);
 }
 
-/** @param {any} job */
-function lastOf(job) {
-  if (job.last) return html`<span class="row"><${Badge} state=${job.last.outcome} /><${When} at=${job.last.fire_at} plain /></span>`;
-  return html`<span class="muted">never</span>`;
-}
-
-/** Pause or resume the chosen jobs, one by one, each with the reason.
- * @param {Set<string>} names @param {"pause" | "resume"} verb @param {() => void} then */
-function askFor(names, verb, then) {
-  const list = [...names];
-  ask({
-    title: `${verb === "pause" ? "Pause" : "Resume"} ${list.length} job${list.length === 1 ? "" : "s"}`,
-    text: html`<p>${list.slice(0, 10).join(", ")}${list.length > 10 ? ` and ${list.length - 10} more` : ""}</p>`,
-    button: `${verb === "pause" ? "Pause" : "Resume"} ${list.length}`,
-    command: (reason) => `mainspring job ${verb} ${list.map(quoted).join(" ")}${reason ? ` --reason ${quoted(reason)}` : ""}`,
-    act: async (reason) => {
-      for (const name of list) await send("POST", `/v1/jobs/${encodeURIComponent(name)}/${verb}`, reason ? { reason } : {});
-      then();
-    },
-    done: `${list.length} ${verb}d`,
-  });
+/** @param {{ words: string, filter: Record<string, any>, chosen: Set<string>, total: number, done: () => void }} given */
+function Bulk({ words, filter, chosen, total, done }) {
+  const [all, setAll] = useState(false);
+  if (chosen.size === 0) return null;
+  const selection = all ? filter : { jobs: [...chosen] };
+  const act = (/** @type {string} */ verb) => askForAll("jobs", verb, selection, all ? `all that match ${words || "anything"}` : "selected", done);
+  return html`<span>${all ? "all that match selected" : `${chosen.size} selected`}</span>
+    ${!all && chosen.size >= total && Object.keys(filter).length > 0 && html`<button class="plain" onClick=${() => setAll(true)}>Select all that match</button>`}
+    <button onClick=${() => act("pause")}>Pause</button><button onClick=${() => act("resume")}>Resume</button><button onClick=${() => act("trigger")}>Trigger</button>`;
 }
 
 export default function Jobs() {
   const words = place.value.query.get("q") ?? "";
-  const { found, rest } = readWords(words, FILTERS);
-  const query = { limit: 200, last: true, ...found, ...(rest ? { name: rest } : {}) };
-  const jobs = usePages("/v1/jobs", query, (news) => news.more || news.jobs.size > 0);
-  const [chosen, setChosen] = useState(new Set());
-  const done = () => {
-    setChosen(new Set());
-    jobs.reload();
-  };
-  const operates = may("jobs:operate");
+  const sort = place.value.query.get("sort") ?? "name";
+  const isLedger = place.value.query.get("view") === "ledger";
   return html`
     <${Head} title="Jobs" actions=${may("jobs:create") && html`<a class="button" href=${to("/new-job")}>New job</a>`} />
-    <div class="toolbar">
-      <${Search} value=${words} label="filter jobs" placeholder="state:paused task:etl tag:nightly, or a name" />
-      ${chosen.size > 0 && html`<span>${chosen.size} selected</span>
-        <button onClick=${() => askFor(chosen, "pause", done)}>Pause</button>
-        <button onClick=${() => askFor(chosen, "resume", done)}>Resume</button>`}
+    <nav class="tabs" aria-label="view"><a href=${to("/jobs", { q: words })} aria-current=${isLedger ? null : "page"}>List</a><a href=${to("/jobs", { q: words, view: "ledger" })} aria-current=${isLedger ? "page" : null}>Ledger of all</a></nav>
+    ${isLedger ? html`<${AllLedgers} />` : html`<${List} words=${words} sort=${sort} />`}`;
+}
+
+/** @param {{ words: string, sort: string }} given */
+function List({ words, sort }) {
+  const { found, rest } = readWords(words, FILTERS);
+  const filter = { ...found, ...(rest ? { q: rest } : {}) };
+  const jobs = usePages("/v1/jobs", { limit: 100, fields: "row", recent: RECENT, sort, ...filter }, (news) => news.more || news.jobs.size > 0);
+  const [chosen, setChosen] = useState(new Set());
+  const done = () => (setChosen(new Set()), jobs.reload());
+  const operates = may("jobs:operate");
+  return html`<div class="toolbar">
+      <${Search} value=${words} label="filter jobs" placeholder="state:paused task:etl tag:nightly, or part of a name" />
+      <nav class="spans" aria-label="order">${SORTS.map(([each, name]) => html`<a href=${to("/jobs", { q: words, sort: each === "name" ? "" : each })} aria-current=${each === sort ? "true" : null}>${name}</a>`)}</nav>
+      <${Bulk} words=${words} filter=${filter} chosen=${chosen} total=${jobs.rows.length} done=${done} />
     </div>
     <${Loaded} of=${jobs}>${() => jobs.rows.length
       ? html`<${Table} label="jobs" columns=${COLUMNS} rows=${jobs.rows} id=${(/** @type {any} */ job) => job.name} href=${jobHref} more=${jobs.more}

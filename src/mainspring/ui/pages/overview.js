@@ -2,13 +2,21 @@
 import { html, useState } from "../html.js";
 import { lookOf } from "../draw/states.js";
 import { Badge, Meter } from "../parts/badge.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
-import { When } from "../parts/when.js";
-import { to } from "../router.js";
+import { Empty, Head, Loaded, Sentence } from "../parts/page.js";
+import { Bars, Columns } from "../parts/chart.js";
+import { lengthOf, since, Spans } from "../parts/spans.js";
+import { now, When } from "../parts/when.js";
+import { length } from "../draw/time.js";
+import { place, to } from "../router.js";
 import { useResource } from "../state/resource.js";
 import { jobHref } from "./jobs.js";
 import { runHref } from "./runs.js";
 
+/** @typedef {import("../records.d.ts").Tallies} Tallies */
+/** @typedef {import("../records.d.ts").Load} Load */
+
+const EVERY_MS = 2_000;
+const WIDTHS = /** @type {Record<string, string>} */ ({ "1h": "5m", "24h": "1h", "7d": "6h" });
 const FEW = 8;
 const MOST = 10_000;
 
@@ -26,13 +34,14 @@ function written(count) {
 /** @param {{ all: any }} given */
 function Cards({ all }) {
   const { leader, workers, counts } = all;
+  const leads = leader ? leader.owner.split(":")[0] : "";
   const outcomes = [["succeeded", counts.succeeded], ["failed", counts.failed], ["missed", counts.missed]];
   return html`<div class="cards">
-    <${Card} title="Leader" href=${to("/events")} figure=${leader ? leader.owner : html`<${Badge} state="failed" word="none" />`}>
+    <${Card} title="Leader" href=${to("/cluster")} figure=${leader ? html`<span title=${leader.owner}>${leads}</span>` : html`<${Badge} state="failed" word="none" />`}>
       ${leader ? html`term ${leader.term}, since <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : ` ${all.degradation}, pressure ${all.pressure}`}</${Card}>
     <${Card} title="Workers" href=${to("/workers")} figure=${`${workers.active} of ${workers.known}`}>
       <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots</${Card}>
-    <${Card} title="Waiting" href=${to("/runs", { state: "pending" })} figure=${`${written(counts.due)} due`}>
+    <${Card} title="Waiting" href=${to("/queues")} figure=${`${written(counts.due)} due`}>
       ${all.oldest_due && html`oldest <${When} at=${all.oldest_due} plain /> · `}${written(counts.blocked)} blocked · ${written(counts.later)} later</${Card}>
     <${Card} title="Last 24 hours" href=${to("/failures")} figure=${html`<span class="row">${outcomes.map(([state, count]) => html`<${Badge} state=${state} word=${written(count)} />`)}</span>`}>
       succeeded, failed, missed</${Card}>
@@ -41,11 +50,11 @@ function Cards({ all }) {
 
 /** @param {any} cause */
 function hrefOf(cause) {
-  if (cause.state === "failed" && cause.run_id) return to("/failures", { q: cause.job ? `job:${cause.job}` : "" });
+  if (cause.state === "failed" && cause.run_id) return to(`/runs/${cause.run_id}`);
   if (cause.job) return to(`/jobs/${encodeURIComponent(cause.job)}`);
   if (cause.jobs) return to("/jobs", { q: "state:paused" });
-  if (cause.queue) return to("/runs", { state: "pending", q: `queue:${cause.queue}` });
-  return to("/workers");
+  if (cause.queue) return to("/queues");
+  return to(cause.kind === "no-leader" ? "/cluster" : "/workers");
 }
 
 /** @param {{ causes: any[] }} given */
@@ -63,7 +72,7 @@ function Attention({ causes }) {
 function Cause({ cause }) {
   const look = lookOf(cause.state);
   return html`<li><span class=${`glyph s-${look.tone}`} aria-hidden="true">${look.glyph}</span>
-    <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> ${cause.text}${cause.remedy && html`<br /><span class="muted">${cause.remedy}</span>`}</span>
+    <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> ${cause.text}${cause.remedy && html`<br /><span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</span>
     <span class="muted"><${When} at=${cause.since} plain none="" /></span></li>`;
 }
 
@@ -77,9 +86,42 @@ function Now({ all }) {
         <a href=${jobHref(job)}>${job.name}</a><span class="muted"><${When} at=${job.next_fire_at} plain /></span></li>`)}</ul>`}</div></section>`}`;
 }
 
+/** @param {any} bucket */
+function wordsOf(bucket) {
+  const counts = ["succeeded", "failed", "missed", "skipped", "cancelled"].filter((state) => bucket[state]).map((state) => `${bucket[state]} ${state}`);
+  return `${new Date(bucket.at).toLocaleString("en-GB")}: ${counts.join(", ") || "nothing ended"}`;
+}
+
+/** Every period of the span, those without an entry too.
+ * @param {Tallies} tallies @param {string} span */
+function wholeSpan(tallies, span) {
+  const width = lengthOf(WIDTHS[span]);
+  const known = new Map(tallies.items.map((each) => [Math.floor(Date.parse(each.at) / width), each]));
+  const last = Math.floor(now().getTime() / width);
+  const count = Math.round(lengthOf(span) / width);
+  return Array.from({ length: count }, (_, n) => known.get(last - count + 1 + n) ?? { at: new Date((last - count + 1 + n) * width).toISOString() });
+}
+
+function Outcomes() {
+  const span = place.value.query.get("span") ?? "24h";
+  const tallies = useResource("/v1/tallies", { since: since(span), bucket: WIDTHS[span] ?? "1h" }, (news) => news.more || news.runs.size > 0);
+  return html`<section class="panel"><header><h2>Outcomes</h2><${Spans} chosen=${span} choices=${["1h", "24h", "7d"]} /></header><div class="body"><${Loaded} of=${tallies}>${(/** @type {Tallies} */ found) => {
+    const late = found.items.map((each) => each.late_p99).filter((value) => typeof value === "number");
+    return html`<${Bars} buckets=${wholeSpan(found, span)} label="outcomes over time" words=${wordsOf} /><p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`;
+  }}</${Loaded}></div></section>`;
+}
+
+function Ahead() {
+  const from = new Date(Math.floor(now().getTime() / 3_600_000) * 3_600_000);
+  const load = useResource("/v1/load", { from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), bucket: "30m" });
+  return html`<section class="panel"><header><h2>Next 24 hours</h2><a class="muted" href=${to("/load")}>open</a></header><div class="body"><${Loaded} of=${load}>${(/** @type {Load} */ found) => found.peak
+    ? html`<${Columns} counts=${found.items.map((each) => each.starts)} label=${`starts in each half hour of the next day, at most ${found.peak.starts}`} /><p class="muted">peak <${When} at=${found.peak.at} />: ${found.peak.starts.toLocaleString("en-GB")} starts</p>`
+    : html`<${Empty}>Nothing is planned.</${Empty}>`}</${Loaded}></div></section>`;
+}
+
 export default function Overview() {
-  const all = useResource("/v1/overview");
+  const all = useResource("/v1/overview", undefined, undefined, EVERY_MS);
   return html`<${Head} title="Overview" /><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
-    <div class="columns"><${Attention} causes=${it.attention} /><div class="stack"><${Now} all=${it} /></div></div>`}</${Loaded}>`;
+    <div class="columns"><${Attention} causes=${it.attention} /><div class="stack"><${Outcomes} /><${Ahead} /><${Now} all=${it} /></div></div>`}</${Loaded}>`;
 }

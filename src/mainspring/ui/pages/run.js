@@ -4,26 +4,30 @@ import { Badge, Meter } from "../parts/badge.js";
 import { copy } from "../parts/dialog.js";
 import { Json } from "../parts/json.js";
 import { Output } from "../parts/log.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
-import { When } from "../parts/when.js";
+import { Empty, Head, Loaded, Sentence } from "../parts/page.js";
+import { Table } from "../parts/table.js";
+import { now, When } from "../parts/when.js";
+import { lookOf } from "../draw/states.js";
+import { length } from "../draw/time.js";
 import { go, place, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
-import { askForRuns, runHref, stateOf } from "./runs.js";
+import { askForRun, RUN_COLUMNS, runHref, stateOf } from "./runs.js";
 
-const TABS = [["", "Story"], ["output", "Output"], ["data", "Data"]];
+/** @typedef {import("../records.d.ts").RunRelations} RunRelations */
+
+const TABS = [["", "Story"], ["output", "Output"], ["data", "Data"], ["relations", "Relations"]];
 const ENDED = ["succeeded", "failed", "cancelled", "skipped"];
 
 /** @param {{ run: any, reload: () => void }} given */
 function Actions({ run, reload }) {
-  const one = new Set([run.run_id]);
   const ended = ENDED.includes(run.state);
   const why = may("runs:control") ? "" : "needs runs:control";
   return html`
     <button onClick=${() => copy(run.run_id)}>Copy id</button>
     ${ended
-      ? html`<button disabled=${!!why} title=${why} onClick=${() => askForRuns(one, "retry", reload)}>Retry</button>`
-      : html`<button class="danger" disabled=${!!why} title=${why} onClick=${() => askForRuns(one, "cancel", reload)}>Cancel</button>`}`;
+      ? html`<button disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "retry", reload)}>Retry</button>`
+      : html`<button class="danger" disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "cancel", reload)}>Cancel</button>`}`;
 }
 
 /** @param {{ run: any }} given */
@@ -31,7 +35,59 @@ function Why({ run }) {
   const causes = run.causes ?? (run.why ?? []).map((/** @type {string} */ text) => ({ text }));
   if (!causes.length) return null;
   return html`<section class="panel"><header><h2>${run.state === "running" ? "What it does" : "Why it is not running"}</h2></header>
-    <div class="body"><ol class="why">${causes.map((/** @type {any} */ cause) => html`<li><span>${cause.text}${cause.remedy && html` <span class="muted">${cause.remedy}</span>`}</span></li>`)}</ol></div></section>`;
+    <div class="body"><ol class="why">${causes.map((/** @type {any} */ cause) => html`<li><span><${Sentence} text=${cause.text} />${cause.remedy && html` <span class="muted"><${Sentence} text=${cause.remedy} /></span>`} <${Named} cause=${cause} /></span></li>`)}</ol></div></section>`;
+}
+
+/** Links to what a cause names.
+ * @param {{ cause: any }} given */
+function Named({ cause }) {
+  const links = [
+    cause.run_id && [to(`/runs/${cause.run_id}`), `run …${cause.run_id.slice(-8)}`], cause.job && [to(`/jobs/${encodeURIComponent(cause.job)}`), `job ${cause.job}`],
+    cause.queue && [to("/queues"), `queue ${cause.queue}`], cause.gate && [to("/queues"), `gate ${cause.gate}`], cause.workers?.length && [to("/workers"), `${cause.workers.length} workers`],
+  ].filter(Boolean);
+  return links.map(([href, text]) => html`<a class="nowrap" href=${href}>${text} →</a> `);
+}
+
+/** How the time from its due instant was spent: the parts add up to the whole.
+ * @param {{ run: any, attempts: any[] }} given */
+function Spent({ run, attempts }) {
+  const end = run.finished_at ? Date.parse(run.finished_at) : now().getTime();
+  const parts = /** @type {{ what: string, state: string, ms: number }[]} */ ([]);
+  let at = Math.min(Date.parse(run.due_at), end);
+  for (const each of attempts) {
+    const began = Date.parse(each.started_at ?? each.finished_at);
+    if (began > at) parts.push({ what: parts.length ? "waited to try again" : "waited to start", state: parts.length ? "retrying" : "pending", ms: began - at });
+    parts.push({ what: `attempt ${each.attempt}`, state: each.outcome, ms: Date.parse(each.finished_at) - began });
+    at = Math.max(at, Date.parse(each.finished_at));
+  }
+  if (run.state === "running" && run.started_at) {
+    const began = Date.parse(run.started_at);
+    if (began > at) parts.push({ what: parts.length ? "waited to try again" : "waited to start", state: "pending", ms: began - at });
+    parts.push({ what: `attempt ${run.attempt + 1}`, state: "running", ms: end - began });
+  } else if (end > at && !run.finished_at) parts.push({ what: parts.length ? "waits to try again" : "waits to start", state: run.state, ms: end - at });
+  const total = parts.reduce((sum, each) => sum + each.ms, 0);
+  if (!parts.length || total <= 0) return null;
+  return html`<section class="panel"><header><h2>Where the time went</h2><span class="muted">${length(total)} in all</span></header><div class="body">
+    <ol class="spent">${parts.map((each) => html`<li><span>${each.what}</span><${Badge} state=${each.state} /><span class="number">${length(each.ms)}</span>
+      <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true" class=${`s-${lookOf(each.state).tone}`}><rect width=${Math.max((each.ms / total) * 100, 0.5)} height="6" fill="currentColor" /></svg></li>`)}</ol></div></section>`;
+}
+
+/** @param {{ title: string, runs: any[] }} given */
+function Group({ title, runs }) {
+  return runs.length > 0 && html`<section class="stack"><h2>${title}</h2><${Table} label=${title} columns=${RUN_COLUMNS} rows=${runs} id=${(/** @type {any} */ it) => it.run_id} href=${runHref} /></section>`;
+}
+
+/** @param {{ run: any }} given */
+function Relations({ run }) {
+  const found = useResource(`/v1/runs/${run.run_id}/relations`, undefined, (news) => news.more || news.runs.size > 0);
+  return html`<${Loaded} of=${found}>${(/** @type {RunRelations} */ it) => {
+    const groups = /** @type {[string, any[]][]} */ ([["It waits for", it.upstream], ["Wait for it", it.downstream], ["The same firing", it.siblings], ["Before and after: the same work again", it.retries]]);
+    const isAlone = !it.lines.length && !it.gate && groups.every(([, runs]) => !runs.length);
+    return isAlone ? html`<${Empty}>It stands alone: it waits for no run, none waits for it, and it repeats none.</${Empty}>` : html`<div class="stack">
+      ${it.gate && html`<p>It waits at gate <span class="mono">${it.gate}</span>.</p>`}
+      ${it.lines.map((line) => html`<p>It stands in line <span class="mono">${line.name}</span>: ${line.before} before it, the first is <a class="mono" href=${to(`/runs/${line.head}`)}>${line.head.slice(-8)}</a>.</p>`)}
+      ${groups.map(([title, runs]) => html`<${Group} title=${title} runs=${runs} />`)}</div>`;
+  }}</${Loaded}>`;
 }
 
 /** @param {{ run: any }} given */
@@ -50,7 +106,7 @@ function Facts({ run }) {
 /** @param {{ run: any }} given */
 function Story({ run }) {
   const attempts = useResource(`/v1/runs/${run.run_id}/attempts`, undefined, (news) => news.runs.has(run.run_id));
-  return html`<div class="columns"><div class="stack"><${Why} run=${run} />
+  return html`<div class="columns first"><div class="stack"><${Why} run=${run} /><${Spent} run=${run} attempts=${attempts.data?.items ?? []} />
     <section class="panel"><header><h2>Attempts</h2></header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
       ? html`<ol class="stack">${found.items.map((/** @type {any} */ each) => html`<${Attempt} attempt=${each} />`)}</ol>`
       : html`<${Empty}>It has not ended an attempt yet.</${Empty}>`}</${Loaded}></div></section></div>
@@ -72,7 +128,7 @@ function Attempt({ attempt }) {
 
 /** @param {{ run: any }} given */
 function Data({ run }) {
-  return html`<div class="columns">
+  return html`<div class="columns first">
     <section class="stack"><h2>Arguments</h2><${Json} value=${run.args} label="arguments" /></section>
     <section class="stack"><h2>${run.error ? "Error" : "Result"}</h2><${Json} value=${run.error ?? run.result} label="result" /></section></div>`;
 }
@@ -107,5 +163,5 @@ function Whole({ argument }) {
       ${it.state === "running" && it.progress !== null && html`<${Meter} used=${Math.round(it.progress * 100)} of=${100} /><span>${Math.round(it.progress * 100)} % ${it.progress_note}</span>`}
     </${Head}>
     <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/runs/${argument}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
-    ${tab === "output" ? html`<${Output} run=${it} />` : tab === "data" ? html`<${Data} run=${it} />` : html`<${Story} run=${it} />`}`}</${Loaded}>`;
+    ${tab === "output" ? html`<${Output} run=${it} />` : tab === "data" ? html`<${Data} run=${it} />` : tab === "relations" ? html`<${Relations} run=${it} />` : html`<${Story} run=${it} />`}`}</${Loaded}>`;
 }

@@ -2,6 +2,7 @@
 import { send } from "../api.js";
 import { html, useState } from "../html.js";
 import { Badge } from "../parts/badge.js";
+import { askForAll } from "../parts/bulk.js";
 import { ask, quoted } from "../parts/dialog.js";
 import { readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
@@ -10,7 +11,7 @@ import { now, When } from "../parts/when.js";
 import { place, to } from "../router.js";
 import { may } from "../state/me.js";
 
-const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "since", "until", "id"];
+const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "error", "since", "until", "id"];
 const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cancelled", "skipped"];
 
 export const RUN_COLUMNS = [
@@ -35,35 +36,31 @@ export function stateOf(run) {
   return run.state === "pending" && run.attempt > 0 ? "retrying" : run.state;
 }
 
-/** Cancel or retry, and say which were refused. Many failed runs are retried by one request, each at most once.
- * @param {string[]} ids @param {"cancel" | "retry"} verb @param {string} reason @returns {Promise<string[]>} the refusals */
-async function act(ids, verb, reason) {
-  if (verb === "retry" && ids.length > 1) {
-    const answer = await send("POST", "/v1/dead-letters:rerun", { run_ids: ids });
-    return Object.values(answer.refused);
-  }
-  const refused = /** @type {string[]} */ ([]);
-  for (const id of ids) await send("POST", `/v1/runs/${id}/${verb}`, reason ? { reason } : {}).catch((problem) => refused.push(problem.message));
-  return refused;
+/** Cancel or retry one run.
+ * @param {string} id @param {"cancel" | "retry"} verb @param {() => void} then */
+export function askForRun(id, verb, then) {
+  const word = verb === "cancel" ? "Cancel" : "Retry";
+  ask({
+    title: `${word} this run`, danger: verb === "cancel", button: `${word} it`, done: verb === "cancel" ? "cancelled" : "submitted again",
+    text: verb === "cancel" ? "A waiting run ends at once; a running one is asked to stop." : "It is submitted again with the same arguments.",
+    command: (reason) => `mainspring run ${verb} ${id}${reason ? ` --reason ${quoted(reason)}` : ""}`,
+    act: async (reason) => {
+      await send("POST", `/v1/runs/${id}/${verb}`, reason ? { reason } : {});
+      then();
+    },
+  });
 }
 
-/** @param {Set<string>} ids @param {"cancel" | "retry"} verb @param {() => void} then */
-export function askForRuns(ids, verb, then) {
-  const list = [...ids];
-  const many = list.length > 1;
-  const word = verb === "cancel" ? "Cancel" : "Retry";
-  const takesReason = verb === "cancel" || !many;
-  ask({
-    title: `${word} ${list.length} run${many ? "s" : ""}`, reason: takesReason, danger: verb === "cancel", button: `${word} ${list.length}`,
-    text: verb === "cancel" ? "Waiting runs end at once; running ones are asked to stop." : "Each failed run is submitted again, once, with the same arguments.",
-    command: (reason) => `mainspring run ${verb} ${list.map((id) => (many ? id.slice(-8) : id)).join(" ")}${takesReason && reason ? ` --reason ${quoted(reason)}` : ""}`,
-    act: async (reason) => {
-      const refused = await act(list, verb, reason);
-      then();
-      if (refused.length) throw new Error(`${refused.length} of ${list.length} refused: ${refused[0]}`);
-    },
-    done: `${list.length} ${verb === "cancel" ? "cancelled" : "submitted again"}`,
-  });
+/** @param {{ chosen: Set<string>, filter: Record<string, any>, isWhole: boolean, done: () => void }} given */
+function Bulk({ chosen, filter, isWhole, done }) {
+  const [all, setAll] = useState(false);
+  if (chosen.size === 0) return null;
+  const { id, ...rest } = filter;
+  const selection = all ? { ...rest, ...(rest.state ? { state: [rest.state] } : {}) } : { run_ids: [...chosen] };
+  const act = (/** @type {string} */ verb) => askForAll("runs", verb, selection, all ? "all that match" : "selected", done);
+  return html`<span>${all ? "all that match selected" : `${chosen.size} selected`}</span>
+    ${!all && !id && isWhole && Object.keys(rest).length > 0 && html`<button class="plain" onClick=${() => setAll(true)}>Select all that match</button>`}
+    <button onClick=${() => act("retry")}>Retry</button><button class="danger" onClick=${() => act("cancel")}>Cancel</button>`;
 }
 
 /** `24h` as the instant that long ago; anything else stays for the server to judge.
@@ -79,7 +76,9 @@ export default function Runs() {
   const words = place.value.query.get("q") ?? "";
   const tab = place.value.query.get("state") ?? "";
   const { found, rest } = readWords(words, FILTERS);
-  const query = { limit: 100, ...(tab ? { state: tab } : {}), ...found, since: instantOf(found.since), until: instantOf(found.until), ...(rest ? { id: rest } : {}) };
+  const spans = Object.fromEntries(["since", "until"].filter((name) => found[name]).map((name) => [name, instantOf(found[name])]));
+  const filter = { ...(tab ? { state: tab } : {}), ...found, ...spans, ...(rest ? { id: rest } : {}) };
+  const query = { limit: 100, fields: "row", ...filter };
   const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => {
@@ -92,9 +91,7 @@ export default function Runs() {
     <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { q: words, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}</a>`)}</nav>
     <div class="toolbar">
       <${Search} value=${words} label="filter runs" placeholder="job:etl queue:gpu since:24h, or an id" />
-      ${chosen.size > 0 && html`<span>${chosen.size} selected</span>
-        <button onClick=${() => askForRuns(chosen, "retry", done)}>Retry</button>
-        <button class="danger" onClick=${() => askForRuns(chosen, "cancel", done)}>Cancel</button>`}
+      <${Bulk} chosen=${chosen} filter=${filter} isWhole=${chosen.size >= runs.rows.length} done=${done} />
     </div>
     <${Loaded} of=${runs}>${() => runs.rows.length
       ? html`<${Table} label="runs" columns=${RUN_COLUMNS} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more}

@@ -2,7 +2,8 @@
 import { send } from "../api.js";
 import { gridOf } from "../draw/ledger.js";
 import { lookOf } from "../draw/states.js";
-import { html, useMemo, useRef } from "../html.js";
+import { length } from "../draw/time.js";
+import { html, useMemo, useRef, useState } from "../html.js";
 import { place, refine, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
@@ -10,18 +11,32 @@ import { Badge } from "./badge.js";
 import { ask, copy, quoted } from "./dialog.js";
 import { usePages } from "./lists.js";
 import { Empty, Loaded } from "./page.js";
-import { When, zoneOf } from "./when.js";
+import { now, When, zoneOf } from "./when.js";
+import { Lines } from "./chart.js";
+import { since } from "./spans.js";
 
 /** @typedef {import("../draw/ledger.js").Cell} Cell */
 /** @typedef {import("../draw/ledger.js").Firing} Firing */
 
-const LEGEND = ["succeeded", "fired", "failed", "missed", "skipped", "cancelled", "planned", "clock-change"];
+const LEGEND = ["succeeded", "late", "fired", "failed", "missed", "skipped", "cancelled", "planned", "excluded", "clock-change"];
+const DAY_MS = 86_400_000;
+const AHEAD_MS = 15 * DAY_MS;
+const PAST_MS = 366 * DAY_MS;
+const UNITS = /** @type {Record<string, number>} */ ({ ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 });
 const PLANNED = { days: 14, hours: 24, minutes: 60, seconds: 60, order: 0 };
 
-/** Fire times to come as cells; a note of the server marks a clock change.
- * @param {any[]} times @returns {Firing[]} */
-function plannedOf(times) {
-  return times.map((each) => ({ fire_at: each.fire_at, outcome: each.note ? "clock-change" : "planned", reason: each.note, count: 1 }));
+/** `1h30m` in seconds.
+ * @param {string} text */
+function secondsOf(text) {
+  return [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)].reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit], 0);
+}
+
+/** Rows of the server as cells: a run that began after the job's grace was late; a note of the clocks marks an instant to come.
+ * @param {any} row @param {number} grace in seconds @returns {Firing} */
+function cellOf(row, grace) {
+  const isLate = row.outcome === "succeeded" && row.late_s !== null && row.late_s > grace;
+  const outcome = isLate ? "late" : row.outcome === "planned" && row.note ? "clock-change" : row.outcome;
+  return { ...row, outcome, reason: row.reason || row.note };
 }
 
 /** @param {Cell} cell */
@@ -40,7 +55,7 @@ async function askToBackfill(job, firing, then) {
   ask({
     title: `Backfill ${job.name}`, button: `Fire ${dry.count}`, done: `${dry.count} fired`,
     text: html`<p>${dry.count === 0 ? "Each of these instants has a run: nothing fires." : `${dry.count} past ${dry.count === 1 ? "instant fires" : "instants fire"} now, behind what waits already. What has a run gets no other.`}</p>
-      <ul class="lines">${dry.items.slice(0, 5).map((/** @type {any} */ each) => html`<li><${When} at=${each.fire_at} zone=${job.trigger.tz} />${each.before && html`<${Badge} state=${each.before} />`}</li>`)}</ul>
+      <ul class="lines">${dry.items.slice(0, 5).map((/** @type {any} */ each) => html`<li><${When} at=${each.fire_at} zone=${job.trigger.tz} job />${each.before && html`<${Badge} state=${each.before} />`}</li>`)}</ul>
       ${dry.count > 5 && html`<p class="muted">and ${dry.count - 5} more</p>`}`,
     command: (reason) => `mainspring job backfill ${quoted(job.name)} --from ${span.from} --to ${span.to}${reason ? ` --reason ${quoted(reason)}` : ""}`,
     act: async (reason) => {
@@ -55,9 +70,10 @@ function Chosen({ firing, job, then }) {
   const open = ["missed", "skipped"].includes(firing.outcome);
   const why = may("jobs:operate") ? "" : "needs jobs:operate";
   return html`<li class="stack">
-    <div class="row"><${When} at=${firing.fire_at} zone=${job.trigger.tz} /><${Badge} state=${firing.outcome} />
-      ${(firing.count ?? 1) > 1 && html`<span>${firing.count} instants until <${When} at=${firing.last_at} zone=${job.trigger.tz} /></span>`}</div>
+    <div class="row"><${When} at=${firing.fire_at} zone=${job.trigger.tz} job /><${Badge} state=${firing.outcome} />
+      ${(firing.count ?? 1) > 1 && html`<span>${firing.count} instants until <${When} at=${firing.last_at} zone=${job.trigger.tz} job /></span>`}</div>
     ${firing.reason && html`<p>${firing.reason}</p>`}
+    ${firing.took_s != null && html`<p class="muted">began ${length((firing.late_s ?? 0) * 1000)} after its instant, took ${length(firing.took_s * 1000)}${(firing.attempts ?? 1) > 1 ? `, ${firing.attempts} attempts` : ""}</p>`}
     <div class="row">
       ${firing.run_id && html`<a class="button" href=${to(`/runs/${firing.run_id}`)}>Open its run</a>`}
       ${open && html`<button disabled=${!!why} title=${why} onClick=${() => askToBackfill(job, firing, then)}>Backfill ${(firing.count ?? 1) > 1 ? "these" : "this"}</button>`}
@@ -102,29 +118,45 @@ function CellButton({ cell, pressed, stop, choose }) {
     onClick=${() => choose(cell)}>${look.glyph}</button>`;
 }
 
+/** The grid of all cells. What is planned is cut where it would outgrow what is known.
+ * @param {any[]} rows newest first @param {any} job @param {string} zone */
+function gridOfRows(rows, job, zone) {
+  const cells = [...rows].reverse().map((row) => cellOf(row, secondsOf(job.policy.grace)));
+  const past = cells.filter((each) => !AHEAD.includes(each.outcome));
+  const shape = past.length > 1 ? gridOf(past, job.trigger.kind, zone).shape : gridOf(cells, job.trigger.kind, zone).shape;
+  const ahead = cells.filter((each) => AHEAD.includes(each.outcome)).slice(0, PLANNED[shape]);
+  return gridOf([...past, ...ahead], job.trigger.kind, zone);
+}
+
+const AHEAD = ["planned", "excluded", "clock-change"];
+
 /** @param {{ job: any }} given */
 export function Ledger({ job }) {
-  const path = `/v1/jobs/${encodeURIComponent(job.name)}`;
-  const concerns = (/** @type {import("../live.js").News} */ news) => news.more || news.jobs.has(job.job_id);
-  const past = usePages(`${path}/firings`, { limit: 1000 }, concerns);
-  const next = useResource(job.state === "active" ? `${path}/next` : null, { count: 60 }, concerns);
+  const minute = Math.floor(now().getTime() / 60_000) * 60_000;
+  const [begin] = useState(minute);
+  const query = { since: new Date(begin - PAST_MS).toISOString(), until: new Date(begin + AHEAD_MS).toISOString(), limit: 1000 };
+  const past = usePages(`/v1/jobs/${encodeURIComponent(job.job_id)}/ledger`, query, (news) => news.more || news.jobs.has(job.job_id));
   const zone = job.trigger.tz ?? zoneOf();
-  const isWhole = job.state !== "active" || next.data !== null || next.error !== null;  // Cells to come would move those that are there.
-  const grid = useMemo(() => {
-    const rows = [...past.rows].reverse();
-    if (!rows.length && !next.data) return null;
-    const shape = rows.length ? gridOf(rows, job.trigger.kind, zone).shape : "days";
-    const firings = [...rows, ...plannedOf((next.data?.items ?? []).slice(0, PLANNED[shape]))];
-    return firings.length ? gridOf(firings, job.trigger.kind, zone) : null;
-  }, [past.data, past.rows.length, next.data, zone]);
+  const grid = useMemo(() => (past.rows.length ? gridOfRows(past.rows, job, zone) : null), [past.data, past.rows.length, zone]);
   const at = place.value.query.get("at");
   const chosen = grid?.rows.flatMap((row) => row.cells).find((cell) => cell && !cell.band && cell.firings.some((each) => each.fire_at === at)) ?? null;
-  return html`<${Loaded} of=${past}>${() => !isWhole ? null : grid === null
+  return html`<${Loaded} of=${past}>${() => grid === null
     ? html`<${Empty} command=${`mainspring job trigger ${quoted(job.name)}`}>It has not fired yet.</${Empty}>`
     : html`<div class="stack">
       <section class="panel"><div class="body stack">
         <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {Cell} */ cell) => refine({ at: cell.firings[0].fire_at })} />
         <div class="spread"><ul class="legend">${LEGEND.map((each) => html`<li>${Badge({ state: each })}</li>`)}</ul><span class="muted">${zone}</span></div>
         ${past.more && html`<button class="plain" onClick=${past.more}>Show earlier</button>`}</div></section>
-      ${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}</div>`}</${Loaded}>`;
+      ${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}
+      <${Spread} job=${job} /></div>`}</${Loaded}>`;
+}
+
+/** @param {{ job: any }} given how late its runs began and how long they took, by day */
+function Spread({ job }) {
+  const tallies = useResource("/v1/tallies", { job: job.name, since: since("30d"), bucket: "1d" });
+  const items = tallies.data?.items ?? [];
+  if (!items.some((/** @type {any} */ each) => each.took_p50 !== null)) return null;
+  const rows = /** @type {[string, string, string][]} */ ([["Lateness", "late_p50", "late_p99"], ["Duration", "took_p50", "took_p95"]]);
+  return html`<div class="columns first">${rows.map(([title, middle, high]) => html`<section class="panel"><header><h2>${title}, 30 days</h2></header><div class="body">
+    <${Lines} label=${`${title} by day`} at=${items.map((/** @type {any} */ each) => each.at)} series=${[middle, high].map((name) => ({ name: name.slice(-3), values: items.map((/** @type {any} */ each) => each[name]) }))} /></div></section>`)}</div>`;
 }

@@ -1,11 +1,14 @@
-/** What a run wrote: as text, so that the browser's own search finds it; followed while it runs; each line has an address. */
+/** The output of a run: as text, so that the browser's own search finds it; followed while it runs; each line has an address. */
 import { address, get, stream } from "../api.js";
-import { html, useEffect, useRef, useState } from "../html.js";
-import { place } from "../router.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { go, place } from "../router.js";
 import { Empty, Trouble } from "./page.js";
 import { now } from "./when.js";
 
 const MOST = 10_000;
+const BLOCK = 200;
+/** The height of a line, as the style sheet has it. */
+const LINE_PX = 18;
 /** Pauses between two looks after a run has ended: a worker may deliver output after the end. The last pause repeats while the page is open. */
 const LATE_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000];
 const ENDED = ["succeeded", "failed", "cancelled", "skipped"];
@@ -58,14 +61,57 @@ function useLines(run) {
   return { lines, error, asked };
 }
 
+/** Lines in blocks of one attempt. A block is two texts and not hundreds of elements: 10,000 lines are drawn in one frame, also on a busy machine.
+ * @param {any[]} lines @returns {{ first: number, lines: any[], isAttempt: boolean }[]} */
+function blocksOf(lines) {
+  const blocks = [];
+  for (let n = 0; n < lines.length; ) {
+    let end = n + 1;
+    while (end < lines.length && end - n < BLOCK && lines[end].attempt === lines[n].attempt) end += 1;
+    blocks.push({ first: n + 1, lines: lines.slice(n, end), isAttempt: n > 0 && lines[n].attempt !== lines[n - 1].attempt });
+    n = end;
+  }
+  return blocks;
+}
+
+/** Neighbours of one stream share an element, so that only what went to stderr is marked.
+ * @param {any[]} lines */
+function textsOf(lines) {
+  const parts = /** @type {{ stream: string, text: string }[]} */ ([]);
+  for (const line of lines) {
+    const last = parts[parts.length - 1];
+    const text = `${line.text.replace(/[\r\n]+/g, " ")}\n`;
+    if (last?.stream === line.stream) last.text += text;
+    else parts.push({ stream: line.stream, text });
+  }
+  return parts.map((part) => (part.stream === "stderr" ? html`<span class="stderr">${part.text}</span>` : part.text));
+}
+
+/** @param {{ block: { first: number, lines: any[], isAttempt: boolean }, target: number }} given */
+function Block({ block, target }) {
+  const { first, lines } = block;
+  const content = useMemo(() => [lines.map((_, n) => first + n).join("\n"), textsOf(lines)], [first, lines.length]);
+  const row = target - first;
+  const place = (/** @type {HTMLElement | null} */ bar) => bar && (bar.style.top = `${row * LINE_PX}px`);
+  const size = (/** @type {HTMLElement | null} */ box) => box && (box.style.containIntrinsicHeight = `${lines.length * LINE_PX}px`);
+  const choose = (/** @type {MouseEvent} */ event) => {
+    const box = /** @type {HTMLElement} */ (event.currentTarget).getBoundingClientRect();
+    go(`${location.pathname}${location.search}#L${first + Math.floor((event.clientY - box.top) / LINE_PX)}`, { replace: true });
+  };
+  return html`${block.isAttempt && html`<p class="rule">attempt ${lines[0].attempt}</p>`}<div class="block" ref=${size}>
+    <pre class="numbers" aria-hidden="true" title="link to this line" onClick=${choose}>${content[0]}</pre><pre class="text">${content[1]}</pre>
+    ${row >= 0 && row < lines.length && html`<i class="target" id=${`L${target}`} ref=${place}></i>`}</div>`;
+}
+
 /** @param {{ run: any }} given */
 export function Output({ run }) {
   const { lines, error, asked } = useLines(run);
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [follows, setFollows] = useState(true);
-  const target = place.value.hash;
+  const target = Number(/^#L(\d+)$/.exec(place.value.hash)?.[1] ?? 0);
+  const blocks = useMemo(() => blocksOf(lines), [lines]);
   useEffect(() => {
-    if (target) box.current?.querySelector(`[id="${target.slice(1)}"]`)?.scrollIntoView({ block: "center" });
+    if (target) box.current?.querySelector(".target")?.scrollIntoView({ block: "center" });
     else if (follows && run.state === "running" && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [lines.length, target]);
   const scrolled = () => box.current && setFollows(box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 40);
@@ -73,10 +119,7 @@ export function Output({ run }) {
   if (!asked && !lines.length) return html`<div class="skeleton" aria-busy="true" aria-label="reading the output"></div>`;
   if (!lines.length) return html`<${Empty}>${run.state === "running" ? "It has not written anything yet." : "It wrote nothing."}</${Empty}>`;
   return html`<div class="stack">
-    <div class="spread"><span class="muted">${lines.length} lines${run.state === "running" ? (follows ? ", following" : ", paused while you read") : ""}${error ? `, ${error.message}` : ""}</span>
+    <div class="spread"><span class="muted">${lines.length.toLocaleString("en-GB")} ${lines.length === 1 ? "line" : "lines"}${run.state === "running" ? (follows ? ", following" : ", paused while you read") : ""}${error ? `, ${error.message}` : ""}</span>
       <a class="button" href=${address(`/v1/runs/${run.run_id}/logs`, { limit: MOST, format: "text" })} download=${`${run.run_id}.txt`}>Download</a></div>
-    <div class="log" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="output">
-      ${lines.map((line, n) => html`${n > 0 && line.attempt !== lines[n - 1].attempt && html`<p class="rule" key=${`attempt ${line.attempt}`}>attempt ${line.attempt}</p>`}<div key=${line.number} id=${`L${n + 1}`} class=${`${line.stream === "stderr" ? "stderr" : ""} ${target === `#L${n + 1}` ? "target" : ""}`}>
-        <a href=${`#L${n + 1}`} tabindex="-1" aria-label=${`line ${n + 1}`}>${n + 1}</a><span>${line.text}</span></div>`)}
-    </div></div>`;
+    <div class="log" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="output">${blocks.map((block) => html`<${Block} key=${block.first} block=${block} target=${target} />`)}</div></div>`;
 }

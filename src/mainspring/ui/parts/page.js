@@ -10,6 +10,12 @@ export function Head({ title, children, actions }) {
   return html`<div class="page-head"><h1>${title}</h1>${children}${actions && html`<div class="actions">${actions}</div>`}</div>`;
 }
 
+/** A sentence of the server, whose commands stand in backticks.
+ * @param {{ text: string }} given */
+export function Sentence({ text }) {
+  return text.split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : part));
+}
+
 /** @param {{ error: Error, retry?: () => void }} given */
 export function Trouble({ error, retry }) {
   const problem = error instanceof Problem ? error : null;
@@ -17,7 +23,7 @@ export function Trouble({ error, retry }) {
   return html`<div class="problem" role="alert">
     <strong>${title}</strong>
     <span>${error.message}</span>
-    ${problem?.remedy && html`<span class="muted">${problem.remedy}</span>`}
+    ${problem?.remedy && html`<span class="muted"><${Sentence} text=${problem.remedy} /></span>`}
     ${problem?.request && html`<span class="muted mono">request ${problem.request}</span>`}
     ${retry && html`<button onClick=${retry}>Try again</button>`}
   </div>`;

@@ -1,4 +1,4 @@
-/** The palette: pages, jobs and runs by name. */
+/** The palette: pages, and jobs and runs by part of a name or id. */
 import { get } from "../api.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { PLACES } from "../keys.js";
@@ -11,8 +11,8 @@ async function look(words) {
   const pages = Object.entries(PLACES).map(([key, path]) => ({ text: path === "/" ? "overview" : path.slice(1), note: `g ${key}`, href: to(path) }));
   const found = pages.filter((each) => each.text.includes(words.toLowerCase()));
   if (words.length < 2) return found;
-  const jobs = await get("/v1/jobs", { name: words, limit: 5 }).catch(() => ({ items: [] }));
-  const runs = /^[0-9a-z]{4,26}$/i.test(words) ? await get("/v1/runs", { id: words, limit: 5 }).catch(() => ({ items: [] })) : { items: [] };
+  const jobs = await get("/v1/jobs", { q: words, fields: "row", limit: 5 }).catch(() => ({ items: [] }));
+  const runs = /^[0-9a-z]{4,26}$/i.test(words) ? await get("/v1/runs", { id: words, fields: "row", limit: 5 }).catch(() => ({ items: [] })) : { items: [] };
   return [
     ...found,
     ...jobs.items.map((/** @type {any} */ job) => ({ text: job.name, note: "job", href: to(`/jobs/${encodeURIComponent(job.name)}`) })),

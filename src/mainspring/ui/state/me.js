@@ -1,4 +1,4 @@
-/** Who asks, and what they may do. The server decides; pages only avoid offering what it would refuse. */
+/** The caller and its permissions. The server decides; pages only avoid offering what it would refuse. */
 import { get, session } from "../api.js";
 import { computed, signal } from "../html.js";
 import { place } from "../router.js";

@@ -1,0 +1,34 @@
+/** Spans on a time axis: which lane each gets, where it begins and ends, and ticks that read well. Pure geometry. */
+
+/** @typedef {{ from: number, to: number, id: string, state: string, title: string }} Bar */
+/** @typedef {{ label: string, href?: string, bars: Bar[] }} Lane */
+
+const STEPS_MS = [1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, 864e5, 6048e5];
+
+/** Ticks between two instants: at most about ten, on round times.
+ * @param {number} from @param {number} to */
+export function ticks(from, to) {
+  const step = STEPS_MS.find((each) => (to - from) / each <= 10) ?? STEPS_MS[STEPS_MS.length - 1];
+  const found = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  return { step, at: found };
+}
+
+/** Bars that overlap get rows of their own; each goes to the first row that is free.
+ * @param {Bar[]} bars @param {number} most @returns {Bar[][]} */
+export function packed(bars, most) {
+  /** @type {Bar[][]} */
+  const rows = [];
+  for (const bar of [...bars].sort((one, other) => one.from - other.from)) {
+    const free = rows.find((row) => row[row.length - 1].to <= bar.from);
+    if (free) free.push(bar);
+    else if (rows.length < most) rows.push([bar]);
+    else rows[rows.length - 1].push(bar);
+  }
+  return rows;
+}
+
+/** @param {number} at @param {number} from @param {number} to share of the width from 0 to 1 */
+export function share(at, from, to) {
+  return Math.min(Math.max((at - from) / (to - from || 1), 0), 1);
+}

@@ -1,0 +1,83 @@
+/** Cluster: which node leads, which led before, and how long none did. */
+import { length } from "../draw/time.js";
+import { html, useMemo } from "../html.js";
+import { Badge } from "../parts/badge.js";
+import { Lanes } from "../parts/lanes.js";
+import { Empty, Head, Loaded } from "../parts/page.js";
+import { Table } from "../parts/table.js";
+import { now, When } from "../parts/when.js";
+import { useResource } from "../state/resource.js";
+
+/** @typedef {import("../records.d.ts").Term} Term */
+/** @typedef {import("../records.d.ts").Cluster} ClusterState */
+/** @typedef {import("../records.d.ts").Node} Node */
+
+const EVERY_MS = 2_000;
+const SHOWN = 200;
+
+/** The time without a leader before a term, in milliseconds; null for the first one that is known.
+ * @param {Term} term @param {Term | undefined} before the term of the same name before it */
+function gapOf(term, before) {
+  return before?.ended_at ? Math.max(Date.parse(term.began_at) - Date.parse(before.ended_at), 0) : null;
+}
+
+/** @param {Term[]} terms newest first */
+function withGaps(terms) {
+  return terms.map((term, n) => ({ ...term, gap: gapOf(term, terms.slice(n + 1).find((each) => each.name === term.name)) }));
+}
+
+const NODES = [
+  { name: "Node", cell: (/** @type {Node} */ it) => html`<span class="mono">${it.node}</span>` },
+  { name: "State", tight: true, cell: (/** @type {Node} */ it) => html`<${Badge} state=${it.alive ? "active" : "dead"} />` },
+  { name: "Plans by", tight: true, cell: (/** @type {Node} */ it) => it.coordination },
+  { name: "Checked in", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.checked_in_at} plain />` },
+  { name: "Started", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.started_at} plain />` },
+];
+
+const TERMS = [
+  { name: "Term", tight: true, number: true, cell: (/** @type {any} */ it) => it.number },
+  { name: "Of", cell: (/** @type {any} */ it) => it.name },
+  { name: "Leader", cell: (/** @type {any} */ it) => html`<span class="mono">${it.owner}</span>` },
+  { name: "Began", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.began_at} />` },
+  { name: "Ended", tight: true, cell: (/** @type {any} */ it) => (it.ended_at ? html`<${When} at=${it.ended_at} />` : html`<${Badge} state="leads" />`) },
+  { name: "Before it, without a leader", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap === null ? "–" : html`<span class=${it.gap > 1000 ? "s-warning" : ""}>${length(it.gap)}</span>`) },
+  { name: "Why it ended", cell: (/** @type {any} */ it) => html`<span class="muted">${it.reason}</span>` },
+];
+
+/** @param {{ terms: any[] }} given */
+function History({ terms }) {
+  const until = Math.ceil(now().getTime() / 5_000) * 5_000;
+  const { lanes, from } = useMemo(() => {
+    const owners = [...new Set(terms.map((each) => each.owner))];
+    const begin = Math.min(...terms.map((each) => Date.parse(each.began_at)));
+    return {
+      from: begin - (until - begin) * 0.02 - 1000,
+      lanes: owners.map((owner) => ({
+        label: owner,
+        bars: terms.filter((each) => each.owner === owner).map((each) => ({
+          from: Date.parse(each.began_at), to: each.ended_at ? Date.parse(each.ended_at) : until, id: "", state: each.ended_at ? "stopped" : "leads",
+          title: `${owner}: term ${each.number}${each.gap === null ? "" : `, ${length(each.gap)} without a leader before it`}${each.reason ? `, ended: ${each.reason}` : ""}`,
+        })),
+      })),
+    };
+  }, [terms.length, terms[0]?.ended_at, until]);
+  return html`<section class="panel"><header><h2>Terms</h2></header><div class="body"><${Lanes} lanes=${lanes} from=${from} to=${until} label="terms of leadership" href=${() => ""} /></div></section>`;
+}
+
+export default function Cluster() {
+  const cluster = useResource("/v1/cluster", { limit: SHOWN }, undefined, EVERY_MS);
+  return html`<${Head} title="Cluster" /><${Loaded} of=${cluster}>${(/** @type {ClusterState} */ found) => {
+    const terms = withGaps(found.terms);
+    const gaps = terms.map((each) => each.gap).filter((gap) => gap !== null);
+    const leader = found.leaders.find((each) => each.name === "scheduler") ?? found.leaders[0];
+    return html`
+      <div class="cards">
+        <section class="panel"><header><h2>Leader</h2></header><div class="body"><div class="figure mono">${leader ? leader.owner : found.nodes.length ? "every node plans" : html`<${Badge} state="failed" word="none" />`}</div>
+          <div class="muted">${leader ? html`term ${leader.number}, since <${When} at=${leader.began_at} plain />` : found.nodes.length ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
+        <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${gaps.length}</div>
+          <div class="muted">${gaps.length ? `longest time without a leader: ${length(Math.max(...gaps))}` : "none in what is kept"}</div></div></section></div>
+      <div class="stack below">
+        ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${found.nodes} id=${(/** @type {Node} */ it) => it.node} />`}
+        ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;
+  }}</${Loaded}>`;
+}

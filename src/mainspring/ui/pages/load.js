@@ -1,0 +1,104 @@
+/** Load: what starts in the coming day, before it arrives, and whether it fits. */
+import { heatOf, stepOf } from "../draw/heat.js";
+import { html, useMemo, useRef } from "../html.js";
+import { Empty, Head, Loaded } from "../parts/page.js";
+import { lengthOf, Spans } from "../parts/spans.js";
+import { Table } from "../parts/table.js";
+import { now, When, zoneOf } from "../parts/when.js";
+import { place, refine, to } from "../router.js";
+import { useResource } from "../state/resource.js";
+
+/** @typedef {import("../records.d.ts").Load} Ahead */
+/** @typedef {import("../records.d.ts").LoadBucket} Bucket */
+/** @typedef {import("../records.d.ts").LoadJob} LoadJob */
+/** @typedef {import("../records.d.ts").LoadAt} LoadAt */
+
+const WIDTHS = /** @type {Record<string, string>} */ ({ "24h": "5m", "7d": "1h" });
+const MEASURES = [["starts", "starts"], ["busy", "busy slots"]];
+const QUIET = 6;
+const SHOWN = 20;
+/** The server lists this many jobs of a period. */
+const BOUND = 200;
+
+/** @param {HTMLElement | null} table @param {KeyboardEvent} event */
+function move(table, event) {
+  const steps = /** @type {Record<string, [number, number]>} */ ({ ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [0, -99], End: [0, 99] });
+  const step = steps[event.key];
+  const cell = document.activeElement?.closest("td");
+  if (!step || !cell || !table) return;
+  event.preventDefault();
+  const rows = [...table.querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("td")]);
+  const y = rows.findIndex((row) => row.includes(cell));
+  const x = rows[y].indexOf(cell);
+  const row = rows[Math.min(Math.max(y + step[0], 0), rows.length - 1)];
+  row[Math.min(Math.max(x + step[1], 0), row.length - 1)]?.querySelector("button")?.focus();
+}
+
+/** @param {{ load: Ahead, measure: "starts" | "busy", width: number, chosen: string | null }} given */
+function Heat({ load, measure, width, chosen }) {
+  const table = useRef(/** @type {HTMLElement | null} */ (null));
+  const zone = zoneOf();
+  const { columns, rows } = useMemo(() => heatOf(load.items, width, zone), [load, width, zone]);
+  const most = Math.max(...load.items.map((each) => each[measure]), measure === "busy" ? load.capacity : 1);
+  const stop = chosen ?? load.peak?.at ?? load.items[0]?.at;
+  return html`<div class="heat"><table ref=${table} aria-label=${`load ahead in ${zone}`} onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
+    <thead><tr><td></td>${columns.map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && Cell({ cell, measure, most, capacity: load.capacity, isChosen: cell.at === chosen, isStop: cell.at === stop })}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+/** @param {{ cell: Bucket, measure: "starts" | "busy", most: number, capacity: number, isChosen: boolean, isStop: boolean }} given */
+function Cell({ cell, measure, most, capacity, isChosen, isStop }) {
+  const isOver = capacity > 0 && cell.busy > capacity;
+  const label = `${cell.at}: ${cell.starts} starts, ${cell.busy.toFixed(1)} slots busy${isOver ? `, more than ${capacity}` : ""}`;
+  return html`<button class=${`heat-${stepOf(cell[measure], most)} ${isOver ? "over" : ""}`} tabindex=${isStop ? 0 : -1} aria-pressed=${isChosen} aria-label=${label} title=${label}
+    onClick=${() => refine({ at: cell.at })}>${isOver ? "▲" : ""}</button>`;
+}
+
+const COLUMNS = [
+  { name: "Job", cell: (/** @type {LoadJob} */ it) => html`<a href=${to(`/jobs/${encodeURIComponent(it.name)}`)}>${it.name}</a>` },
+  { name: "Starts", number: true, cell: (/** @type {LoadJob} */ it) => it.starts },
+  { name: "First", tight: true, cell: (/** @type {LoadJob} */ it) => html`<${When} at=${it.first} plain />` },
+  { name: "", tight: true, cell: (/** @type {LoadJob} */ it) => html`<span class="muted">${it.movable ? "movable" : "pinned"}</span>` },
+];
+
+/** @param {{ at: string, width: number, filter: Record<string, any> }} given */
+function Chosen({ at, width, filter }) {
+  const until = new Date(Date.parse(at) + width).toISOString();
+  const jobs = useResource("/v1/load/at", { from: at, to: until, ...filter });
+  return html`<section class="panel" aria-label="the chosen period"><header><h2><${When} at=${at} /></h2></header><div class="body"><${Loaded} of=${jobs}>${(/** @type {LoadAt} */ found) => found.items.length
+    ? html`<div class="stack"><p>${found.starts.toLocaleString("en-GB")} starts of ${found.items.length >= BOUND ? `more than ${BOUND}` : found.items.length} jobs${found.items.length > SHOWN ? `, of which ${SHOWN} are listed` : ""}</p><${Table} label="jobs of the period" columns=${COLUMNS} rows=${found.items.slice(0, SHOWN)} id=${(/** @type {LoadJob} */ it) => it.name} /></div>`
+    : html`<${Empty}>Nothing starts in it.</${Empty}>`}</${Loaded}></div></section>`;
+}
+
+/** The longest stretches in which little starts.
+ * @param {Bucket[]} items @param {number} width */
+function quiet(items, width) {
+  const most = Math.max(...items.map((each) => each.starts), 0);
+  const found = [];
+  for (let n = 0; n < items.length; n += 1) {
+    let [end, starts] = [n, 0];
+    while (end < items.length && items[end].starts <= most * 0.02) starts += items[end++].starts;
+    if (end - n >= QUIET) found.push({ at: items[n].at, ms: (end - n) * width, starts });
+    n = Math.max(end, n);
+  }
+  return found.sort((one, other) => other.ms - one.ms).slice(0, 3);
+}
+
+export default function LoadPage() {
+  const words = place.value.query;
+  const span = words.get("span") ?? "24h";
+  const measure = words.get("measure") === "busy" ? "busy" : "starts";
+  const filter = { queue: words.get("queue") ?? undefined, tag: words.get("tag") ?? undefined };
+  const width = lengthOf(WIDTHS[span] ?? "5m");
+  const from = new Date(Math.floor(now().getTime() / 3_600_000) * 3_600_000);
+  const load = useResource("/v1/load", { from: from.toISOString(), to: new Date(from.getTime() + lengthOf(span)).toISOString(), bucket: WIDTHS[span] ?? "5m", ...filter }, (news) => news.more);
+  return html`<${Head} title="Load" /><div class="toolbar">
+      <${Spans} chosen=${span} choices=${["24h", "7d"]} />
+      <nav class="spans" aria-label="measure">${MEASURES.map(([each, name]) => html`<a href=${to("/load", { ...Object.fromEntries(words), measure: each })} aria-current=${each === measure ? "true" : null}>${name}</a>`)}</nav>
+      ${["queue", "tag"].map((name) => html`<input aria-label=${name} placeholder=${name} value=${words.get(name) ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value })} />`)}</div>
+    <${Loaded} of=${load}>${(/** @type {Ahead} */ found) => found.items.length === 0 || !found.peak
+      ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
+      : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial ? " · cut short" : ""}</p>
+        <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
+        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${Math.round(each.ms / 60_000)} m, ${each.starts} starts`)}</p></div>`}</${Loaded}>`;
+}

@@ -1,0 +1,51 @@
+/** All jobs by day or hour: a bad night is one dark column. */
+import { lookOf } from "../draw/states.js";
+import { html } from "../html.js";
+import { to } from "../router.js";
+import { place } from "../router.js";
+import { usePages } from "./lists.js";
+import { Empty, Loaded } from "./page.js";
+import { lengthOf, since, Spans } from "./spans.js";
+import { now, zoneOf } from "./when.js";
+
+/** @typedef {import("../records.d.ts").LedgerRow} LedgerRow */
+
+const WIDTHS = /** @type {Record<string, string>} */ ({ "24h": "1h", "30d": "1d" });
+const WORST = ["failed", "missed", "skipped", "cancelled", "succeeded"];
+
+/** @param {Record<string, number> | undefined} counts */
+function Cell(counts) {
+  const worst = counts && WORST.find((each) => counts[each]);
+  if (!worst) return null;
+  const label = WORST.filter((each) => counts[each]).map((each) => `${counts[each]} ${each}`).join(", ");
+  const look = lookOf(worst);
+  return html`<span class=${`cell s-${look.tone} o-${worst}`} role="img" aria-label=${label} title=${label}>${look.glyph}</span>`;
+}
+
+/** The beginnings of the periods, as the server writes them.
+ * @param {string} span */
+function columnsOf(span) {
+  const width = lengthOf(WIDTHS[span]);
+  const last = Math.floor(now().getTime() / width) * width;
+  return Array.from({ length: Math.round(lengthOf(span) / width) + 1 }, (_, n) => last - (Math.round(lengthOf(span) / width) - n) * width);
+}
+
+/** @param {number} at @param {string} span */
+function headOf(at, span) {
+  const date = new Date(at);
+  return span === "24h" ? new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zoneOf() }).format(date) : date.getUTCDate() === 1 || date.getUTCDay() === 1 ? String(date.getUTCDate()) : "";
+}
+
+export function AllLedgers() {
+  const span = place.value.query.get("span") === "24h" ? "24h" : "30d";
+  const rows = usePages("/v1/ledger", { since: since(span), bucket: WIDTHS[span], limit: 50 }, (news) => news.more);
+  const columns = columnsOf(span);
+  const at = (/** @type {LedgerRow} */ row) => new Map(Object.entries(row.cells).map(([begin, counts]) => [Date.parse(begin), counts]));
+  return html`<div class="toolbar"><${Spans} chosen=${span} choices=${["24h", "30d"]} /><span class="muted">${span === "30d" ? "days in UTC" : `hours in ${zoneOf()}`}</span></div>
+    <${Loaded} of=${rows}>${() => rows.rows.length === 0 ? html`<${Empty}>There are no jobs yet.</${Empty}>` : html`<section class="panel"><div class="body"><div class="ledger all"><table aria-label="ledger of all jobs">
+      <thead><tr><td></td>${columns.map((each) => (headOf(each, span) ? html`<th scope="col">${headOf(each, span)}</th>` : html`<td></td>`))}</tr></thead>
+      <tbody>${rows.rows.map((/** @type {LedgerRow} */ row) => {
+        const cells = at(row);
+        return html`<tr key=${row.job}><th scope="row"><a href=${to(`/jobs/${encodeURIComponent(row.job)}`)}>${row.job}</a></th>${columns.map((each) => html`<td>${Cell(cells.get(each))}</td>`)}</tr>`;
+      })}</tbody></table></div>${rows.more && html`<button class="more plain" onClick=${rows.more}>Show more</button>`}</div></section>`}</${Loaded}>`;
+}

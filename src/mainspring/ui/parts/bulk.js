@@ -1,0 +1,67 @@
+/** Acting on all that match: the count and a sample first, then a reason, progress, and what was refused and why. */
+import { html } from "../html.js";
+import { begin, bulk, drop, isActing, look, proceed } from "../state/bulk.js";
+import { ask, quoted, say } from "./dialog.js";
+
+const WORDS = /** @type {Record<string, [string, string]>} */ ({
+  cancel: ["Cancel", "Waiting runs end at once; running ones are asked to stop."],
+  retry: ["Retry", "Each failed run is submitted again with the same arguments, at most once."],
+  pause: ["Pause", "They do not fire until they are resumed. Instants that pass meanwhile are recorded as skipped."],
+  resume: ["Resume", "They continue with their next instant."],
+  trigger: ["Trigger", "Each fires once, besides its schedule."],
+});
+const BOUND = 10_000;
+
+/** @param {number} count */
+export function bounded(count) {
+  return `${count.toLocaleString("en-GB")}${count >= BOUND ? "+" : ""}`;
+}
+
+/** Ask before acting on all that a filter fits.
+ * @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter @param {string} what as a person would say it
+ * @param {() => void} then */
+export async function askForAll(kind, action, filter, what, then) {
+  const found = await look(kind, action, filter).catch((problem) => say(problem.message));
+  if (!found) return;
+  const [word, text] = WORDS[action];
+  const sample = kind === "runs" ? Object.keys(found.runs).map((id) => id.slice(-8)) : found.jobs;
+  ask({
+    title: `${word} ${bounded(found.matched)} ${kind}`, button: `${word} ${bounded(found.matched)}`, danger: action === "cancel",
+    text: html`<p>${text}</p><p>${found.matched === 0 ? "Nothing matches." : html`${what}: <span class="mono">${sample.slice(0, 8).join(", ")}</span>${found.matched > 8 ? " …" : ""}`}</p><${Progress} />`,
+    command: (reason) => commandOf(kind, action, filter, reason),
+    act: async (reason) => {
+      const ended = await begin(kind, action, filter, reason, found.matched);
+      then();
+      const refused = Object.values(ended?.refused ?? {});
+      if (refused.length) throw new Error(`${ended?.done} of ${ended?.looked} done. Refused: ${refused[0]}`);
+    },
+    done: `${word}: done`,
+  });
+}
+
+/** @param {string} kind @param {string} action @param {Record<string, any>} filter @param {string} reason */
+function commandOf(kind, action, filter, reason) {
+  const named = filter.run_ids ?? filter.jobs;
+  const words = named ? named.map((/** @type {string} */ each) => quoted(kind === "runs" ? each.slice(-8) : each)) : [];
+  for (const [name, value] of Object.entries(filter)) {
+    if (name === "run_ids" || name === "jobs") continue;
+    for (const each of Array.isArray(value) ? value : [value]) words.push(`--${name} ${quoted(String(each))}`);
+  }
+  return `mainspring ${kind === "runs" ? "run" : "job"} ${action} ${words.join(" ")}${reason ? ` --reason ${quoted(reason)}` : ""}`;
+}
+
+/** How far an action on many has come; with a button if a reload has interrupted it. */
+export function Progress() {
+  const now = bulk.value;
+  if (!now) return null;
+  return html`<p role="status">${now.looked.toLocaleString("en-GB")} of ${bounded(now.total)} looked at, ${now.done.toLocaleString("en-GB")} done${Object.keys(now.refused).length ? `, ${Object.keys(now.refused).length} refused` : ""}</p>`;
+}
+
+/** An action that was interrupted can be continued. */
+export function Interrupted() {
+  const now = bulk.value;
+  if (!now || isActing.value) return null;
+  const go = () => proceed().then((ended) => ended && say(`${ended.done} done`), (problem) => say(problem.message));
+  return html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">↻</span><span>${WORDS[now.action][0]} of ${bounded(now.total)} ${now.kind} was interrupted after ${now.looked.toLocaleString("en-GB")}.</span>
+    <button class="plain" onClick=${go}>Continue</button><button class="plain" onClick=${drop}>Leave it</button></div>`;
+}

@@ -1,0 +1,68 @@
+/** An action on many runs or jobs: a dry run, then page after page. It is kept for this tab, so that a reload can continue it. */
+import { send } from "../api.js";
+import { signal } from "../html.js";
+import { place } from "../router.js";
+
+/** @typedef {{ kind: "runs" | "jobs", action: string, filter: Record<string, any>, reason: string, cursor: string | null, total: number,
+ *   looked: number, done: number, refused: Record<string, string>, ns: string | null }} Bulk */
+
+const NAME = "mainspring-bulk";
+const MOST_REFUSALS = 50;
+
+/** The action under way, or one that a reload interrupted. */
+export const bulk = signal(/** @type {Bulk | null} */ (null));
+export const isActing = signal(false);
+
+/** @param {Bulk | null} next */
+function keep(next) {
+  bulk.value = next;
+  try {
+    next ? sessionStorage.setItem(NAME, JSON.stringify(next)) : sessionStorage.removeItem(NAME);
+  } catch {
+    // A browser that keeps nothing cannot continue after a reload.
+  }
+}
+
+try {
+  bulk.value = JSON.parse(sessionStorage.getItem(NAME) ?? "null");
+} catch {
+  bulk.value = null;
+}
+
+/** How many match, and a sample of them.
+ * @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter */
+export function look(kind, action, filter) {
+  return send("POST", `/v1/${kind}:act`, { action, ...filter, dry_run: true });
+}
+
+/** @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter @param {string} reason @param {number} total */
+export function begin(kind, action, filter, reason, total) {
+  keep({ kind, action, filter, reason, total, cursor: null, looked: 0, done: 0, refused: {}, ns: place.value.query.get("ns") });
+  return proceed();
+}
+
+/** Act on page after page until none is left. What is done is never done again: a retried run refuses a second retry. */
+export async function proceed() {
+  isActing.value = true;
+  try {
+    for (;;) {
+      const now = bulk.value;
+      if (!now) return null;
+      const words = { action: now.action, ...now.filter, ...(now.reason ? { reason: now.reason } : {}), ...(now.cursor ? { cursor: now.cursor } : {}) };
+      const page = await send("POST", `/v1/${now.kind}:act`, words);
+      const refused = Object.fromEntries(Object.entries({ ...now.refused, ...page.refused }).slice(0, MOST_REFUSALS));
+      const next = { ...now, cursor: page.next, looked: now.looked + page.matched, done: now.done + page.done, refused };
+      if (page.next === null) {
+        keep(null);
+        return next;
+      }
+      keep(next);
+    }
+  } finally {
+    isActing.value = false;
+  }
+}
+
+export function drop() {
+  keep(null);
+}

@@ -1,0 +1,34 @@
+"""The types of the web UI are those of the API: `make lint` finds a page that uses a field which was renamed."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UI = ROOT / "src" / "mainspring" / "ui"
+COMPILER = ROOT / ".venv" / "ui-tools" / "node_modules" / "typescript" / "bin" / "tsc"
+
+
+def test_the_types_are_what_the_api_says() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "ui-types"))["make"]()
+    assert (UI / "records.d.ts").read_text(encoding="utf-8") == made, "run scripts/ui-types"
+
+
+@pytest.mark.browser
+def test_a_renamed_field_fails_the_check(tmp_path: Path) -> None:
+    assert COMPILER.exists(), "run `make setup`: it fetches TypeScript with npm"
+    shutil.copytree(UI, tmp_path / "ui")
+    records = tmp_path / "ui" / "records.d.ts"
+    command = ["node", str(COMPILER), "-p", str(tmp_path / "ui" / "jsconfig.json")]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=120).returncode == 0
+    text = records.read_text(encoding="utf-8")
+    assert "  oldest_due: string | null;" in text
+    records.write_text(text.replace("  oldest_due: string", "  eldest_due: string"), encoding="utf-8")
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert found.returncode != 0
+    assert "oldest_due" in found.stdout

@@ -1,0 +1,192 @@
+"""Pages that answer for the whole: kinds of failure, actions on many, queues, workers, the load ahead, the leader."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from backstage import OpenPage, Stage, until
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+
+
+def groups(stage: Stage) -> dict[str, Any]:
+    """The kinds of failure that the server tells apart, by type, once the tallies have them."""
+
+    def look() -> dict[str, Any] | None:
+        found = {each["type"]: each for each in stage.ask("GET", "/v1/errors", params={"limit": 100})["items"]}
+        return found if {"ConnectionError", "ValueError"} <= set(found) else None
+
+    return until(look)
+
+
+def confirm(page: Page, word: str) -> None:
+    """Press the button of the dialog, and wait for it to close."""
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name=re.compile(word)).click()
+    expect(dialog).to_be_hidden()
+
+
+def test_each_kind_of_error_is_one_group_and_is_retried_at_most_once(open_page: OpenPage, stage: Stage) -> None:
+    known = groups(stage)
+    page = open_page("/failures?span=30d")
+    panels = page.locator(".failure")
+    expect(panels.filter(has_text="ConnectionError db:* refused")).to_have_count(1)
+    expect(panels.filter(has_text="ValueError invalid literal")).to_have_count(1)
+    before = panels.filter(has_text="ValueError").locator(".figure").inner_text()
+    page.get_by_role("link", name=re.compile("ConnectionError")).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("ConnectionError")
+    expect(page.get_by_label("the newest error")).to_contain_text("load_warehouse")
+    dialog = page.get_by_role("dialog")
+    for _ in range(2):
+        page.get_by_role("button", name="Retry all that failed so").click()
+        expect(dialog).to_contain_text(f"--error {known['ConnectionError']['error']}")
+        confirm(page, "Retry")
+    repeated = stage.ask("GET", "/v1/runs", params={"job": "etl-nightly", "limit": 200})["items"]
+    originals = [run["retry_of"] for run in repeated if run["retry_of"]]
+    assert originals
+    assert len(originals) == len(set(originals))
+    page.goto(f"{stage.url}/ui/failures?span=30d")
+    assert panels.filter(has_text="ValueError").locator(".figure").inner_text() == before
+
+
+def test_all_that_match_are_acted_on_with_a_dry_run_first(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "encode", "queue": "shelf", "args": {"video": f"s{n}"}}
+                                                       for n in range(150)]})  # fmt: skip
+    page = open_page("/runs?q=queue:shelf")
+    page.get_by_label("select all shown").check()
+    page.get_by_role("button", name="Select all that match").click()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Cancel 150 runs")
+    expect(dialog).to_contain_text("mainspring run cancel --queue shelf")
+    dialog.get_by_label("Reason").fill("not needed")
+    confirm(page, "Cancel 150")
+    until(lambda: stage.ask("GET", "/v1/runs:count", params={"queue": "shelf", "state": "cancelled"})["count"] == 150)
+
+
+def test_an_action_that_a_reload_interrupts_can_be_continued(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "encode", "queue": "attic", "args": {"video": f"a{n}"}}
+                                                       for n in range(30)]})  # fmt: skip
+    page = open_page("/settings")
+    kept = {"kind": "runs", "action": "cancel", "filter": {"queue": "attic"}, "reason": "", "cursor": None, "total": 30,
+            "looked": 0, "done": 0, "refused": {}, "ns": None}  # fmt: skip
+    page.evaluate("(kept) => sessionStorage.setItem('mainspring-bulk', JSON.stringify(kept))", kept)
+    page.reload()
+    expect(page.get_by_text("was interrupted after 0")).to_be_visible()
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("was interrupted after 0")).to_be_hidden()
+    until(lambda: stage.ask("GET", "/v1/runs:count", params={"queue": "attic", "state": "cancelled"})["count"] == 30)
+
+
+def test_a_queue_without_workers_and_a_paused_one_say_how_to_go_on(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/queues")
+    gpu = page.get_by_label("queue gpu")
+    expect(gpu).to_contain_text("No worker serves it")
+    expect(gpu).to_contain_text("mainspring worker APP --queue gpu")
+    gpu.get_by_role("button", name="Pause").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("new drivers")
+    confirm(page, "Pause it")
+    expect(gpu).to_contain_text(re.compile("paused.*new drivers"))
+    run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "limit": 1})["items"][0]
+    page.goto(f"{stage.url}/ui/runs/{run['run_id']}")
+    expect(page.locator(".why")).to_contain_text("paused")
+    page.goto(f"{stage.url}/ui/queues")
+    gpu.get_by_role("button", name="Resume").click()
+    confirm(page, "Resume it")
+    expect(gpu.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_the_load_ahead_shows_its_peak_and_the_jobs_of_it(open_page: OpenPage, stage: Stage) -> None:
+    midnight = {"schedule": "0 0 * * *", "timezone": "UTC", "command": "true"}
+    for number in range(20):
+        stage.ask("POST", "/v1/jobs", json={"name": f"midnight-{number}", **midnight})
+    page = open_page("/load")
+    expect(page.get_by_text(re.compile(r"Peak .* 00:00:00"))).to_be_visible()
+    expect(page.get_by_label("the chosen period").get_by_role("link", name="midnight-7")).to_be_visible()
+    cells = page.locator(".heat td button")
+    assert cells.count() == 288
+    cells.first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("at=20"))
+
+
+def test_a_day_on_which_clocks_change_has_23_or_25_hours(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/settings", timezone_id="Europe/Berlin")
+    rows = """async ([from, zone]) => {
+      const folder = document.querySelector('script[type=module]').src.replace('main.js', '');
+      const { heatOf } = await import(folder + 'draw/heat.js');
+      const begin = Date.parse(from);
+      const buckets = Array.from({ length: 48 * 12 }, (_, n) => ({ at: new Date(begin + n * 300000).toISOString(), starts: 0, busy: 0 }));
+      const day = new Intl.DateTimeFormat('en-GB', { timeZone: zone, day: 'numeric' });
+      return heatOf(buckets.filter((each) => day.format(Date.parse(each.at)) === day.format(begin + 43200000)), 300000, zone).rows.length;
+    }"""  # noqa: E501 It is a program of another language.
+    assert page.evaluate(rows, ["2027-03-27T12:00:00Z", "Europe/Berlin"]) in (23, 24)
+    assert page.evaluate(rows, ["2027-03-27T23:00:00Z", "Europe/Berlin"]) == 23
+    assert page.evaluate(rows, ["2026-10-24T22:00:00Z", "Europe/Berlin"]) == 25
+
+
+def test_the_cluster_names_its_leader_and_the_terms_before(open_page: OpenPage, stage: Stage) -> None:
+    leader = stage.ask("GET", "/v1/cluster")["leaders"][0]
+    page = open_page("/cluster")
+    expect(page.get_by_role("table", name="terms")).to_contain_text(leader["owner"])
+    expect(page.get_by_role("img", name="terms of leadership")).to_be_visible()
+
+
+def test_a_worker_shows_what_it_ran(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("POST", "/v1/runs", json={"task": "exact", "args": {"number": 7}})
+    worker = stage.ended(run["run_id"])["worker"]
+    page = open_page("/workers")
+    page.get_by_role("link", name=worker, exact=True).click()
+    expect(page.get_by_role("img", name=re.compile(f"runs of {worker}"))).to_be_visible()
+    page.goto(f"{stage.url}/ui/timeline")
+    expect(page.get_by_role("img", name=re.compile("runs over time"))).to_be_visible()
+
+
+def test_the_draft_of_a_job_shows_the_gap_and_the_fold_of_its_zone(open_page: OpenPage) -> None:
+    page = open_page("/new-job", expects_faults=True)
+    page.get_by_label("Zone", exact=True).fill("Europe/Berlin")
+    meaning = page.get_by_label("what this means")
+    for expression in ("61 2 * * *", "30 2 28 3 *"):  # Typed fast: an older answer never replaces a newer one.
+        page.get_by_label("Expression").fill(expression)
+    expect(meaning).to_contain_text("clocks went forward")
+    page.get_by_label("Expression").fill("30 2 25 10 *")
+    expect(meaning).to_contain_text("clocks went back")
+    page.get_by_label("Expression").fill("61 2 * * *")
+    expect(page.locator("#value-fault")).to_contain_text("61")
+
+
+def test_saving_over_a_job_that_changed_meanwhile_loses_nothing(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/jobs", json={"name": "contested", "command": "true", "every": "1h"})
+    page = open_page("/jobs/contested?tab=edit", expects_faults=True)
+    page.get_by_label("Timeout").fill("7m")
+    stage.ask("PATCH", "/v1/jobs/contested", json={"priority": 2})
+    page.get_by_role("button", name="Save the job").click()
+    expect(page.get_by_role("alert")).to_contain_text("has changed meanwhile")
+    expect(page.get_by_role("alert")).to_contain_text("priority")
+    expect(page.get_by_label("Timeout")).to_have_value("7m")
+    page.get_by_role("button", name="Save mine over it").click()
+    expect(page.get_by_role("heading", name="contested")).to_be_visible()
+    assert stage.ask("GET", "/v1/jobs/contested")["timeout"] == "7m"
+
+
+def test_the_waiting_time_s_parts_add_up_to_the_whole(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ended(stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "no"}})["run_id"])
+    page = open_page(f"/runs/{run['run_id']}")
+    spent = page.locator(".spent li")
+    expect(spent.filter(has_text="attempt 1")).to_contain_text("failed")
+    assert spent.count() in (1, 2)
+
+
+def test_another_namespace_leaves_nothing_of_the_former_on_screen(open_page: OpenPage) -> None:
+    page = open_page("/jobs?q=tag:etl")
+    expect(page.get_by_role("link", name="etl-nightly")).to_be_visible()
+    page.keyboard.press("n")
+    page.get_by_label("namespace").fill("elsewhere")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("There are no jobs yet.")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"/ui/jobs\?ns=elsewhere$"))
+    expect(page.get_by_role("link", name="etl-nightly")).to_have_count(0)
