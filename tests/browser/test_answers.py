@@ -73,7 +73,7 @@ def test_an_action_that_a_reload_interrupts_can_be_continued(open_page: OpenPage
     page = open_page("/settings")
     kept = {"kind": "runs", "action": "cancel", "filter": {"queue": "attic"}, "reason": "", "cursor": None, "total": 30,
             "looked": 0, "done": 0, "refused": {}, "ns": None}  # fmt: skip
-    page.evaluate("(kept) => sessionStorage.setItem('mainspring-bulk', JSON.stringify(kept))", kept)
+    page.evaluate("(bulk) => history.replaceState({ bulk }, '')", kept)
     page.reload()
     expect(page.get_by_text("was interrupted after 0")).to_be_visible()
     page.get_by_role("button", name="Continue").click()

@@ -1,4 +1,4 @@
-/** An action on many runs or jobs: a dry run, then page after page. It is kept for this tab, so that a reload can continue it. */
+/** An action on many runs or jobs: a dry run, then page after page. It is kept with the page's entry of the history, so that a reload can continue it. */
 import { send } from "../api.js";
 import { signal } from "../html.js";
 import { place } from "../router.js";
@@ -6,27 +6,16 @@ import { place } from "../router.js";
 /** @typedef {{ kind: "runs" | "jobs", action: string, filter: Record<string, any>, reason: string, cursor: string | null, total: number,
  *   looked: number, done: number, refused: Record<string, string>, ns: string | null }} Bulk */
 
-const NAME = "mainspring-bulk";
 const MOST_REFUSALS = 50;
 
 /** The action under way, or one that a reload interrupted. */
-export const bulk = signal(/** @type {Bulk | null} */ (null));
+export const bulk = signal(/** @type {Bulk | null} */ (history.state?.bulk ?? null));
 export const isActing = signal(false);
 
 /** @param {Bulk | null} next */
 function keep(next) {
   bulk.value = next;
-  try {
-    next ? sessionStorage.setItem(NAME, JSON.stringify(next)) : sessionStorage.removeItem(NAME);
-  } catch {
-    // A browser that keeps nothing cannot continue after a reload.
-  }
-}
-
-try {
-  bulk.value = JSON.parse(sessionStorage.getItem(NAME) ?? "null");
-} catch {
-  bulk.value = null;
+  history.replaceState({ ...history.state, bulk: next }, "");
 }
 
 /** How many match, and a sample of them.
