@@ -61,7 +61,7 @@ def test_all_that_match_are_acted_on_with_a_dry_run_first(open_page: OpenPage, s
     page.get_by_role("button", name="Cancel", exact=True).click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Cancel 150 runs")
-    expect(dialog).to_contain_text("mainspring run cancel --queue shelf")
+    expect(dialog).to_contain_text("mainspring run act cancel --queue shelf --yes")
     dialog.get_by_label("Reason").fill("not needed")
     confirm(page, "Cancel 150")
     until(lambda: stage.ask("GET", "/v1/runs:count", params={"queue": "shelf", "state": "cancelled"})["count"] == 150)

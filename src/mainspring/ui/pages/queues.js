@@ -24,7 +24,7 @@ function askToPause(queue, then) {
   ask({
     title: `${verb === "pause" ? "Pause" : "Resume"} queue ${queue.queue}`, button: verb === "pause" ? "Pause it" : "Resume it", done: `${queue.queue} ${verb}d`,
     text: verb === "pause" ? "Its runs are not claimed until it is resumed. What runs goes on, and new runs are accepted." : "Its runs are claimed again, the most urgent first.",
-    command: (reason) => `mainspring queues ${verb} ${quoted(queue.queue)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
+    command: (reason) => `mainspring queues --${verb} ${quoted(queue.queue)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
     act: async (reason) => {
       await send("POST", `/v1/queues/${encodeURIComponent(queue.queue)}/${verb}`, reason ? { reason } : {});
       then();

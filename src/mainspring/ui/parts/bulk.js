@@ -28,7 +28,7 @@ export async function askForAll(kind, action, filter, what, then) {
   ask({
     title: `${word} ${bounded(found.matched)} ${kind}`, button: `${word} ${bounded(found.matched)}`, danger: action === "cancel",
     text: html`<p>${text}</p><p>${found.matched === 0 ? "Nothing matches." : html`${what}: <span class="mono">${sample.slice(0, 8).join(", ")}</span>${found.matched > 8 ? " …" : ""}`}</p><${Progress} />`,
-    command: (reason) => commandOf(kind, action, filter, reason),
+    command: (reason) => commandOf(kind, action, filter, found.jobs ?? [], reason),
     act: async (reason) => {
       const ended = await begin(kind, action, filter, reason, found.matched);
       then();
@@ -39,15 +39,14 @@ export async function askForAll(kind, action, filter, what, then) {
   });
 }
 
-/** @param {string} kind @param {string} action @param {Record<string, any>} filter @param {string} reason */
-function commandOf(kind, action, filter, reason) {
-  const named = filter.run_ids ?? filter.jobs;
-  const words = named ? named.map((/** @type {string} */ each) => quoted(kind === "runs" ? each.slice(-8) : each)) : [];
-  for (const [name, value] of Object.entries(filter)) {
-    if (name === "run_ids" || name === "jobs") continue;
-    for (const each of Array.isArray(value) ? value : [value]) words.push(`--${name} ${quoted(String(each))}`);
-  }
-  return `mainspring ${kind === "runs" ? "run" : "job"} ${action} ${words.join(" ")}${reason ? ` --reason ${quoted(reason)}` : ""}`;
+/** The command that does the same: by names and ids, or by a filter of runs. Commands select jobs by name, so those that match are named.
+ * @param {string} kind @param {string} action @param {Record<string, any>} filter @param {string[]} names @param {string} reason */
+function commandOf(kind, action, filter, names, reason) {
+  const why = reason ? ` --reason ${quoted(reason)}` : "";
+  if (kind === "jobs") return `mainspring job ${action} ${names.map(quoted).join(" ")}${why}`;
+  if (filter.run_ids) return `mainspring run ${action} ${filter.run_ids.map((/** @type {string} */ id) => id.slice(-8)).join(" ")}${why}`;
+  const flags = Object.entries(filter).flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((each) => `--${name} ${quoted(String(each))}`));
+  return `mainspring run act ${action} ${flags.join(" ")} --yes${why}`;
 }
 
 /** How far an action on many has come; with a button if a reload has interrupted it. */
