@@ -82,7 +82,7 @@ export interface Attempts {
 }
 
 export interface Attention {
-  kind: "job-failed" | "job-missed" | "job-paused" | "no-leader" | "no-worker" | "queue-unserved";
+  kind: "job-failed" | "job-failing" | "job-missed" | "job-paused" | "no-leader" | "no-worker" | "queue-paused" | "queue-unserved";
   state: "failed" | "held" | "missed" | "paused";
   name: string;
   text: string;
