@@ -487,6 +487,8 @@ export interface Job {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   policy: Record<string, any>;
   version: number;
@@ -515,6 +517,8 @@ export interface JobBody {
   max_losses?: number | null;
   on_key_failure?: "continue" | "stop" | null;
   under_pressure?: "run" | "wait" | null;
+  region_failover?: string | number | null;
+  failover_regions?: string[] | null;
   tags?: string[] | null;
   key?: string | null;
   limit?: number | null;
@@ -574,6 +578,8 @@ export interface JobChange {
   max_losses?: number | null;
   on_key_failure?: "continue" | "stop" | null;
   under_pressure?: "run" | "wait" | null;
+  region_failover?: string | number | null;
+  failover_regions?: string[] | null;
   tags?: string[] | null;
   key?: string | null;
   limit?: number | null;
@@ -660,6 +666,8 @@ export interface JobStory {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   policy: Record<string, any>;
   version: number;
@@ -765,6 +773,8 @@ export interface ListedJob {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   policy: Record<string, any>;
   version: number;
@@ -791,6 +801,8 @@ export interface ListedRun {
   namespace: string;
   queue: string;
   region: string;
+  home_region: string;
+  moved_because: string;
   priority: number;
   key: string | null;
   timeout: string | null;
@@ -798,6 +810,8 @@ export interface ListedRun {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   progress: number | null;
   progress_note: string;
@@ -904,6 +918,8 @@ export interface NewJob {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   policy: Record<string, any>;
   version: number;
@@ -930,6 +946,8 @@ export interface NewRun {
   namespace: string;
   queue: string;
   region: string;
+  home_region: string;
+  moved_because: string;
   priority: number;
   key: string | null;
   timeout: string | null;
@@ -937,6 +955,8 @@ export interface NewRun {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   args: any;
   result: any;
@@ -1088,6 +1108,19 @@ export interface ReasonQuery {
   reason?: string;
 }
 
+export interface Region {
+  region: string;
+  workers: number;
+  slots: number;
+  running: number;
+  depth: number;
+  lateness: string;
+}
+
+export interface Regions {
+  items: Region[];
+}
+
 export interface Registered {
   worker_id: string;
   heartbeat_every: string;
@@ -1160,6 +1193,8 @@ export interface Run {
   namespace: string;
   queue: string;
   region: string;
+  home_region: string;
+  moved_because: string;
   priority: number;
   key: string | null;
   timeout: string | null;
@@ -1167,6 +1202,8 @@ export interface Run {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   args: any;
   result: any;
@@ -1207,6 +1244,8 @@ export interface RunBody {
   max_losses?: number | null;
   on_key_failure?: "continue" | "stop" | null;
   under_pressure?: "run" | "wait" | null;
+  region_failover?: string | number | null;
+  failover_regions?: string[] | null;
   tags?: string[] | null;
   key?: string | null;
   region?: string | null;
@@ -1285,6 +1324,8 @@ export interface RunStory {
   namespace: string;
   queue: string;
   region: string;
+  home_region: string;
+  moved_because: string;
   priority: number;
   key: string | null;
   timeout: string | null;
@@ -1292,6 +1333,8 @@ export interface RunStory {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   args: any;
   result: any;
@@ -1336,6 +1379,8 @@ export interface ScheduledRun {
   namespace: string;
   queue: string;
   region: string;
+  home_region: string;
+  moved_because: string;
   priority: number;
   key: string | null;
   timeout: string | null;
@@ -1343,6 +1388,8 @@ export interface ScheduledRun {
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
+  region_failover: string | null;
+  failover_regions: string[];
   tags: string[];
   args: any;
   result: any;
