@@ -48,6 +48,7 @@ async def _audited_writes(store: Store, clock: ManualClock) -> dict[str, Write]:
         "request_cancel": lambda audit: store.request_cancel("default", waiting.id, "", audit=audit),
         "register": lambda audit: store.register(worker, audit=audit),
         "request_drain": lambda audit: store.request_drain("default", worker.id, audit=audit),
+        "pause_queue": lambda audit: store.pause_queue("default", "gpu", paused=True, reason="", audit=audit),
         "revoke": lambda audit: store.revoke("jti:1", HOUR, audit=audit),
     }
 
@@ -57,8 +58,17 @@ async def _everything(store: Store) -> tuple[object, ...]:
     jobs = await store.list_jobs("default")
     firings = [await store.list_firings(job.id) for job in jobs]
     calendars, workers = await store.list_calendars("default"), await store.list_workers("default")
-    states = await store.count_runs("default")
-    return jobs, firings, calendars, workers, states, await store.revocations(), await store.list_changes("default")
+    states, paused = await store.count_runs("default"), await store.paused_queues("default")
+    return (
+        jobs,
+        firings,
+        calendars,
+        workers,
+        states,
+        paused,
+        await store.revocations(),
+        await store.list_changes("default"),
+    )
 
 
 class AuditSuite:
