@@ -35,21 +35,21 @@ def test_each_kind_of_error_is_one_group_and_is_retried_at_most_once(open_page: 
     panels = page.locator(".failure")
     expect(panels.filter(has_text="ConnectionError db:* refused")).to_have_count(1)
     expect(panels.filter(has_text="ValueError invalid literal")).to_have_count(1)
-    before = panels.filter(has_text="ValueError").locator(".figure").inner_text()
-    page.get_by_role("link", name=re.compile("ConnectionError")).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("ConnectionError")
-    expect(page.get_by_label("the newest error")).to_contain_text("load_warehouse")
+    before = panels.filter(has_text="ConnectionError").locator(".figure").inner_text()
+    page.get_by_role("link", name=re.compile("ValueError invalid")).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("ValueError")
+    expect(page.get_by_label("the newest error")).to_contain_text("sync_inventory")
     dialog = page.get_by_role("dialog")
     for _ in range(2):
         page.get_by_role("button", name="Retry all that failed so").click()
-        expect(dialog).to_contain_text(f"--error {known['ConnectionError']['error']}")
+        expect(dialog).to_contain_text(f"--error {known['ValueError']['error']}")
         confirm(page, "Retry")
-    repeated = stage.ask("GET", "/v1/runs", params={"job": "etl-nightly", "limit": 200})["items"]
+    repeated = stage.ask("GET", "/v1/runs", params={"job": "sync-inventory", "limit": 200})["items"]
     originals = [run["retry_of"] for run in repeated if run["retry_of"]]
     assert originals
     assert len(originals) == len(set(originals))
     page.goto(f"{stage.url}/ui/failures?span=30d")
-    assert panels.filter(has_text="ValueError").locator(".figure").inner_text() == before
+    assert panels.filter(has_text="ConnectionError").locator(".figure").inner_text() == before
 
 
 def test_all_that_match_are_acted_on_with_a_dry_run_first(open_page: OpenPage, stage: Stage) -> None:
