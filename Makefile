@@ -3,7 +3,9 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
+PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
+# `make test-kubernetes` and `make thorough` run the others.
+USUAL := -m "not kubernetes and not slow_electors"
 ALONE := tests/api/test_schema.py
 
 .PHONY: setup kubernetes up quick test test-kubernetes thorough lint docs reference coverage services services-stop bench simulate chaos clean
@@ -27,12 +29,12 @@ setup: $(STAMP) $(UI_STAMP)
 up: setup
 	@exec $(BIN)/mainspring up examples/quickstart.py
 
-# Nothing is skipped: what a test needs and cannot have fails it. Tests wait as much as they compute: two at a time fit two
+# Nothing is skipped: what a test needs and cannot have fails it. Tests wait more than they compute: four at a time fit two
 # cores. `pytest` alone runs them one after another. What is ALONE takes a minute and a gigabyte only to collect, in
 # each process that does.
 test: $(STAMP) lint
 	@scripts/services start
-	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) -m "not kubernetes" --ignore $(ALONE) && $(BIN)/python -m pytest $(ALONE)
+	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) $(USUAL) --ignore $(ALONE) && $(BIN)/python -m pytest $(ALONE)
 
 # The manifests on a real API server with controllers, a scheduler and a node: what `make kubernetes` builds.
 test-kubernetes: $(STAMP)
@@ -51,7 +53,7 @@ quick: $(STAMP) lint
 # Which lines no test runs, by file; the report is in htmlcov/.
 coverage: $(STAMP)
 	@scripts/services start
-	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) --ignore $(ALONE) --cov=mainspring --cov-report=term:skip-covered --cov-report=html
+	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) $(USUAL) --ignore $(ALONE) --cov=mainspring --cov-report=term:skip-covered --cov-report=html
 
 services:
 	@scripts/services start

@@ -114,7 +114,7 @@ async def listening(server: asyncpg.Connection) -> int:
 async def test_of_many_idle_workers_few_stand_by_and_only_they_listen(
     members: list[Member], server: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offers, "EAR_KEPT_S", 0.1)
+    monkeypatch.setattr(offers, "ADDRESS_KEPT_S", 0.1)
     outlooks = [await member.look() for member in members]
     first = [f"w{number}" for number in range(MOST_STANDING)]
     assert [outlook.goes_first for outlook in outlooks] == [member.worker.id in first for member in members]
