@@ -224,10 +224,12 @@ def test_another_tenant_sees_nothing_and_can_change_nothing(door: Door) -> None:
     worker = door.client("worker").post("/v1/workers", json={"tasks": ["nothing"]}).json()["worker_id"]
     ours.put("/v1/calendars/secret-days", json={"rules": []})
     ids = {"job_id": job.json()["job_id"], "run_id": run.json()["run_id"], "name": "secret-days", "worker_id": worker}
+    ids |= {"error": "0" * 16, "task": "encode"}
     bodies = {"name": "secret-plan", "manual": True, "task": "encode", "args": {"video": "x"}}
     for endpoint in GUARDED:
-        if "{" not in endpoint.path or (endpoint.method, endpoint.path) == ("PUT", "/v1/calendars/{name}"):
-            continue  # A calendar of the same name is another tenant's own.
+        own = (endpoint.method, endpoint.path) == ("PUT", "/v1/calendars/{name}") or "{queue}" in endpoint.path
+        if "{" not in endpoint.path or own:
+            continue  # A calendar or a queue of the same name is another tenant's own.
         path = endpoint.path.format(**ids)
         sent: dict[str, Any] = {}
         if endpoint.body is not None:
@@ -238,8 +240,11 @@ def test_another_tenant_sees_nothing_and_can_change_nothing(door: Door) -> None:
                 name: value for name, value in needed.items() if name in known
             }  # fmt: skip
         answer = theirs.request(endpoint.method, path, **sent)
-        assert answer.status_code == 404, f"{row(endpoint)}: {answer.text}"
         assert "secret-plan" not in answer.text
+        if endpoint.path.endswith("/spans"):  # Events outlive their worker, so that an unknown one has none.
+            assert answer.json()["items"] == []
+            continue
+        assert answer.status_code == 404, f"{row(endpoint)}: {answer.text}"
     assert ours.get(f"/v1/jobs/{ids['job_id']}").json()["version"] == 1
     assert theirs.get("/v1/jobs").json()["items"] == []
     assert theirs.get("/v1/runs").json()["items"] == []

@@ -155,5 +155,5 @@ class TestDeaths:
 
 
 def test_a_word_that_names_nobody_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="nobody to tell"):
+    with pytest.raises(InvalidInput, match="names no receiver"):
         Mainspring().task(alert="$ ")(print)

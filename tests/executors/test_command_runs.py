@@ -114,7 +114,7 @@ class TestSurroundings:
         names = {line.partition("=")[0] for line in attempt.said()}
         allowed = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "GIVEN"}
         assert {"PATH", "GIVEN", "MAINSPRING_RUN_ID", "MAINSPRING_ATTEMPT"} <= names
-        assert names - allowed == {"MAINSPRING_RUN_ID", "MAINSPRING_ATTEMPT"}
+        assert names - allowed == {"MAINSPRING_RUN_ID", "MAINSPRING_ATTEMPT", "MAINSPRING_INDEX"}
 
     @pytest.mark.parametrize(
         ("given", "seen"), [("text\nno end", ["text", "no end"]), ({"n": [1]}, ['{"n":[1]}']), (None, [])]

@@ -20,7 +20,7 @@ from mainspring.stores.sqlite.store import SqliteStore
 PORT = sorted(
     name
     for part in Store.__mro__
-    if part.__module__ == "mainspring.store"
+    if part.__module__ in ("mainspring.store", "mainspring.insight")
     for name, member in vars(part).items()
     if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
 )

@@ -11,7 +11,7 @@ from mainspring.testing import simulate
 from mainspring.testing.checking import Verdict
 from mainspring.testing.simulation import Report, Result, Scenario, run_scenario
 from mainspring.testing.simulation.faults import PROFILES
-from mainspring.testing.simulation.sometimes import ENOUGH_SEEDS, PATHS, demanded
+from mainspring.testing.simulation.sometimes import ENOUGH_SEEDS, PATHS, TRANSPORT_PATHS, demanded
 
 SMALL: dict[str, Any] = {"minutes": 0.3, "nodes": 1, "workers": 1}
 
@@ -68,7 +68,10 @@ class TestSometimes:
         assert report.unseen[0] in str(report)
 
     def test_chaos_has_to_have_seen_every_path(self) -> None:
-        assert set(PATHS) < set(demanded("chaos", ENOUGH_SEEDS))
+        others = {"partitions": set(TRANSPORT_PATHS["log"]), "visibility": set(TRANSPORT_PATHS["hiding"])}
+        assert set(PATHS) - set.union(*others.values()) < set(demanded("chaos", ENOUGH_SEEDS))
+        for profile, paths in others.items():
+            assert paths < set(demanded(profile, ENOUGH_SEEDS))
 
     def test_where_many_jobs_are_due_at_once_a_herd_has_to_have_been_seen(self) -> None:
         herds = {profile for profile in PROFILES if "thundering herd" in demanded(profile, ENOUGH_SEEDS)}

@@ -43,6 +43,8 @@ TAKEN: Duration = 5 * SECOND
 """A delivery that is not acknowledged for this long is put back."""
 HANDED: Duration = SECOND
 """A delivery that was given to a waiting worker, and is not acknowledged for this long, is put back."""
+CANCEL_AGAIN_S = 0.5
+"""How long a task may take to end after its cancellation before it is cancelled again."""
 KEPT_S = 0.05
 """How long a worker keeps what it was given and does not ask for, before it gives it back."""
 WAITS: Duration = 1_500 * MILLISECOND
@@ -279,10 +281,11 @@ class RedisSubscription:
         """Deliveries need no extension: see `RedisBroker.capabilities`."""
 
     async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks:
+            for task in list(self._tasks):
+                task.cancel()
+            # A driver may swallow a cancellation that comes while it connects: then it takes another.
+            await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
         await self._release_given()
         self.on_closed(self)
 

@@ -84,7 +84,7 @@ _BY_BROKER: Final = (
     "broker given up",
     "broker used again",
 )
-_BY_TRANSPORT: Final = MappingProxyType(
+TRANSPORT_PATHS: Final = MappingProxyType(
     {
         "queue": ("lost_message", "doubled_message", "mixed_messages"),
         "log": ("rebalance", "record delivered again", "late commit"),
@@ -97,7 +97,7 @@ PATHS: Final = (
     *(name for _, _, name in _BY_REASON),
     *_ELSEWHERE,
     *_BY_BROKER,
-    *(path for paths in _BY_TRANSPORT.values() for path in paths),
+    *(path for paths in TRANSPORT_PATHS.values() for path in paths),
     *_BY_OLD_CODE,
 )
 HERD: Final = "thundering herd"
@@ -136,7 +136,7 @@ def demanded(profile: str, seeds: int) -> list[str]:
     weather, spared = PROFILES[profile], _SPARED.get(profile, frozenset())
     if not weather.broker:
         spared = {*spared, *_BY_BROKER}
-    for transport, paths in _BY_TRANSPORT.items():
+    for transport, paths in TRANSPORT_PATHS.items():
         if not weather.broker or transport != weather.transport:
             spared = {*spared, *paths}
     if not weather.old_code:
