@@ -104,7 +104,7 @@ HERD: Final = "thundering herd"
 FAULTS: Final = (*CALLS, *EVENTS, *HABITS, HERD)
 """All that is made to go wrong, by kind."""
 ENOUGH_SEEDS = 30
-"""So many have to have seen all that their profile has in store."""
+"""How many seeds together must have met all that their profile brings."""
 _MISFIRES: Final = frozenset(
     {"misfire skipped", "misfires joined", "misfire beyond catching up", "misfire past its deadline"}
 )
