@@ -126,8 +126,12 @@ async def test_its_result_is_accepted_once(opened: Open) -> None:
     await taker.store.submit([run])
     await until(lambda: taker.claims)
     assert await taker.store.hand_back([(run.id, 1)]) == 1
-    (again,) = await taker.store.claim(WORKER, 10, MINUTE, "strict")
-    assert (again.run_id, again.token) == (run.id, 2)
+    again = list[Claim]()
+    async with asyncio.timeout(20):
+        while not again:  # Its offer may stand still: then it is handed over instead.
+            again = taker.claims[1:] or await taker.store.claim(WORKER, 10, MINUTE, "strict")
+            await asyncio.sleep(0.01)
+    assert [(claim.run_id, claim.token) for claim in again] == [(run.id, 2)]
     assert await taker.store.hand_back([(run.id, 1)]) == 0
 
 
