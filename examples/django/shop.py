@@ -73,7 +73,7 @@ async def _work_off() -> list[Any]:
 
 def demo() -> None:
     """Place two orders, one of which is rolled back, and send the receipts."""
-    from django.test import Client  # noqa: PLC0415 - only the demo needs it
+    from django.test import Client  # only the demo needs it
 
     with connection.schema_editor() as editor:
         editor.create_model(Order)

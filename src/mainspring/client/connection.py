@@ -292,7 +292,7 @@ def _trace_headers() -> dict[str, str]:
     """The headers that name the caller's trace, if the program uses OpenTelemetry."""
     headers: dict[str, str] = {}
     if "opentelemetry.trace" in sys.modules:
-        from opentelemetry.propagate import inject  # noqa: PLC0415  # It is optional.
+        from opentelemetry.propagate import inject  # It is optional.
 
         inject(headers)
     return headers

@@ -37,7 +37,8 @@ class LeaseConformance:
         return hold
 
     async def doubt(self, lease: Lease, hold: Hold) -> None:
-        """Bring the backend to doubt a hold: cut its session, or give the lease to another owner behind its back."""
+        """Bring the backend to doubt a hold: cut its session, or give the lease to another owner behind its back.
+        A suite whose lease pushes its loss defines it; the tests that call it skip the others."""
         raise NotImplementedError
 
     async def test_a_candidate_hears_that_the_lease_is_free(self, lease: Lease) -> None:

@@ -91,12 +91,12 @@ class RunStream(io.TextIOBase):
         return self._inner.buffer
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]
+    def encoding(self) -> str:  # type: ignore[override]  # An attribute in typeshed.
         """The encoding of the stream."""
         return self._inner.encoding
 
     @property
-    def errors(self) -> str | None:  # type: ignore[override]
+    def errors(self) -> str | None:  # type: ignore[override]  # An attribute in typeshed.
         """What happens to characters that the encoding lacks."""
         return self._inner.errors
 

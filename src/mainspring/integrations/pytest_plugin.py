@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def mainspring_app(request: pytest.FixtureRequest) -> Mainspring:
     """The app under test: what the setting `mainspring_app` names. Override it to make one in the test."""
-    from mainspring.sdk.loading import load_app  # noqa: PLC0415 - sessions that do not use it pay nothing
+    from mainspring.sdk.loading import load_app  # sessions that do not use it pay nothing
 
     name = request.config.getini("mainspring_app")
     if not name:
@@ -42,8 +42,8 @@ def mainspring_app(request: pytest.FixtureRequest) -> Mainspring:
 @pytest.fixture
 def mainspring_manual(mainspring_app: Mainspring, request: pytest.FixtureRequest) -> ManualScheduler:
     """A scheduler that the test enters itself: `async with mainspring_manual as scheduler:`."""
-    from mainspring.testing.clock import START  # noqa: PLC0415
-    from mainspring.testing.scheduler import ManualScheduler  # noqa: PLC0415
+    from mainspring.testing.clock import START
+    from mainspring.testing.scheduler import ManualScheduler
 
     return ManualScheduler(mainspring_app, start=request.config.getini("mainspring_start") or START)
 

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 def get_app() -> Mainspring:
     """The app that the setting MAINSPRING_APP names."""
-    from django.conf import settings  # noqa: PLC0415 - settings are read when they are needed, not at import
+    from django.conf import settings  # settings are read when they are needed, not at import
 
     name = getattr(settings, "MAINSPRING_APP", None)
     if not isinstance(name, str):
@@ -38,7 +38,7 @@ def submit_on_commit(task: BoundTask[P, Any], /, *args: P.args, **kwargs: P.kwar
     Without a transaction it is submitted at once. A crash between the commit and the submission loses it:
     `submit_in_transaction` does not, where both share one PostgreSQL database.
     """
-    from django.db import transaction  # noqa: PLC0415
+    from django.db import transaction
 
     transaction.on_commit(lambda: task.app.sync(task.submit, *args, **kwargs))
 
@@ -48,7 +48,7 @@ def submit_in_transaction(using: str, task: Task[P, R], /, *args: P.args, **kwar
 
     `using` names the connection, such as `default`. The store of the app must be the same PostgreSQL database.
     """
-    from django.db import connections  # noqa: PLC0415
+    from django.db import connections
 
     wrapped = connections[using]
     wrapped.ensure_connection()

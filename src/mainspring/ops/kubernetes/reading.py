@@ -66,7 +66,7 @@ def _kind(document: object) -> object:
 
 def _read_yaml(path: Path, text: str) -> list[Any]:
     try:
-        import yaml  # noqa: PLC0415 - an optional dependency
+        import yaml  # an optional dependency
     except ImportError:
         problem = "is not JSON, and YAML needs PyYAML"
         raise InvalidInput("file", str(path), problem, "install mainspring[kubernetes]") from None

@@ -54,7 +54,7 @@ def read_apscheduler(
     url: str, now: Instant, *, namespace: str, app: Mainspring | None, table: str = TABLE
 ) -> list[Found]:
     """The jobs of the store at an SQLAlchemy URL. InvalidInput if it has no such table."""
-    import sqlalchemy  # noqa: PLC0415 - installed where the store is in use
+    import sqlalchemy  # installed where the store is in use
 
     engine = sqlalchemy.create_engine(url)
     try:
@@ -79,7 +79,7 @@ def _read_row(key: str, pickled: bytes, now: Instant, namespace: str, app: Mains
 
 
 def _unpickle(pickled: bytes) -> State:
-    from apscheduler.jobstores.sqlalchemy import pickle  # noqa: PLC0415 - the only reader of what APScheduler wrote
+    from apscheduler.jobstores.sqlalchemy import pickle  # the only reader of what APScheduler wrote
 
     class Reader(pickle.Unpickler):  # type: ignore[misc] # its module has no types
         """Imports the classes of triggers and zones, and plain data."""

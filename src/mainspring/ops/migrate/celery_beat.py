@@ -64,7 +64,7 @@ def _read_entry(
 
 
 def _read_schedule(schedule: Any, celery: Any, now: Instant, lost: list[str]) -> tuple[Trigger, FireTimes]:
-    from celery import schedules  # noqa: PLC0415 - installed where the app is that is imported
+    from celery import schedules  # installed where the app is that is imported
 
     if isinstance(schedule, int | float | timedelta):
         schedule = schedules.maybe_schedule(schedule, app=celery)
