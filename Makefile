@@ -3,10 +3,6 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
-# `make test-kubernetes` and `make thorough` run the others.
-USUAL := -m "not kubernetes and not slow_electors"
-ALONE := tests/api/test_schema.py
 
 .PHONY: setup kubernetes up quick test test-kubernetes thorough lint docs reference coverage services services-stop bench simulate chaos clean
 # The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.
@@ -29,12 +25,10 @@ setup: $(STAMP) $(UI_STAMP)
 up: setup
 	@exec $(BIN)/mainspring up examples/quickstart.py
 
-# Nothing is skipped: what a test needs and cannot have fails it. Tests wait more than they compute: four at a time fit two
-# cores. `pytest` alone runs them one after another. What is ALONE takes a minute and a gigabyte only to collect, in
-# each process that does.
+# Nothing is skipped: what a test needs and cannot have fails it. `pytest` alone runs the tests one after another.
 test: $(STAMP) lint
 	@scripts/services start
-	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) $(USUAL) --ignore $(ALONE) && $(BIN)/python -m pytest $(ALONE)
+	@scripts/test
 
 # The manifests on a real API server with controllers, a scheduler and a node: what `make kubernetes` builds.
 test-kubernetes: $(STAMP)
@@ -48,12 +42,12 @@ thorough: $(STAMP)
 
 # The inner loop: what breaks most often, in about a minute, without any server.
 quick: $(STAMP) lint
-	@$(BIN)/python -m pytest $(PARALLEL) -x tests/test_tidy.py tests/core tests/services tests/adapters/sqlite/test_sqlite_conformance.py
+	@$(BIN)/python -m pytest -n 4 --dist loadscope -x tests/test_tidy.py tests/core tests/services tests/adapters/sqlite/test_sqlite_conformance.py
 
 # Which lines no test runs, by file; the report is in htmlcov/.
 coverage: $(STAMP)
 	@scripts/services start
-	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest $(PARALLEL) $(USUAL) --ignore $(ALONE) --cov=mainspring --cov-report=term:skip-covered --cov-report=html
+	@scripts/test --cov=mainspring --cov-report=term:skip-covered --cov-report=html
 
 services:
 	@scripts/services start

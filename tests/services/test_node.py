@@ -22,6 +22,7 @@ from stage import (
     let_others_run,
     let_pass,
     make_worker,
+    until,
 )
 
 from mainspring import Mainspring
@@ -162,6 +163,7 @@ class TestTwoNodes:
                     assert leaders(one, other) == [False, True]
                     await let_pass(clock, "10s")
                     assert stopping.done()
+                    await until(lambda: len(ran) >= 16)
         assert await fired_at(stores[0], job) == list(range(1, 17))
         assert len(ran) == 16
 

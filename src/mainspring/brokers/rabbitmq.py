@@ -229,6 +229,8 @@ class _RabbitMqSubscription:
         """How many to prefetch of each queue that the worker asks for."""
         self._consumed: dict[str, int] = {}
         """The prefetch of each queue that is being consumed. Its name is the consumer's tag."""
+        self._left = 0
+        """How many the worker had left in the inbox when they went back last."""
         self._changed = asyncio.Event()
         self._connected = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -250,14 +252,20 @@ class _RabbitMqSubscription:
         if trouble:
             raise self._link.unavailable(trouble)
         taken = self._inbox.take(limit, priorities)
+        if taken and not self._inbox:
+            self._left = 0
         self._ask(limit, priorities)
         return taken
 
     def _ask(self, limit: int, priorities: Sequence[int]) -> None:
-        """Consume what the worker asks for. A prefetch that is much too small is raised."""
-        prefetch = max(1, min(limit, self._most))
+        """Consume what the worker asks for. A prefetch that is much too small is raised, and one that is used up by
+        priorities that the worker does not ask for now: they would keep the others from arriving."""
+        waiting = max(len(self._inbox), self._left)
+        prefetch = max(1, min(limit + waiting, self._most))
         for queue in self._queues:
-            if self._wanted.get(queue.name, 0) * 2 <= prefetch and queue.band.holds(priorities):
+            wanted = self._wanted.get(queue.name, 0)
+            small = wanted * 2 <= prefetch or wanted <= waiting
+            if small and wanted < prefetch and queue.band.holds(priorities):
                 self._wanted[queue.name] = prefetch
                 self._changed.set()
 
@@ -378,6 +386,7 @@ class _RabbitMqSubscription:
 
     def _pause(self) -> None:
         """The worker does not ask: give back what it has not taken."""
+        self._left = len(self._inbox)
         self._wanted.clear()
         self._changed.set()
 

@@ -38,6 +38,8 @@ PULSE: Final = "5s"
 """How often to ask whether SQS answers. AWS charges for each request."""
 MOST_RECEIVES: Final = 100
 BACKOFF_S, LONGEST_BACKOFF_S = 30, 900
+MOST_HELD: Final = 100
+"""The most that a subscription holds of priorities that its worker leaves."""
 AGAIN_S: Final = 0.5
 GIVE_UP_S: Final = 3_600.0
 DEDUPLICATED_S: Final = 30
@@ -199,6 +201,8 @@ class _SqsSubscription:
         self._inbox = Inbox(on_arrival, self._give_back)
         self._room: dict[str, int] = {}
         """How many messages the worker asks for, by queue."""
+        self._left = 0
+        """How many the worker had left in the inbox when they went back last."""
         self._troubles: dict[str, str] = {}
         self._pulse = Pulse(self._ask, link.timeout_s, GIVE_UP_S, pulse_s)
         self._held: dict[str, _Receipt] = {}
@@ -226,7 +230,11 @@ class _SqsSubscription:
         if trouble:
             raise self._link.unavailable(trouble)
         taken = self._inbox.take(limit, priorities)
+        if taken and not self._inbox:
+            self._left = 0
         room = limit - len(taken)  # No more: messages on their way to a worker that leaves are hidden for a while.
+        if room > 0:  # What is left in the inbox is of other priorities, and must not keep these from arriving.
+            room = min(room + max(len(self._inbox), self._left), max(limit, MOST_HELD))
         for queue in self._queues:
             if queue.band.holds(priorities):
                 self._room[queue.name] = room
@@ -278,6 +286,7 @@ class _SqsSubscription:
         """The worker does not ask: others may have what it has not taken."""
         for event in self._wanted.values():
             event.clear()
+        self._left = len(self._inbox)
         self._room.clear()
         self._begin(self._return(self._inbox.drop()))
 

@@ -242,6 +242,18 @@ class BrokerConformance:
             rest = await self.claim(store, subscription, a_worker(), 2, (1, 2))
             assert set(ids(rest)) == {runs[1].id, runs[2].id}
 
+    async def test_what_a_worker_asks_for_passes_what_it_leaves(
+        self, store: Store, broker: Broker, clock: ManualClock
+    ) -> None:
+        left = [a_run(clock, priority=1) for _ in range(10)]
+        wanted = a_run(clock, priority=9)
+        await submit(store, *left, wanted)
+        await dispatch(store, broker)
+        async with self.subscribed(broker) as subscription:
+            assert ids(await self.claim(store, subscription, a_worker(), 1, (7, 8, 9, 10))) == [wanted.id]
+            rest = await self.claim(store, subscription, a_worker(), len(left), (1, 2))
+        assert set(ids(rest)) == {run.id for run in left}
+
     async def test_what_is_released_comes_again_in_its_order(
         self, store: Store, broker: Broker, clock: ManualClock
     ) -> None:

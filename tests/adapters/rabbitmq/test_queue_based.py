@@ -73,6 +73,7 @@ async def test_workers_grow_with_what_the_scheduler_publishes(started: dict[str,
             while len(done := await store.list_runs(REPORTS)) < CUSTOMERS:
                 workers |= {row.id for row in await store.list_workers("default") if row.state == "active"}
                 await asyncio.sleep(0.1)
+        workers |= {row.id for row in await store.list_workers("default")}
         assert len(done) == CUSTOMERS == len({each.id for each in done})
         assert len(workers) > 1
         assert {each.worker for each in done} <= workers
