@@ -24,7 +24,7 @@ from mainspring.cli.lazy import LazyGroup, Verb
 from mainspring.cli.main import cli
 from mainspring.cli.output.errors import _code
 from mainspring.operations.events import ALIASES
-from mainspring.operations.jobs import Jobs
+from mainspring.operations.jobs.jobs import Jobs
 from mainspring.sdk.runs import AppRuns
 
 ROOT = Path(__file__).resolve().parent.parent.parent

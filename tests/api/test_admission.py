@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from door import Door, open_door, problem, until
 
-from mainspring.api import protocol
 from mainspring.api.load.capacity import Capacity
 from mainspring.api.problems import Problem
-from mainspring.api.resources import health as health_room
-from mainspring.api.resources.health import Vitals
+from mainspring.api.resources.system import health as health_room
+from mainspring.api.resources.system.health import Vitals
+from mainspring.api.wire import protocol
 from mainspring.errors import StoreUnavailable
 
 CROWD = 150

@@ -182,7 +182,7 @@ def test_what_is_hardly_http_is_refused_and_the_connection_closed(door: Door, se
 
 
 def test_a_connection_that_never_says_what_it_wants_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainspring.api.protocol.HEADERS_S", 0.2)
+    monkeypatch.setattr("mainspring.api.wire.protocol.HEADERS_S", 0.2)
     with open_door(tmp_path) as door:
         assert door.raw(b"GET /v1/jobs HTTP/1.1\r\nHos", wait_s=10).startswith(b"HTTP/1.1 408")
         assert door.raw(b"", wait_s=10) == b""

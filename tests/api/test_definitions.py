@@ -12,7 +12,7 @@ from door import Door, fields, problem
 from mainspring import Isolation, Retry, after, at, cron, every, manual
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.tasks.isolation import format_isolation, parse_isolation
-from mainspring.operations.bodies import body_of
+from mainspring.operations.values.bodies import body_of
 
 SANDBOX = Isolation(
     "sandbox", cpu="90s", memory="1GiB", processes=5, files=9, file_size=7, disk="1MB", output=3, user="x",

@@ -11,8 +11,8 @@ from mainspring.calendars import Calendar, weekends
 from mainspring.core.instants import SECOND, parse_instant
 from mainspring.core.model import Attempt, Claim, Event, Firing, Job, LogLine, NewRun, Worker
 from mainspring.core.schedules.triggers import every, manual
-from mainspring.operations import from_rows
 from mainspring.operations.submission import accepted
+from mainspring.operations.values import from_rows
 from mainspring.store import Change
 
 NOON = parse_instant("2026-03-01T12:00:00Z")

@@ -15,7 +15,7 @@ from mainspring.core.model import Claim, Report
 from mainspring.core.tasks.specs import check_spec
 from mainspring.executor import AttemptContext, Outcome, RunContext
 from mainspring.executors.registry import ExecutorRegistry
-from mainspring.operations.options import Defaults, TaskWords, read_defaults, read_words
+from mainspring.operations.jobs.options import Defaults, TaskWords, read_defaults, read_words
 from mainspring.services.worker.runner import Runner
 from mainspring.settings import Settings
 from mainspring.wiring import POOL_PROGRAM

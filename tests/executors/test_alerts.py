@@ -138,7 +138,7 @@ class TestDeaths:
         app, told = make_app(tmp_path)
         async with app, running(app):
             with monkeypatch.context() as older:  # A program that did not check it yet.
-                older.setattr("mainspring.operations.options.check_alert", lambda text, field: text)
+                older.setattr("mainspring.operations.jobs.options.check_alert", lambda text, field: text)
                 await app.submit("break_down", alert="$ unclosed '")
             run = await app.submit("break_down", alert="tell")
             await runs_of(app, 3, FINAL)

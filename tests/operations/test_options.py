@@ -12,7 +12,17 @@ from mainspring.api.schemas.bodies import JobBody, RunBody
 from mainspring.cli.jobs.define import add, edit
 from mainspring.cli.runs.submit import submit
 from mainspring.core.model import JobPolicy, RunOptions
-from mainspring.operations.options import JOB, OPTIONS, RUN, TASK, JobWords, Option, RunWords, TaskWords, options_of
+from mainspring.operations.jobs.options import (
+    JOB,
+    OPTIONS,
+    RUN,
+    TASK,
+    JobWords,
+    Option,
+    RunWords,
+    TaskWords,
+    options_of,
+)
 
 ELSEWHERE = {"retry": {"retries", "retry_policy"}, "at": {"run_at"}}
 """Options that have other flags, or another field."""

@@ -20,7 +20,7 @@ from mainspring.errors import (
     InvalidInput,
     NotFound,
 )
-from mainspring.operations.bodies import body_of
+from mainspring.operations.values.bodies import body_of
 
 
 @pytest.fixture

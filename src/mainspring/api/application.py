@@ -7,32 +7,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from mainspring.api.context import ApiContext
-from mainspring.api.decoding import Receive
 from mainspring.api.endpoint import Endpoint, Response
-from mainspring.api.incoming import HttpRequest, RequestRecord, has_escaped_slash, read_headers, read_request_id
 from mainspring.api.pipeline import Pipeline, refuse
 from mainspring.api.problems import Problem
 from mainspring.api.request_log import RequestLog
-from mainspring.api.resources.audit import ENDPOINTS as AUDIT
 from mainspring.api.resources.calendars import ENDPOINTS as CALENDARS
-from mainspring.api.resources.cluster import ENDPOINTS as CLUSTER
-from mainspring.api.resources.documents import with_documents
 from mainspring.api.resources.events import ENDPOINTS as EVENTS
-from mainspring.api.resources.health import ENDPOINTS as HEALTH
 from mainspring.api.resources.jobs import ENDPOINTS as JOBS
 from mainspring.api.resources.overview import ENDPOINTS as OVERVIEW
 from mainspring.api.resources.runs import ENDPOINTS as RUNS
-from mainspring.api.resources.sessions import ENDPOINTS as SESSIONS
-from mainspring.api.resources.statuses import ENDPOINTS as STATUSES
 from mainspring.api.resources.submissions import ENDPOINTS as SUBMISSIONS
+from mainspring.api.resources.system.audit import ENDPOINTS as AUDIT
+from mainspring.api.resources.system.cluster import ENDPOINTS as CLUSTER
+from mainspring.api.resources.system.documents import with_documents
+from mainspring.api.resources.system.health import ENDPOINTS as HEALTH
+from mainspring.api.resources.system.sessions import ENDPOINTS as SESSIONS
+from mainspring.api.resources.system.statuses import ENDPOINTS as STATUSES
 from mainspring.api.resources.views.actions import ENDPOINTS as ACTIONS
 from mainspring.api.resources.views.queues import ENDPOINTS as QUEUES
 from mainspring.api.resources.views.relations import ENDPOINTS as RELATIONS
 from mainspring.api.resources.views.tallies import ENDPOINTS as TALLIES
 from mainspring.api.resources.work import ENDPOINTS as WORK
 from mainspring.api.resources.workers import ENDPOINTS as WORKERS
-from mainspring.api.responses import Send, send_response
 from mainspring.api.router import METHODS, Router
+from mainspring.api.wire.decoding import Receive
+from mainspring.api.wire.incoming import HttpRequest, RequestRecord, has_escaped_slash, read_headers, read_request_id
+from mainspring.api.wire.responses import Send, send_response
 
 ENDPOINTS = with_documents(
     (

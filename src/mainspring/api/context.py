@@ -15,11 +15,11 @@ from mainspring.api.load.sharing import Fresh, Newsroom
 from mainspring.api.load.waking import Waking
 from mainspring.api.load.watching import Watching
 from mainspring.api.prometheus import ApiMetrics
-from mainspring.api.resources.health import Vitals
-from mainspring.api.resources.statuses import Statuses
+from mainspring.api.resources.system.health import Vitals
+from mainspring.api.resources.system.statuses import Statuses
 from mainspring.api.resources.tasks import KnownTasks
 from mainspring.core.instants import Instant
-from mainspring.operations.overview_records import Overview
+from mainspring.operations.views.overview_records import Overview
 from mainspring.sdk.app import Mainspring
 from mainspring.services.node import Node
 from mainspring.settings import Settings

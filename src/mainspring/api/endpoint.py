@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from mainspring.api.auth.access import Caller, Permission
-from mainspring.api.decoding import Given
 from mainspring.api.load.limits import DEFINE
 from mainspring.api.problems import Problem, Wrong
+from mainspring.api.wire.decoding import Given
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import Instant
-from mainspring.operations.options import LONGEST_NAME
+from mainspring.operations.jobs.options import LONGEST_NAME
 
 if TYPE_CHECKING:
     from mainspring.api.context import ApiContext

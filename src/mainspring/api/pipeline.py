@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable
 from mainspring.api.auth.access import Caller
 from mainspring.api.auth.gatekeeper import LOCAL
 from mainspring.api.context import ApiContext
-from mainspring.api.decoding import Given, Receive, decode, read_body, read_query
 from mainspring.api.endpoint import ANYBODY, JSON, PUBLIC, Endpoint, Request, Response, Stamp, forbidden
-from mainspring.api.incoming import HttpRequest, RequestRecord, check_media_type, check_single_headers
 from mainspring.api.load.capacity import Owner, Slot
 from mainspring.api.load.replies import answer_once, fresh_stamp
 from mainspring.api.problems import MEDIA_TYPE, Problem, Wrong, nothing_wrong, retry_after, to_problem
-from mainspring.api.streaming import SSE
+from mainspring.api.wire.decoding import Given, Receive, decode, read_body, read_query
+from mainspring.api.wire.incoming import HttpRequest, RequestRecord, check_media_type, check_single_headers
+from mainspring.api.wire.streaming import SSE
 from mainspring.core.instants import SECOND
 from mainspring.errors import StoreUnavailable
-from mainspring.operations.options import check_name
+from mainspring.operations.jobs.options import check_name
 from mainspring.process.background import is_cancelled
 
 log = logging.getLogger("mainspring")

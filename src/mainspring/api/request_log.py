@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from prometheus_client import Counter, Histogram
 
-from mainspring.api.incoming import RequestRecord
 from mainspring.api.prometheus import ApiMetrics
 from mainspring.api.router import METHODS
+from mainspring.api.wire.incoming import RequestRecord
 from mainspring.clock import Clock
 from mainspring.core.instants import format_instant
 

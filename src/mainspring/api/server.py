@@ -17,9 +17,9 @@ from mainspring.api.assets import Assets
 from mainspring.api.auth.tokens import check_exposure, is_loopback, load_keys
 from mainspring.api.context import ApiContext
 from mainspring.api.endpoint import PUBLIC
-from mainspring.api.protocol import BoundedProtocol
-from mainspring.api.resources.health import ENDPOINTS as HEALTH
 from mainspring.api.resources.pages import pages
+from mainspring.api.resources.system.health import ENDPOINTS as HEALTH
+from mainspring.api.wire.protocol import BoundedProtocol
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.process.eventloop import new_loop
 from mainspring.process.watchdog import Watchdog

@@ -12,7 +12,7 @@ from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.session import Session
 from mainspring.errors import InvalidInput, MainspringError, NotFound
 from mainspring.operations import records
-from mainspring.operations.explain import short_id
+from mainspring.operations.views.explain import short_id
 
 _OFFERED = 50
 _SHOWN_MATCHES = 4

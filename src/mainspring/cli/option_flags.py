@@ -1,4 +1,4 @@
-"""The flags of commands for the options of runs and jobs: one for each row of `operations.options.OPTIONS`."""
+"""The flags of commands for the options of runs and jobs: one for each row of `operations.jobs.options.OPTIONS`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from mainspring.cli.lazy import stack
 from mainspring.cli.naming import complete_job, complete_run
 from mainspring.core.runs.retry import RetryPolicy
-from mainspring.operations.options import CALENDARS, JOBS, NAMES, REGIONS, RUNS, Option, options_of
+from mainspring.operations.jobs.options import CALENDARS, JOBS, NAMES, REGIONS, RUNS, Option, options_of
 
 NONE = "none"
 """Typed instead of a value, it takes the value away."""

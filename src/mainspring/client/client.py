@@ -19,7 +19,8 @@ from mainspring.client.streams import follow
 from mainspring.client.workers import Cluster, Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
-from mainspring.operations import overview_records, records
+from mainspring.operations import records
+from mainspring.operations.views import overview_records
 from mainspring.sdk.sync import Blocking
 
 

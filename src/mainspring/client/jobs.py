@@ -15,9 +15,9 @@ from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
-from mainspring.operations.bodies import body_of, trigger_body
-from mainspring.operations.jobs import Sort
-from mainspring.operations.options import JobWords, read_policy, read_words, word_values
+from mainspring.operations.jobs.jobs import Sort
+from mainspring.operations.jobs.options import JobWords, read_policy, read_words, word_values
+from mainspring.operations.values.bodies import body_of, trigger_body
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring

@@ -16,7 +16,7 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.states import FINAL, State
 from mainspring.errors import InvalidInput
 from mainspring.operations import records
-from mainspring.operations.options import RunWords, Values, read_words, word_values
+from mainspring.operations.jobs.options import RunWords, Values, read_words, word_values
 from mainspring.operations.runs import result_of, still_running
 
 LONGEST_POLL_S = 20.0

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.from_rows import change_record
 from mainspring.operations.paging import walk
+from mainspring.operations.values.from_rows import change_record
 
 
 class Audit:

@@ -9,8 +9,8 @@ from mainspring.core.schedules.calendars import Calendar, check_calendar
 from mainspring.errors import NotFound
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.from_rows import calendar_record
-from mainspring.operations.options import check_name
+from mainspring.operations.jobs.options import check_name
+from mainspring.operations.values.from_rows import calendar_record
 from mainspring.store import Audit
 
 

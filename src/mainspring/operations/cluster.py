@@ -10,7 +10,7 @@ from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import TermRecord
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.from_rows import node_record, term_record
+from mainspring.operations.values.from_rows import node_record, term_record
 
 MOST_TERMS = 1_000
 

@@ -16,10 +16,10 @@ from mainspring.core.answers import Change
 from mainspring.core.model import PROVIDED_TASKS, EventBatch, Origin, Run
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
-from mainspring.operations.announced_tasks import AnnouncedTasks
-from mainspring.operations.from_rows import Read, decode
-from mainspring.operations.options import Defaults, check_name
-from mainspring.operations.payload import Signature
+from mainspring.operations.jobs.announced_tasks import AnnouncedTasks
+from mainspring.operations.jobs.options import Defaults, check_name
+from mainspring.operations.values.from_rows import Read, decode
+from mainspring.operations.values.payload import Signature
 from mainspring.settings import Settings
 from mainspring.store import Audit, Store
 

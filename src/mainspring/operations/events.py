@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.from_rows import event_record
+from mainspring.operations.values.from_rows import event_record
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "job_created": ("job.created",),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from mainspring.core.instants import Instant
-from mainspring.operations import overview_records
 from mainspring.operations.audit import Audit
 from mainspring.operations.calendars import Calendars
 from mainspring.operations.cluster import Cluster
 from mainspring.operations.context import Context, Host
 from mainspring.operations.events import Events
-from mainspring.operations.jobs import Jobs
-from mainspring.operations.overview import Overview
+from mainspring.operations.jobs.jobs import Jobs
 from mainspring.operations.runs import Runs
+from mainspring.operations.views import overview_records
 from mainspring.operations.views.acting import Acting
 from mainspring.operations.views.insight import Insight
+from mainspring.operations.views.overview import Overview
 from mainspring.operations.views.queues import Queues
 from mainspring.operations.workers import Workers
 

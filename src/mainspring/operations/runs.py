@@ -19,11 +19,18 @@ from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
 from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitTimeout
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.explain import explain_run, find_ids
-from mainspring.operations.from_rows import attempt_record, explained, line_records, run_fields, run_record, run_row
-from mainspring.operations.options import RunWords, read_words
+from mainspring.operations.jobs.options import RunWords, read_words
 from mainspring.operations.paging import walk
 from mainspring.operations.submission import Recipe, accepted, check_repeatable, make_recipe, repeat_run, submit_runs
+from mainspring.operations.values.from_rows import (
+    attempt_record,
+    explained,
+    line_records,
+    run_fields,
+    run_record,
+    run_row,
+)
+from mainspring.operations.views.explain import explain_run, find_ids
 from mainspring.store import Audit, RunFilter
 
 LINES_AT_ONCE = 1_000

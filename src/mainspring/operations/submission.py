@@ -14,7 +14,7 @@ from mainspring.core.runs.regions import home_of, without_move
 from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound
-from mainspring.operations.options import Defaults, Values, read_defaults
+from mainspring.operations.jobs.options import Defaults, Values, read_defaults
 from mainspring.store import Audit, Store
 
 _FROM_OPTIONS = ("region", "key", "after", "when", "on_failure", "idempotency_key")

@@ -13,8 +13,8 @@ from mainspring.core.runs.why import Crowd
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.explain import look_around
-from mainspring.operations.from_rows import worker_record
+from mainspring.operations.values.from_rows import worker_record
+from mainspring.operations.views.explain import look_around
 
 HTTP_APP = "http"
 """The app that workers which take their work over HTTP belong to."""

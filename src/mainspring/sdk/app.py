@@ -26,10 +26,10 @@ from mainspring.core.schedules.calendars import Calendar, check_calendar, settle
 from mainspring.core.schedules.triggers import Trigger, check_trigger
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import Conflict, InvalidInput, MainspringError
-from mainspring.operations.announced_tasks import AnnouncedTasks
 from mainspring.operations.context import Context
-from mainspring.operations.jobs import Jobs
-from mainspring.operations.options import (
+from mainspring.operations.jobs.announced_tasks import AnnouncedTasks
+from mainspring.operations.jobs.jobs import Jobs
+from mainspring.operations.jobs.options import (
     Defaults,
     JobWords,
     RunWords,

@@ -13,7 +13,7 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.states import SUCCEEDED, State
 from mainspring.errors import RunFailed, WaitTimeout
 from mainspring.operations import records
-from mainspring.operations.from_rows import run_record
+from mainspring.operations.values.from_rows import run_record
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring

@@ -23,8 +23,8 @@ from mainspring.core.model import Event as EventRow
 from mainspring.core.model import KeptOptions
 from mainspring.errors import InvalidInput, MainspringError
 from mainspring.executor import RunContext, current_run
-from mainspring.operations.from_rows import event_record
 from mainspring.operations.records import Event
+from mainspring.operations.values.from_rows import event_record
 
 log = logging.getLogger("mainspring")
 T = TypeVar("T")

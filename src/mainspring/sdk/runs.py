@@ -12,10 +12,10 @@ from mainspring.errors import RunFailed
 from mainspring.executor import current_run
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.from_rows import run_record
-from mainspring.operations.options import RunWords, check_name
+from mainspring.operations.jobs.options import RunWords, check_name
 from mainspring.operations.runs import Runs
 from mainspring.operations.submission import Recipe
+from mainspring.operations.values.from_rows import run_record
 from mainspring.sdk.handle import RunHandle
 
 if TYPE_CHECKING:

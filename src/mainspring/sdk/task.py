@@ -16,9 +16,9 @@ import msgspec
 
 from mainspring.core.model import TaskNotice
 from mainspring.errors import InvalidInput
-from mainspring.operations.options import Defaults, RunWords, read_words
-from mainspring.operations.payload import Signature, encode_result
+from mainspring.operations.jobs.options import Defaults, RunWords, read_words
 from mainspring.operations.submission import Recipe, make_recipe, submit_runs
+from mainspring.operations.values.payload import Signature, encode_result
 from mainspring.sdk.graph import Call, Graph, join, limited
 from mainspring.sdk.handle import RunHandle
 from mainspring.sdk.hooks import Hooks

@@ -11,7 +11,7 @@ from mainspring.api.endpoint import Answer, Stamp
 from mainspring.api.problems import Problem, retry_after
 from mainspring.core.instants import DAY, SECOND, Duration
 from mainspring.errors import Conflict, MainspringError, StoreError
-from mainspring.operations.options import LONGEST_NAME
+from mainspring.operations.jobs.options import LONGEST_NAME
 from mainspring.store import Reply, Store
 
 HOLD: Duration = 5 * SECOND

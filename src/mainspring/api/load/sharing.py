@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from mainspring.api.load.waking import Waking
 from mainspring.api.load.watching import Tail
 from mainspring.core.model import EventBatch
-from mainspring.operations.overview_records import News
+from mainspring.operations.views.overview_records import News
 from mainspring.store import Store
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from typing import Literal
 from mainspring.api.endpoint import Call
 from mainspring.core.model import EventBatch
 from mainspring.operations.context import Actor, Context
-from mainspring.operations.from_rows import as_stored
-from mainspring.operations.jobs import Jobs
+from mainspring.operations.jobs.jobs import Jobs
 from mainspring.operations.runs import Runs
+from mainspring.operations.values.from_rows import as_stored
 from mainspring.store import Store
 
 OWNER = "api"

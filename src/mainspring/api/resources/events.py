@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.queries import EventQuery
-from mainspring.api.streaming import SSE, beats, resumed_after, sse
+from mainspring.api.wire.streaming import SSE, beats, resumed_after, sse
 from mainspring.operations.events import Events
 
 

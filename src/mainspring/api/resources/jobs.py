@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.decoding import Given, convert, decode_any, given_of
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
@@ -17,12 +16,13 @@ from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, Reas
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor
 from mainspring.api.schemas.queries import JobQuery, NextQuery, PageQuery, ReasonQuery
+from mainspring.api.wire.decoding import Given, convert, decode_any, given_of
 from mainspring.core.instants import Instant, parse_instant, to_datetime
 from mainspring.core.model import Job
 from mainspring.errors import InvalidInput, VersionConflict
 from mainspring.operations import records
-from mainspring.operations.bodies import body_of
-from mainspring.operations.jobs import is_place
+from mainspring.operations.jobs.jobs import is_place
+from mainspring.operations.values.bodies import body_of
 
 _FILTERS = ("name", "app", "task", "tag", "queue", "q", "state", "sort", "last", "recent")
 _EXECUTED = frozenset(("task", "type", "command", "args", "payload", "isolation", "alert"))

@@ -8,9 +8,9 @@ import msgspec
 
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.resources.acting import Acting
-from mainspring.api.streaming import SSE, beats, sse
-from mainspring.operations import overview_records
-from mainspring.operations.overview import Overview
+from mainspring.api.wire.streaming import SSE, beats, sse
+from mainspring.operations.views import overview_records
+from mainspring.operations.views.overview import Overview
 
 
 async def show_overview(call: Call) -> Answer:

@@ -12,7 +12,7 @@ from mainspring.api.resources.acting import LONGEST_WAIT_S, Acting
 from mainspring.api.schemas.bodies import ReasonBody, RerunBody
 from mainspring.api.schemas.paging import limit_of, page, read_cursor
 from mainspring.api.schemas.queries import CountQuery, DeadQuery, LogQuery, RunQuery, WaitQuery
-from mainspring.api.streaming import SSE, beats, resumed_after, sse
+from mainspring.api.wire.streaming import SSE, beats, resumed_after, sse
 from mainspring.core.instants import SECOND, parse_duration, parse_instant, to_datetime
 from mainspring.core.states import FAILED
 from mainspring.operations import records

@@ -9,21 +9,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.api.decoding import Given, given_of
 from mainspring.api.endpoint import Answer, Call, Endpoint
 from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import BatchBody, RunBody, ScheduleBody
 from mainspring.api.schemas.definitions import encode_work, learn_tasks, names_secret, need_command, need_secrets
 from mainspring.api.schemas.reading import COMMANDS, Work, read_run_options, read_work, settle_names
+from mainspring.api.wire.decoding import Given, given_of
 from mainspring.core.instants import Instant, parse_instant
 from mainspring.core.model import PROVIDED_TASKS, NewRun
 from mainspring.core.schedules.triggers import AtTrigger, check_not_past
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.operations import records
-from mainspring.operations.options import read_defaults
-from mainspring.operations.payload import Signature
+from mainspring.operations.jobs.options import read_defaults
 from mainspring.operations.submission import Recipe, make_recipe, marked
+from mainspring.operations.values.payload import Signature
 
 AnyRecord = TypeVar("AnyRecord", records.NewRun, records.ScheduledRun, records.Batch)
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from mainspring.core.model import PROVIDED_TASKS
 from mainspring.errors import StoreError
-from mainspring.operations.explain import look_around
+from mainspring.operations.views.explain import look_around
 from mainspring.sdk.app import Mainspring
 
 FRESH_S = 5.0

@@ -22,7 +22,7 @@ from mainspring.core.runs.outcome import Next, after_failure
 from mainspring.core.states import FAILED, RUNNING, SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations import records
-from mainspring.operations.payload import encode_result
+from mainspring.operations.values.payload import encode_result
 from mainspring.store import RunFilter
 
 MOST_CURRENT = 1_000

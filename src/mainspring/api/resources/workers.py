@@ -18,7 +18,7 @@ from mainspring.core.model import Claim, Run, Worker
 from mainspring.core.states import PENDING
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations import records
-from mainspring.operations.from_rows import as_stored, claim_record
+from mainspring.operations.values.from_rows import as_stored, claim_record
 from mainspring.operations.workers import HTTP_APP, Workers
 from mainspring.store import RunFilter
 

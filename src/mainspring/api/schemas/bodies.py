@@ -9,7 +9,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.core.schedules.calendar_rules import Rule
 from mainspring.core.schedules.triggers import OnFailure, When
-from mainspring.operations.json_types import (
+from mainspring.operations.jobs.options import JOB, RUN, options_of
+from mainspring.operations.values.json_types import (
     LARGEST,
     LONGEST_NAME,
     MOST_NAMES,
@@ -23,7 +24,6 @@ from mainspring.operations.json_types import (
     Span,
     Text,
 )
-from mainspring.operations.options import JOB, RUN, options_of
 
 MOST_RUNS = 10_000
 
@@ -68,7 +68,7 @@ class _Work(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def _with_options(name: str, what: str) -> type[msgspec.Struct]:
-    """`_Work` with a field for each option that applies: see `operations.options.OPTIONS`."""
+    """`_Work` with a field for each option that applies: see `operations.jobs.options.OPTIONS`."""
     options = [each for each in options_of(what) if each.field is not None and each.kind.json is not None]
     fields = [(each.field or each.name, each.kind.json | UnsetType | None, UNSET) for each in options]
     return msgspec.defstruct(name, fields, bases=(_Work,), forbid_unknown_fields=True, kw_only=True)

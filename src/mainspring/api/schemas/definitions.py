@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.decoding import Given, convert
 from mainspring.api.endpoint import Call
 from mainspring.api.problems import Fault, Wrong
 from mainspring.api.schemas.reading import (
@@ -22,13 +21,14 @@ from mainspring.api.schemas.reading import (
     settle_dependencies,
     settle_names,
 )
+from mainspring.api.wire.decoding import Given, convert
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.planning.firing_limits import check_firings
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.tasks.specs import SECRET, SPECS, check_spec, without_secrets
 from mainspring.errors import InvalidInput, PayloadTooLarge
-from mainspring.operations.definitions import define
-from mainspring.operations.options import Defaults, JobWords, Values, check_name, read_defaults, read_policy
+from mainspring.operations.jobs.definitions import define
+from mainspring.operations.jobs.options import Defaults, JobWords, Values, check_name, read_defaults, read_policy
 from mainspring.sdk.app import Mainspring
 
 MOST_LEARNED = 20

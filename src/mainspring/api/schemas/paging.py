@@ -5,9 +5,9 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TypeVar
 
-from mainspring.api.decoding import Given
 from mainspring.api.endpoint import Answer
 from mainspring.api.problems import Fault, invalid
+from mainspring.api.wire.decoding import Given
 from mainspring.operations.records import Page
 
 DEFAULT_LIMIT = 50

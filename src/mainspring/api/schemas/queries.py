@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.api.schemas.bodies import Cursor, Limit, Zone
 from mainspring.core.states import State
-from mainspring.operations.json_types import LONGEST_NAME, InstantText, Name
+from mainspring.operations.values.json_types import LONGEST_NAME, InstantText, Name
 
 ErrorId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$(?!\n)", description="the id of an error group")]
 

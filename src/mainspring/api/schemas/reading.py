@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mainspring.api.decoding import Given, given_of
 from mainspring.api.problems import Wrong
+from mainspring.api.wire.decoding import Given, given_of
 from mainspring.core.instants import Instant, from_wall, load_zone, parse_instant, to_datetime
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import (
@@ -25,8 +25,8 @@ from mainspring.core.schedules.triggers import (
 )
 from mainspring.core.tasks.commands import split_command
 from mainspring.errors import InvalidInput
-from mainspring.operations.json_types import RetryBody
-from mainspring.operations.options import INSTANT, OPTIONS, JobWords, RunWords, Values, check_name, read_words
+from mainspring.operations.jobs.options import INSTANT, OPTIONS, JobWords, RunWords, Values, check_name, read_words
+from mainspring.operations.values.json_types import RetryBody
 
 COMMANDS = frozenset({"command", "container"})
 """Tasks that execute whatever they are given: they need a permission of their own."""

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from mainspring.api.schemas.bodies import Cursor, Limit
 from mainspring.api.schemas.queries import ErrorId
 from mainspring.core.states import State
-from mainspring.operations.json_types import InstantText, Name, Text
+from mainspring.operations.values.json_types import InstantText, Name, Text
 from mainspring.operations.views.records import JobAction, RunAction
 from mainspring.operations.views.tasks import FacetName
 

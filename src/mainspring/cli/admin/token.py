@@ -12,7 +12,7 @@ from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.core.instants import DAY, format_instant, parse_duration
 from mainspring.errors import InvalidInput
-from mainspring.operations.options import check_name
+from mainspring.operations.jobs.options import check_name
 from mainspring.sdk.app import Mainspring
 
 ROLES = ("viewer", "submitter", "operator", "admin", "worker")

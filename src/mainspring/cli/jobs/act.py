@@ -19,7 +19,7 @@ from mainspring.cli.session import Session
 from mainspring.cli.web.addresses import Pages, web_option
 from mainspring.errors import Conflict
 from mainspring.operations import records
-from mainspring.operations.explain import short_id
+from mainspring.operations.views.explain import short_id
 
 Act = Callable[[Scheduler, Sequence[records.Job]], Awaitable[Sequence[records.Job]]]
 

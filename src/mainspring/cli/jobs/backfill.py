@@ -19,7 +19,7 @@ from mainspring.cli.session import Session
 from mainspring.core.instants import format_instant, from_datetime, to_datetime
 from mainspring.errors import MainspringError
 from mainspring.operations import records
-from mainspring.operations.explain import short_id
+from mainspring.operations.views.explain import short_id
 
 PAGE = 100
 

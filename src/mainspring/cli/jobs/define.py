@@ -30,7 +30,7 @@ from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import AtTrigger, CronTrigger, Trigger, describe
 from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.operations import records
-from mainspring.operations.options import JOB, OPTIONS
+from mainspring.operations.jobs.options import JOB, OPTIONS
 
 Words = dict[str, Any]
 

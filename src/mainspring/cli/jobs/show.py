@@ -24,9 +24,9 @@ from mainspring.core.runs.why import OVERDUE
 from mainspring.core.tasks.commands import show_command
 from mainspring.errors import NotFound
 from mainspring.operations import records
-from mainspring.operations.explain import short_id
-from mainspring.operations.from_rows import policy_words
-from mainspring.operations.jobs import Sort
+from mainspring.operations.jobs.jobs import Sort
+from mainspring.operations.values.from_rows import policy_words
+from mainspring.operations.views.explain import short_id
 
 AT_ONCE = 8
 

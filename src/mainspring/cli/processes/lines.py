@@ -19,7 +19,7 @@ from mainspring.cli.output.event_lines import describe_event, describe_summary
 from mainspring.cli.output.harmless import harmless, harmless_json
 from mainspring.core.model import PROVIDED_TASKS, Event
 from mainspring.core.tasks.commands import show_command
-from mainspring.operations.from_rows import event_record, moment
+from mainspring.operations.values.from_rows import event_record, moment
 from mainspring.services.activity import Listener, Summary
 from mainspring.settings import Settings
 

@@ -19,7 +19,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.states import FAILED, FINAL, RUNNING, STATES, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
-from mainspring.operations.explain import short_id
+from mainspring.operations.views.explain import short_id
 
 Act = Callable[[Scheduler, records.Run], Awaitable["Done"]]
 

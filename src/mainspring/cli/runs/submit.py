@@ -25,8 +25,8 @@ from mainspring.core.runs.retry import Retry
 from mainspring.core.runs.why import Crowd, worker_trouble
 from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.operations import records
-from mainspring.operations.explain import short_id
-from mainspring.operations.options import OPTIONS, RUN, SOME_DURATION, Defaults, RunWords
+from mainspring.operations.jobs.options import OPTIONS, RUN, SOME_DURATION, Defaults, RunWords
+from mainspring.operations.views.explain import short_id
 from mainspring.sdk.app import Mainspring
 
 LONG_AGO = 100_000 * DAY

@@ -14,7 +14,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.states import FINAL, RUNNING, SUCCEEDED
 from mainspring.core.tasks.commands import show_command
 from mainspring.operations import records
-from mainspring.operations.explain import short_id
+from mainspring.operations.views.explain import short_id
 
 _LONG = 300
 

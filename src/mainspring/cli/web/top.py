@@ -15,8 +15,8 @@ from mainspring.cli.output.screen import STATE_STYLES, Screen
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, from_datetime
-from mainspring.operations.overview_records import Attention, Overview
 from mainspring.operations.records import ListedJob, ListedRun
+from mainspring.operations.views.overview_records import Attention, Overview
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,7 +15,7 @@ from mainspring.core.model import Run
 from mainspring.core.states import FAILED, FINAL, STATES, State
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations.context import Context
-from mainspring.operations.jobs import Jobs
+from mainspring.operations.jobs.jobs import Jobs
 from mainspring.operations.runs import Runs, rerun_id
 from mainspring.operations.submission import check_repeatable
 from mainspring.operations.views.records import ActedJobs, ActedRuns, JobAction, RunAction

@@ -11,8 +11,8 @@ from mainspring.core.model import Event
 from mainspring.core.states import FINAL
 from mainspring.operations.context import Context
 from mainspring.operations.events import ALIASES
-from mainspring.operations.from_rows import event_record, moment
 from mainspring.operations.records import Event as EventRecord
+from mainspring.operations.values.from_rows import event_record, moment
 from mainspring.operations.views.records import EventPage, Span, Spans
 from mainspring.store import Store
 

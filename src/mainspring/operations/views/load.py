@@ -26,9 +26,9 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger
 from mainspring.errors import InvalidInput
 from mainspring.operations.context import Context
-from mainspring.operations.explain import look_around
-from mainspring.operations.from_rows import moment
 from mainspring.operations.paging import PAGE
+from mainspring.operations.values.from_rows import moment
+from mainspring.operations.views.explain import look_around
 from mainspring.operations.views.records import Load, LoadAt, LoadBucket, LoadJob
 from mainspring.store import Store
 

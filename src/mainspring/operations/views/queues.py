@@ -10,9 +10,9 @@ from mainspring.core.answers import Backlog, PausedQueue
 from mainspring.core.model import Worker
 from mainspring.core.states import BLOCKED, RUNNING, State
 from mainspring.operations.context import Context
-from mainspring.operations.explain import look_around
-from mainspring.operations.from_rows import moment, moment_or_none
-from mainspring.operations.options import check_name
+from mainspring.operations.jobs.options import check_name
+from mainspring.operations.values.from_rows import moment, moment_or_none
+from mainspring.operations.views.explain import look_around
 from mainspring.operations.views.records import Gates, GateUse, LineUse, Queue, QueueRegion
 from mainspring.operations.views.records import Queues as QueueList
 from mainspring.store import RunFilter, Store

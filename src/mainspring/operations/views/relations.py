@@ -9,9 +9,9 @@ from mainspring.core.model import Run
 from mainspring.core.states import FINAL
 from mainspring.errors import NotFound
 from mainspring.operations.context import Context
-from mainspring.operations.from_rows import moment, run_row
 from mainspring.operations.records import ListedRun
 from mainspring.operations.runs import rerun_id
+from mainspring.operations.values.from_rows import moment, run_row
 from mainspring.operations.views.records import JobRelations, LinePlace, RelatedJob, RunRelations
 from mainspring.store import Store
 

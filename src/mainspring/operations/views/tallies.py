@@ -22,8 +22,8 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.runs.tallies import PERIODS, Kind, Tally, TallyKey, period_of, quantile
 from mainspring.errors import InvalidInput
 from mainspring.operations.context import Context
-from mainspring.operations.from_rows import moment
 from mainspring.operations.records import Page
+from mainspring.operations.values.from_rows import moment
 from mainspring.operations.views.records import ErrorGroup, ErrorStory, Tallies, TallyBucket
 from mainspring.store import Store
 

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from mainspring.core.model import Job, TaskNotice
 from mainspring.errors import NotFound
 from mainspring.operations.context import Context
-from mainspring.operations.explain import look_around
 from mainspring.operations.paging import PAGE
+from mainspring.operations.views.explain import look_around
 from mainspring.operations.views.records import Facets, Tasks, TaskStory, TaskSummary
 
 FacetName = Literal["job", "task", "queue", "tag", "app", "region", "worker"]

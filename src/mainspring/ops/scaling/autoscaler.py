@@ -16,7 +16,7 @@ from mainspring.core.load.scaling import Load, ScalingPolicy, ScalingState, chec
 from mainspring.core.model import Hold, Worker
 from mainspring.errors import Conflict, MainspringError, NotFound, StoreUnavailable
 from mainspring.operations.context import Host
-from mainspring.operations.explain import look_around
+from mainspring.operations.views.explain import look_around
 from mainspring.operations.workers import Workers
 from mainspring.ops.scaling.fleet import Fleet, Members, choose_to_drain
 from mainspring.store import Store

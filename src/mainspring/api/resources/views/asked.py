@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from mainspring.api.decoding import Given
 from mainspring.api.endpoint import Call
 from mainspring.api.problems import Wrong
+from mainspring.api.wire.decoding import Given
 from mainspring.core.instants import parse_instant, to_datetime
 from mainspring.errors import InvalidInput
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mainspring.api.decoding import Receive
 from mainspring.api.endpoint import JSON
 from mainspring.api.problems import Problem
+from mainspring.api.wire.decoding import Receive
 
 UNROUTED = "unrouted"
 """The route of requests that no endpoint serves."""

@@ -16,10 +16,10 @@ from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Firing, Job, TermRecord
 from mainspring.core.runs.why import Crowd
 from mainspring.core.states import BLOCKED, FAILED, PENDING, RUNNING, SUCCEEDED, State
-from mainspring.operations import overview_records
 from mainspring.operations.context import Context
-from mainspring.operations.explain import look_around
-from mainspring.operations.from_rows import job_row, moment, moment_or_none, run_row
+from mainspring.operations.values.from_rows import job_row, moment, moment_or_none, run_row
+from mainspring.operations.views import overview_records
+from mainspring.operations.views.explain import look_around
 from mainspring.store import Backlog, RunFilter, Store
 
 MOST_COUNTED = 10_000

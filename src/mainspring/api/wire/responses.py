@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from mainspring.api.decoding import Receive
 from mainspring.api.endpoint import Response
+from mainspring.api.wire.decoding import Receive
 
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]

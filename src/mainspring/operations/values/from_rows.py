@@ -30,7 +30,7 @@ from mainspring.core.schedules.words import in_words
 from mainspring.core.states import BLOCKED, SUCCEEDED
 from mainspring.core.tasks.isolation import format_isolation
 from mainspring.operations import records
-from mainspring.operations.options import OPTIONS
+from mainspring.operations.jobs.options import OPTIONS
 
 Read = Callable[[str | None], Any]
 

@@ -15,7 +15,7 @@ from mainspring.core.planning.backfill import Backfill, check_interval, has_run,
 from mainspring.core.planning.plans import PlannedFiring
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.operations import records
-from mainspring.operations.from_rows import moment, moment_or_none
+from mainspring.operations.values.from_rows import moment, moment_or_none
 from mainspring.store import Store
 
 MOST_RUNS = 1_000

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from mainspring.core.model import PROVIDED_TASKS, RunOptions, TaskNotice
-from mainspring.operations.options import Defaults
+from mainspring.operations.jobs.options import Defaults
 from mainspring.store import Store
 
 FRESH_S: Final = 30.0

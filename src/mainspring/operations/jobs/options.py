@@ -45,7 +45,7 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import OnFailure, When
 from mainspring.core.tasks.isolation import Isolation, format_isolation, parse_isolation
 from mainspring.errors import InvalidInput
-from mainspring.operations import json_types
+from mainspring.operations.values import json_types
 
 LONGEST_NAME = json_types.LONGEST_NAME
 

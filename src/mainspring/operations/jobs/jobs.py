@@ -22,12 +22,13 @@ from mainspring.core.schedules.words import in_words
 from mainspring.core.states import SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound, VersionConflict
 from mainspring.operations import records
-from mainspring.operations.backfill import survey
 from mainspring.operations.context import Context, NamedTask
-from mainspring.operations.definitions import change, change_retries, check_is_trigger, define
-from mainspring.operations.explain import explain_job
-from mainspring.operations.forecast import forecast
-from mainspring.operations.from_rows import (
+from mainspring.operations.jobs.backfill import survey
+from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
+from mainspring.operations.jobs.options import JobWords, check_name, read_defaults, read_policy, read_words
+from mainspring.operations.paging import PAGE, walk
+from mainspring.operations.runs import Runs
+from mainspring.operations.values.from_rows import (
     explained,
     firing_record,
     job_fields,
@@ -36,9 +37,8 @@ from mainspring.operations.from_rows import (
     moment,
     progress_of,
 )
-from mainspring.operations.options import JobWords, check_name, read_defaults, read_policy, read_words
-from mainspring.operations.paging import PAGE, walk
-from mainspring.operations.runs import Runs
+from mainspring.operations.views.explain import explain_job
+from mainspring.operations.views.forecast import forecast
 from mainspring.store import Audit, Saved, Store
 
 MOST_SCANNED = 20_000

@@ -16,7 +16,7 @@ from mainspring.core.schedules.triggers import (
     ManualTrigger,
     Trigger,
 )
-from mainspring.operations.options import ExecutionWords, word_values
+from mainspring.operations.jobs.options import ExecutionWords, word_values
 
 Body = dict[str, Any]
 

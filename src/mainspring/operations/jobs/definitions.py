@@ -9,7 +9,7 @@ from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger, check_trigger
 from mainspring.errors import InvalidInput
-from mainspring.operations.options import OPTIONS, Defaults, Values, read_policy
+from mainspring.operations.jobs.options import OPTIONS, Defaults, Values, read_policy
 
 _OF_THE_JOB = ("queue", "priority", "key", "limit")
 

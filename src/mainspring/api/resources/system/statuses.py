@@ -21,9 +21,9 @@ from mainspring.core.runs.status import (
     subject_of_worker,
 )
 from mainspring.errors import CacheUnavailable, NotFound
-from mainspring.operations.explain import look_around
-from mainspring.operations.from_rows import moment
 from mainspring.operations.records import RunStatus, WorkerStatus
+from mainspring.operations.values.from_rows import moment
+from mainspring.operations.views.explain import look_around
 from mainspring.services.breaker import CircuitBreaker
 from mainspring.services.loop import log
 from mainspring.store import Store

@@ -16,7 +16,7 @@ from mainspring.api.load.limits import DEFINE, QUERY, SUBMIT
 from mainspring.api.prometheus import METRICS_TYPE, broker_families, namespace_families, show
 from mainspring.errors import MainspringError
 from mainspring.operations import records
-from mainspring.operations.explain import look_around
+from mainspring.operations.views.explain import look_around
 from mainspring.services.loop import Loop
 from mainspring.services.metric_families import process_families
 

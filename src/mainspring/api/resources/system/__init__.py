@@ -1,0 +1,1 @@
+"""Resources about the installation itself: health, cluster, audit, sessions, documents."""

@@ -1,0 +1,1 @@
+"""Bytes of HTTP: what arrives, is decoded, answered and streamed."""

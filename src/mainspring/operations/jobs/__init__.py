@@ -1,0 +1,1 @@
+"""What may be done to jobs: options, definitions, changes, announced tasks, backfills."""

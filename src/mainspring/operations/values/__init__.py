@@ -1,0 +1,1 @@
+"""Between rows, public types and JSON: how each becomes the other."""
