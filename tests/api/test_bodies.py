@@ -148,6 +148,7 @@ def test_the_access_log_is_json_without_secrets(door: Door, caplog: pytest.LogCa
     import json
     import logging
 
+    caplog.set_level(logging.INFO, logger="mainspring.access")  # Another test may have left the logger quiet.
     log = logging.getLogger("mainspring.access")
     log.addHandler(caplog.handler)
     try:
