@@ -268,7 +268,7 @@ async def test_many_who_ask_for_health_at_once_ask_the_store_once() -> None:
             await asyncio.sleep(0)
             return 1, 1
 
-    call: Any = SimpleNamespace(desk=SimpleNamespace(unguarded=Slow()))
+    call: Any = SimpleNamespace(context=SimpleNamespace(unguarded=Slow()))
     vitals = Vitals()
     checks = await asyncio.gather(*(vitals.check_store(call) for _ in range(10)))
     assert checks == [{"store": "ok", "schema": "ok"}] * 10

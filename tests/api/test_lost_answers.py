@@ -95,7 +95,7 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_store_that_did_it_and_did_not_say_so_does_it_once(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     client, key = door.client("admin"), {"Idempotency-Key": "k"}
-    store = door.server.desk.store
+    store = door.server.context.store
     submit = store.submit
     lost = iter([True])
 

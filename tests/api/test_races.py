@@ -15,7 +15,7 @@ JOB = {"name": "j", "task": "encode", "args": {"video": "v"}, "every": "1h"}
 
 def change_after_a_look(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, between the look at a job and its change, somebody else changes it."""
-    store = door.server.desk.store
+    store = door.server.context.store
     look, others = store.get_job, iter([True])
 
     async def look_and_be_overtaken(namespace: str, name: str) -> Job:

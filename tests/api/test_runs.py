@@ -351,7 +351,7 @@ def test_a_stream_gives_its_place_back_when_its_reader_leaves(tmp_path: Path) ->
             assert other.get("/v1/jobs").status_code == 200
             chunks.close()
         submit(other)
-        until(lambda: door.server.desk.capacity.busy["waiting"] == 0)
+        until(lambda: door.server.context.capacity.busy["waiting"] == 0)
 
 
 def test_a_server_that_stops_lets_go_of_those_who_wait(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_server_that_stops_lets_go_of_those_who_wait(tmp_path: Path) -> None:
         with client.stream("GET", "/v1/events") as stream:
             chunks = stream.iter_raw()
             next(chunks)
-            until(lambda: door.server.desk.capacity.busy["waiting"] == 2)
+            until(lambda: door.server.context.capacity.busy["waiting"] == 2)
             asyncio.run(door.server.stop())
             assert b"".join(chunks) == b""
         waiting.join(10)

@@ -327,7 +327,7 @@ def test_work_is_not_given_to_somebody_who_has_left(
     token = private_door.token("worker", subject="hand")
     head = f"PUT /v1/workers/{worker}/assign HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
     body = b'{"wait": "30s"}'
-    capacity = private_door.server.desk.capacity
+    capacity = private_door.server.context.capacity
     with private_door.connect() as connection:
         rest = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + rest.encode() + body)

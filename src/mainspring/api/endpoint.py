@@ -87,10 +87,6 @@ class Request(NamedTuple):
     gone: Callable[[], bool] = lambda: False
     """Whether the caller of a long poll has left."""
 
-    @property
-    def desk(self) -> ApiContext:
-        return self.context
-
     def need(self, permission: Permission) -> None:
         """Refuse the request unless the caller has one more permission."""
         if not self.caller.may(permission, self.namespace):
@@ -112,10 +108,6 @@ class Request(NamedTuple):
         if not text.isprintable() or len(text) > LONGEST_NAME:
             raise Problem("not-found", "there is nothing of that name")
         return text
-
-
-Answer = Response
-Call = Request
 
 
 def forbidden(permission: str, namespace: str) -> Problem:

@@ -88,10 +88,6 @@ class Server:
         self._error: BaseException | None = None
 
     @property
-    def desk(self) -> ApiContext:
-        return self.context
-
-    @property
     def url(self) -> str:
         """Where it can be reached."""
         host = f"[{self._host}]" if ":" in self._host else self._host

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Stamp
+from mainspring.api.endpoint import Response, Stamp
 from mainspring.api.problems import Problem, retry_after
 from mainspring.core.instants import DAY, SECOND, Duration
 from mainspring.errors import Conflict, MainspringError, StoreError
@@ -26,8 +26,8 @@ def fresh_stamp() -> Stamp:
 
 
 async def answer_once(
-    store: Store, scope: str, key: str, request: bytes, act: Callable[[Stamp], Awaitable[Answer]]
-) -> Answer:
+    store: Store, scope: str, key: str, request: bytes, act: Callable[[Stamp], Awaitable[Response]]
+) -> Response:
     """The answer to a key: the one that it got before, or a new one that is kept if it is a success.
 
     A server that dies half-way leaves its key to the next; that one makes the same ids, and so nothing twice.
@@ -42,7 +42,7 @@ async def answer_once(
         raise Problem("idempotency-conflict", str(error), remedy="use a new key for each new request") from None
     if reserved.reply is not None:
         headers, body = _unpack(reserved.reply.body)
-        return Answer(reserved.reply.status, body, {**headers, "Idempotency-Replayed": "true"})
+        return Response(reserved.reply.status, body, {**headers, "Idempotency-Replayed": "true"})
     if reserved.busy:
         detail = f"a request with the key {key!r} is being worked on"
         raise Problem("in-progress", detail, remedy="ask again soon", headers=retry_after(1))
@@ -58,7 +58,7 @@ async def answer_once(
     return answer
 
 
-def _pack(answer: Answer) -> str:
+def _pack(answer: Response) -> str:
     """What is kept of an answer: the headers that describe what was made, on a line before the body."""
     kept = {name: value for name, value in answer.headers.items() if name in ("Location", "ETag")}
     return (msgspec.json.encode(kept) + b"\n" + answer.encode()).decode()

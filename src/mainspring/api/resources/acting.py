@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from mainspring.api.endpoint import Call
+from mainspring.api.endpoint import Request
 from mainspring.core.model import EventBatch
 from mainspring.operations.context import Actor, Context
 from mainspring.operations.jobs.jobs import Jobs
@@ -22,16 +22,16 @@ LONGEST_WAIT_S = 300.0
 class Acting:
     """What a request does. `headers` says how much of the caller's rate limit is left, once something was counted."""
 
-    __slots__ = ("_call", "context", "headers")
+    __slots__ = ("_request", "context", "headers")
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, request: Request) -> None:
+        self._request = request
         self.headers: dict[str, str] = {}
         self.context = Context(
-            call.desk.app,
-            namespace=call.namespace,
-            store=call.desk.store,
-            actor=Actor(call.caller.subject, call.request_id),
+            request.context.app,
+            namespace=request.namespace,
+            store=request.context.store,
+            actor=Actor(request.caller.subject, request.request_id),
             app=OWNER,
             origin="api",
             new_ids=self._new_ids,
@@ -51,17 +51,17 @@ class Acting:
         return Runs(self.context)
 
     def _new_ids(self, count: int) -> list[str]:
-        return self._call.stamp.ids(count, self._call.desk.app.new_ids)
+        return self._request.stamp.ids(count, self._request.context.app.new_ids)
 
     async def _admit(self, kind: Literal["runs", "jobs"], count: int) -> None:
-        spend = self._call.spend if kind == "runs" else self._call.spend_definitions
+        spend = self._request.spend if kind == "runs" else self._request.spend_definitions
         self.headers.update(await spend(count))
 
     def events(self, store: Store, position: int) -> AsyncIterator[EventBatch]:
         """See `Follower`: one reader serves all streams of the server."""
-        return self._call.desk.watching.tail.follow(position)
+        return self._request.context.watching.tail.follow(position)
 
     async def more_lines(self, run_id: str, after: int) -> bool:
         """See `Follower`: one look at the store serves all streams of the server."""
-        await self._call.desk.watching.lines.wait((run_id, after), LONGEST_WAIT_S)
-        return not self._call.desk.waking.closing
+        await self._request.context.watching.lines.wait((run_id, after), LONGEST_WAIT_S)
+        return not self._request.context.waking.closing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import CalendarBody
 from mainspring.core.schedules.calendars import Calendar
@@ -10,23 +10,23 @@ from mainspring.operations import records
 from mainspring.operations.calendars import Calendars
 
 
-async def list_calendars(call: Call) -> Answer:
+async def list_calendars(request: Request) -> Response:
     """All calendars, by name."""
-    return Answer(200, {"items": await Calendars(Acting(call).context).list()})
+    return Response(200, {"items": await Calendars(Acting(request).context).list()})
 
 
-async def get_calendar(call: Call) -> Answer:
+async def get_calendar(request: Request) -> Response:
     """A calendar by name."""
-    return Answer(200, await Calendars(Acting(call).context).get(call.named("name")))
+    return Response(200, await Calendars(Acting(request).context).get(request.named("name")))
 
 
-async def save_calendar(call: Call) -> Answer:
+async def save_calendar(request: Request) -> Response:
     """Create a calendar, or replace it: jobs that use it are planned anew."""
-    call.wrong.settle()
-    calendars, name = Calendars(Acting(call).context), call.named("name")
+    request.wrong.settle()
+    calendars, name = Calendars(Acting(request).context), request.named("name")
     known = {each.name for each in await calendars.list()}
-    saved = await calendars.save(Calendar(name, tuple(call.given["rules"]), call.given.get("timezone", "UTC")))
-    return Answer(200 if name in known else 201, saved)
+    saved = await calendars.save(Calendar(name, tuple(request.given["rules"]), request.given.get("timezone", "UTC")))
+    return Response(200 if name in known else 201, saved)
 
 
 EXAMPLE = {

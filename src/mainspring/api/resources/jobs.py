@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, ReasonBody, SyncBody, TriggerBody
@@ -30,41 +30,41 @@ AT_ONCE = 50
 """How many jobs of a sync are read before other requests get their turn."""
 
 
-def _job_answer(status: int, job: records.Job) -> Answer:
+def _job_answer(status: int, job: records.Job) -> Response:
     """A job, with its version as ETag."""
-    return Answer(status, job, {"ETag": f'"{job.version}"'})
+    return Response(status, job, {"ETag": f'"{job.version}"'})
 
 
-async def create_job(call: Call) -> Answer:
+async def create_job(request: Request) -> Response:
     """Store a new job. `name`, one of `schedule`, `every`, `run_at`, `after`, `manual`, and `task` or `command`."""
-    acting = Acting(call)
-    await learn_tasks(call, [call.given])
-    job = await acting.jobs.create(read_job(call, call.given, call.wrong, None))
-    if warnings := await call.desk.tasks.warn(call.namespace, [job.task]):
+    acting = Acting(request)
+    await learn_tasks(request, [request.given])
+    job = await acting.jobs.create(read_job(request, request.given, request.wrong, None))
+    if warnings := await request.context.tasks.warn(request.namespace, [job.task]):
         job = msgspec.structs.replace(job, warnings=warnings)
     answer = _job_answer(201, job)
     return answer._replace(headers={**answer.headers, **acting.headers, "Location": f"/v1/jobs/{job.job_id}"})
 
 
-async def get_job(call: Call) -> Answer:
+async def get_job(request: Request) -> Response:
     """A job by its id or name, and what keeps it from firing."""
-    return _job_answer(200, await Acting(call).jobs.get(call.named("job_id")))
+    return _job_answer(200, await Acting(request).jobs.get(request.named("job_id")))
 
 
-async def list_jobs(call: Call) -> Answer:
+async def list_jobs(request: Request) -> Response:
     """Jobs in order of name."""
-    words: dict[str, Any] = {name: call.query[name] for name in _FILTERS if name in call.query}
-    words["rows"] = "fields" in call.query
-    after = read_cursor(call.query)
+    words: dict[str, Any] = {name: request.query[name] for name in _FILTERS if name in request.query}
+    words["rows"] = "fields" in request.query
+    after = read_cursor(request.query)
     if after is not None and words.get("sort", "name") != "name" and not is_place(after):
         raise unknown_cursor()
-    return page(await Acting(call).jobs.page(**words, after=after, limit=limit_of(call.query)))
+    return page(await Acting(request).jobs.page(**words, after=after, limit=limit_of(request.query)))
 
 
 @contextmanager
-def _matching(call: Call) -> Iterator[set[int] | None]:
+def _matching(request: Request) -> Iterator[set[int] | None]:
     """The versions that `If-Match` names; None if any will do. Problem if the job has another one."""
-    written = call.headers.get("if-match", "*").strip()
+    written = request.headers.get("if-match", "*").strip()
     tags = [each.strip().strip('"') for each in written.split(",")]
     try:
         yield None if written == "*" else {int(tag) if tag.isdecimal() else -1 for tag in tags}
@@ -75,142 +75,142 @@ def _matching(call: Call) -> Iterator[set[int] | None]:
         raise Problem("precondition-failed", detail, remedy=remedy, headers={"ETag": etag}) from None
 
 
-async def replace_job(call: Call) -> Answer:
+async def replace_job(request: Request) -> Response:
     """Replace a definition: what is left out is as if the job were new. `If-Match` guards against lost updates."""
-    return await _replace(call, lambda job: (call.given, call.wrong))
+    return await _replace(request, lambda job: (request.given, request.wrong))
 
 
-async def change_job(call: Call) -> Answer:
+async def change_job(request: Request) -> Response:
     """Change some fields of a definition; null takes a value away (a JSON merge patch)."""
-    call.wrong.settle()
-    change: dict[str, Any] = decode_any(call.body)
+    request.wrong.settle()
+    change: dict[str, Any] = decode_any(request.body)
 
     def merged(job: Job) -> tuple[Given, Wrong]:
         given, wrong = convert(merge_change(body_of(job), change), JobBody)
-        return given, Wrong(wrong.faults, call.wrong.names)
+        return given, Wrong(wrong.faults, request.wrong.names)
 
-    return await _replace(call, merged)
+    return await _replace(request, merged)
 
 
-async def _replace(call: Call, wanted: Any) -> Answer:
+async def _replace(request: Request, wanted: Any) -> Response:
     def draft(job: Job) -> Job:
         given, wrong = wanted(job)
         if given.get("name", job.name) != job.name:
             wrong.add("name", "cannot be changed", f"leave it {job.name}, or make a new job")
-        return read_job(call, given, wrong, job)
+        return read_job(request, given, wrong, job)
 
-    with _matching(call) as versions:
-        return _job_answer(200, await Acting(call).jobs.replace(call.named("job_id"), draft, versions))
+    with _matching(request) as versions:
+        return _job_answer(200, await Acting(request).jobs.replace(request.named("job_id"), draft, versions))
 
 
-async def delete_job(call: Call) -> Answer:
+async def delete_job(request: Request) -> Response:
     """Remove a definition. Its unfinished runs go on, and the ledger stays."""
-    with _matching(call) as versions:
-        reason = call.query.get("reason", "")
-        await Acting(call).jobs.remove(call.named("job_id"), reason=reason, version=versions)
-    return Answer(204)
+    with _matching(request) as versions:
+        reason = request.query.get("reason", "")
+        await Acting(request).jobs.remove(request.named("job_id"), reason=reason, version=versions)
+    return Response(204)
 
 
-async def sync_jobs(call: Call) -> Answer:
+async def sync_jobs(request: Request) -> Response:
     """Make the stored jobs of an app what it declares, all or nothing. Those no longer declared are only named."""
-    acting, drafts = Acting(call), await _read_all(call, call.given.get("jobs", ()))
-    app, context = call.given["app"], acting.context
+    acting, drafts = Acting(request), await _read_all(request, request.given.get("jobs", ()))
+    app, context = request.given["app"], acting.context
     if drafts:
         await context.admit("jobs", len(drafts))
     ids = context.new_ids(len(drafts))
     jobs = [msgspec.structs.replace(job, id=job_id, app=app) for job, job_id in zip(drafts, ids, strict=True)]
-    return Answer(200, await acting.jobs.declare(app, jobs, call.given.get("source", "")), acting.headers)
+    return Response(200, await acting.jobs.declare(app, jobs, request.given.get("source", "")), acting.headers)
 
 
-async def _read_all(call: Call, bodies: list[JobBody]) -> list[Job]:
+async def _read_all(request: Request, bodies: list[JobBody]) -> list[Job]:
     drafts: list[Job] = []
     for index, body in enumerate(bodies):
         if index % AT_ONCE == AT_ONCE - 1:
             await asyncio.sleep(0)
         try:
-            drafts.append(read_job(call, given_of(body), nothing_wrong(), None, past=True))
+            drafts.append(read_job(request, given_of(body), nothing_wrong(), None, past=True))
         except Problem as error:
             if error.kind != "invalid-input":
                 raise
-            call.wrong.faults.extend(
+            request.wrong.faults.extend(
                 Fault(f"jobs[{index}].{each.field}", each.fault, each.remedy) for each in error.faults
             )
-    call.wrong.settle()
+    request.wrong.settle()
     return drafts
 
 
-async def pause_job(call: Call) -> Answer:
+async def pause_job(request: Request) -> Response:
     """Stop a job from firing: instants that come due meanwhile are recorded as skipped. Runs that exist go on."""
-    call.wrong.settle()
-    (job,) = await Acting(call).jobs.pause(call.named("job_id"), reason=call.given.get("reason", ""))
+    request.wrong.settle()
+    (job,) = await Acting(request).jobs.pause(request.named("job_id"), reason=request.given.get("reason", ""))
     return _job_answer(200, job)
 
 
-async def resume_job(call: Call) -> Answer:
+async def resume_job(request: Request) -> Response:
     """Let a paused job fire again, from its next instant after now."""
-    call.wrong.settle()
-    (job,) = await Acting(call).jobs.resume(call.named("job_id"), reason=call.given.get("reason", ""))
+    request.wrong.settle()
+    (job,) = await Acting(request).jobs.resume(request.named("job_id"), reason=request.given.get("reason", ""))
     return _job_answer(200, job)
 
 
-async def trigger_job(call: Call) -> Answer:
+async def trigger_job(request: Request) -> Response:
     """Fire a job now, by hand; its overlap policy holds. With an idempotency key, it fires once."""
-    call.wrong.settle()
-    acting, given = Acting(call), call.given
-    firing = await acting.jobs.trigger(call.named("job_id"), given.get("request_id"), reason=given.get("reason", ""))
-    return Answer(201, firing, acting.headers)
+    request.wrong.settle()
+    acting, given = Acting(request), request.given
+    firing = await acting.jobs.trigger(request.named("job_id"), given.get("request_id"), reason=given.get("reason", ""))
+    return Response(201, firing, acting.headers)
 
 
-async def backfill_job(call: Call) -> Answer:
+async def backfill_job(request: Request) -> Response:
     """Fire the past instants of an interval that have no run yet: missed, skipped, or before the job was created. What
     has run stays as it is. At most `limit` instants: `next` says where to continue. With `dry_run`, only look."""
-    acting = Acting(call)
-    since, until = _instant(call, "from"), _instant(call, "to")
-    call.wrong.settle()
-    words = {name: call.given[name] for name in ("limit", "dry_run", "reason") if name in call.given}
+    acting = Acting(request)
+    since, until = _instant(request, "from"), _instant(request, "to")
+    request.wrong.settle()
+    words = {name: request.given[name] for name in ("limit", "dry_run", "reason") if name in request.given}
     ends = to_datetime(since), to_datetime(until)
-    return Answer(200, await acting.jobs.backfill(call.named("job_id"), *ends, **words), acting.headers)
+    return Response(200, await acting.jobs.backfill(request.named("job_id"), *ends, **words), acting.headers)
 
 
-def _instant(call: Call, field: str) -> Instant:
+def _instant(request: Request, field: str) -> Instant:
     try:
-        return parse_instant(call.given[field], field) if field in call.given else 0
+        return parse_instant(request.given[field], field) if field in request.given else 0
     except InvalidInput as error:
-        call.wrong.take(error)
+        request.wrong.take(error)
         return 0
 
 
-async def preview_job(call: Call) -> Answer:
+async def preview_job(request: Request) -> Response:
     """When a job fires next, in its own zone or another. Fewer times than asked for, if they are hard to find."""
-    count, zone = call.query.get("count", 10), call.query.get("timezone")
-    return Answer(200, {"items": await Acting(call).jobs.next(call.named("job_id"), count, zone)})
+    count, zone = request.query.get("count", 10), request.query.get("timezone")
+    return Response(200, {"items": await Acting(request).jobs.next(request.named("job_id"), count, zone)})
 
 
-async def preview_draft(call: Call) -> Answer:
+async def preview_draft(request: Request) -> Response:
     """What a draft of a job would do: its schedule in words, and when it would fire. Nothing is stored; a refusal names
     all that is wrong. What the job would execute is not looked at, so it needs no permission to execute it."""
-    given = {name: value for name, value in call.given.items() if name not in _EXECUTED}
-    draft = read_job(call, {"name": "draft", **given, "task": "draft"}, call.wrong, None)
-    count, zone = call.query.get("count", 10), call.query.get("timezone")
-    return Answer(200, await Acting(call).jobs.preview(draft, count, zone))
+    given = {name: value for name, value in request.given.items() if name not in _EXECUTED}
+    draft = read_job(request, {"name": "draft", **given, "task": "draft"}, request.wrong, None)
+    count, zone = request.query.get("count", 10), request.query.get("timezone")
+    return Response(200, await Acting(request).jobs.preview(draft, count, zone))
 
 
-async def list_firings(call: Call) -> Answer:
+async def list_firings(request: Request) -> Response:
     """The ledger of a job, newest first: what became of every due instant."""
-    jobs, job = Acting(call).jobs, call.named("job_id")
+    jobs, job = Acting(request).jobs, request.named("job_id")
     try:
-        before = read_number(call.query)
+        before = read_number(request.query)
     except Problem:
-        await call.desk.store.get_job(call.namespace, job)  # That there is no such job matters more.
+        await request.context.store.get_job(request.namespace, job)  # That there is no such job matters more.
         raise
-    return page(await jobs.firing_page(job, before=before, limit=limit_of(call.query)))
+    return page(await jobs.firing_page(job, before=before, limit=limit_of(request.query)))
 
 
-async def list_job_runs(call: Call) -> Answer:
+async def list_job_runs(request: Request) -> Response:
     """The runs of a job, newest first."""
-    acting = Acting(call)
-    job = await call.desk.store.get_job(call.namespace, call.named("job_id"))
-    return page(await acting.runs.page(job=job.name, before=read_cursor(call.query), limit=limit_of(call.query)))
+    acting = Acting(request)
+    job = await request.context.store.get_job(request.namespace, request.named("job_id"))
+    return page(await acting.runs.page(job=job.name, before=read_cursor(request.query), limit=limit_of(request.query)))
 
 
 EXAMPLE: Mapping[str, object] = {

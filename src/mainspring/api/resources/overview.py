@@ -6,29 +6,31 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.wire.streaming import SSE, beats, sse
 from mainspring.operations.views import overview_records
 from mainspring.operations.views.overview import Overview
 
 
-async def show_overview(call: Call) -> Answer:
+async def show_overview(request: Request) -> Response:
     """Who leads, how much waits, what needs attention, what runs and what comes next. At most a second old: all that
     ask within a second are given the same answer."""
-    found = await call.desk.overviews.get(call.namespace, Overview(Acting(call).context).show)
-    guard = call.desk.guard
-    return Answer(200, msgspec.structs.replace(found, degradation=guard.level.name, pressure=round(guard.pressure, 3)))
+    found = await request.context.overviews.get(request.namespace, Overview(Acting(request).context).show)
+    guard = request.context.guard
+    return Response(
+        200, msgspec.structs.replace(found, degradation=guard.level.name, pressure=round(guard.pressure, 3))
+    )
 
 
-async def follow_live(call: Call) -> Answer:
+async def follow_live(request: Request) -> Response:
     """Server-sent events, at most two a second: which jobs and runs have changed. The first has `more` set, since
     something may have changed before the stream began."""
-    return Answer(200, media_type=SSE, stream=beats(_news(call)))
+    return Response(200, media_type=SSE, stream=beats(_news(request)))
 
 
-async def _news(call: Call) -> AsyncIterator[bytes]:
-    async for news in call.desk.newsroom.follow(call.namespace):
+async def _news(request: Request) -> AsyncIterator[bytes]:
+    async for news in request.context.newsroom.follow(request.namespace):
         yield sse("news", news)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import LONGEST_WAIT_S, Acting
 from mainspring.api.schemas.bodies import ReasonBody, RerunBody
 from mainspring.api.schemas.paging import limit_of, page, read_cursor
@@ -22,113 +22,115 @@ TEXT = "text/plain; charset=utf-8"
 _FILTERS = ("job", "task", "tag", "queue", "worker")
 
 
-async def get_run(call: Call) -> Answer:
+async def get_run(request: Request) -> Response:
     """A run, and what keeps it from running."""
-    return Answer(200, await Acting(call).runs.get(call.named("run_id")))
+    return Response(200, await Acting(request).runs.get(request.named("run_id")))
 
 
-async def list_runs(call: Call) -> Answer:
+async def list_runs(request: Request) -> Response:
     """Runs, newest first."""
-    if "id" in call.query:  # The few runs whose ids fit; other filters do not narrow them.
-        found = await Acting(call).runs.find(call.query["id"], limit_of(call.query))
+    if "id" in request.query:  # The few runs whose ids fit; other filters do not narrow them.
+        found = await Acting(request).runs.find(request.query["id"], limit_of(request.query))
         return page(records.Page([*found], None))
-    return await _list(call, states=tuple(call.query.get("state", ())))
+    return await _list(request, states=tuple(request.query.get("state", ())))
 
 
-async def list_dead(call: Call) -> Answer:
+async def list_dead(request: Request) -> Response:
     """The dead-letter list: runs that failed and are not tried again by themselves, newest first."""
-    return await _list(call, states=(FAILED,))
+    return await _list(request, states=(FAILED,))
 
 
-async def _list(call: Call, **words: Any) -> Answer:
-    words |= {name: call.query[name] for name in _FILTERS if name in call.query}
-    words |= {name: _moment(call, name) for name in ("since", "until") if name in call.query}
-    words |= {"error": call.query["error"]} if "error" in call.query else {}
-    words["rows"] = "fields" in call.query
-    return page(await Acting(call).runs.page(**words, before=read_cursor(call.query), limit=limit_of(call.query)))
+async def _list(request: Request, **words: Any) -> Response:
+    words |= {name: request.query[name] for name in _FILTERS if name in request.query}
+    words |= {name: _moment(request, name) for name in ("since", "until") if name in request.query}
+    words |= {"error": request.query["error"]} if "error" in request.query else {}
+    words["rows"] = "fields" in request.query
+    return page(
+        await Acting(request).runs.page(**words, before=read_cursor(request.query), limit=limit_of(request.query))
+    )
 
 
-async def count_runs(call: Call) -> Answer:
+async def count_runs(request: Request) -> Response:
     """How many runs a filter fits, counted up to 10,000."""
-    words: dict[str, Any] = {name: call.query[name] for name in _FILTERS if name in call.query}
-    words |= {name: _moment(call, name) for name in ("since", "until") if name in call.query}
-    return Answer(200, await Acting(call).runs.count(states=tuple(call.query.get("state", ())), **words))
+    words: dict[str, Any] = {name: request.query[name] for name in _FILTERS if name in request.query}
+    words |= {name: _moment(request, name) for name in ("since", "until") if name in request.query}
+    return Response(200, await Acting(request).runs.count(states=tuple(request.query.get("state", ())), **words))
 
 
-def _moment(call: Call, field: str) -> datetime:
-    return to_datetime(parse_instant(call.query[field], field))
+def _moment(request: Request, field: str) -> datetime:
+    return to_datetime(parse_instant(request.query[field], field))
 
 
-async def cancel_run(call: Call) -> Answer:
+async def cancel_run(request: Request) -> Response:
     """Cancel a run that waits, or ask a running one to stop: then its state stays `running` until it has."""
-    call.wrong.settle()
-    run_id = call.named("run_id")
-    state = await Acting(call).runs.cancel(run_id, call.given.get("reason", ""))
-    return Answer(200, records.Cancelled(run_id, state))
+    request.wrong.settle()
+    run_id = request.named("run_id")
+    state = await Acting(request).runs.cancel(run_id, request.given.get("reason", ""))
+    return Response(200, records.Cancelled(run_id, state))
 
 
-async def retry_run(call: Call) -> Answer:
+async def retry_run(request: Request) -> Response:
     """Try once more what has ended without success: as a new run of the same work."""
-    call.wrong.settle()
-    acting = Acting(call)
-    run = await acting.runs.retry(call.named("run_id"), call.given.get("reason", ""))
-    return Answer(201, run, {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
+    request.wrong.settle()
+    acting = Acting(request)
+    run = await acting.runs.retry(request.named("run_id"), request.given.get("reason", ""))
+    return Response(201, run, {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
 
 
-async def rerun_dead(call: Call) -> Answer:
+async def rerun_dead(request: Request) -> Response:
     """Run failed runs again: these, or all that a filter fits. Each at most once, however often it is asked for."""
-    given = call.given
+    given = request.given
     selected = any(name in given for name in ("job", "task", "tag"))
-    if selected == ("run_ids" in given) and not call.wrong.faults:
+    if selected == ("run_ids" in given) and not request.wrong.faults:
         fault = "is given together with a filter" if selected else "is missing"
-        call.wrong.add("run_ids", fault, "name runs, or select them by job, task or tag")
-    call.wrong.settle()
-    return Answer(200, await Acting(call).runs.rerun(**given))
+        request.wrong.add("run_ids", fault, "name runs, or select them by job, task or tag")
+    request.wrong.settle()
+    return Response(200, await Acting(request).runs.rerun(**given))
 
 
-async def list_attempts(call: Call) -> Answer:
+async def list_attempts(request: Request) -> Response:
     """The attempts of a run that have ended, in order."""
-    return Answer(200, {"items": await Acting(call).runs.attempts(call.named("run_id"))})
+    return Response(200, {"items": await Acting(request).runs.attempts(request.named("run_id"))})
 
 
-async def wait_run(call: Call) -> Answer:
+async def wait_run(request: Request) -> Response:
     """Wait for a run to end, at most five minutes: its state tells whether it has."""
-    seconds = min(parse_duration(call.query.get("timeout", "30s"), "timeout") / SECOND, LONGEST_WAIT_S)
-    runs, run_id = Acting(call).runs, call.named("run_id")
+    seconds = min(parse_duration(request.query.get("timeout", "30s"), "timeout") / SECOND, LONGEST_WAIT_S)
+    runs, run_id = Acting(request).runs, request.named("run_id")
     ended = asyncio.ensure_future(runs.poll(run_id, seconds))
-    closing = asyncio.ensure_future(call.desk.waking.until_closing())
+    closing = asyncio.ensure_future(request.context.waking.until_closing())
     try:
         await asyncio.wait({ended, closing}, return_when=asyncio.FIRST_COMPLETED)
-        return Answer(200, ended.result() if ended.done() else await runs.poll(run_id, 0))
+        return Response(200, ended.result() if ended.done() else await runs.poll(run_id, 0))
     finally:
         ended.cancel()
         closing.cancel()
 
 
-async def list_logs(call: Call) -> Answer:
+async def list_logs(request: Request) -> Response:
     """What a run wrote, all attempts together; with `follow`, as server-sent events until it has ended."""
-    runs, run_id, query = Acting(call).runs, call.named("run_id"), call.query
-    await call.desk.store.get_run(call.namespace, run_id)
+    runs, run_id, query = Acting(request).runs, request.named("run_id"), request.query
+    await request.context.store.get_run(request.namespace, run_id)
     after = query.get("after", 0)
     if query.get("follow", False):
-        resumed = resumed_after(call.headers)
-        stream = _follow(call, run_id, after if resumed is None else resumed)
-        return Answer(200, media_type=SSE, stream=beats(stream))
+        resumed = resumed_after(request.headers)
+        stream = _follow(request, run_id, after if resumed is None else resumed)
+        return Response(200, media_type=SSE, stream=beats(stream))
     if "tail" in query:
         lines = [line async for line in runs.logs(run_id, tail=query["tail"], after=after)]
     else:
         lines = [*await runs.lines(run_id, after=after, limit=query.get("limit", LINES_AT_ONCE))]
     if "format" in query:
         text = "".join(f"{line.text}\n" for line in lines)
-        return Answer(200, text.encode(), {"Content-Disposition": f'inline; filename="{run_id}.txt"'}, TEXT)
-    return Answer(200, records.Lines(lines, lines[-1].number if lines else after))
+        return Response(200, text.encode(), {"Content-Disposition": f'inline; filename="{run_id}.txt"'}, TEXT)
+    return Response(200, records.Lines(lines, lines[-1].number if lines else after))
 
 
-async def _follow(call: Call, run_id: str, after: int) -> AsyncIterator[bytes]:
-    runs = Acting(call).runs
+async def _follow(request: Request, run_id: str, after: int) -> AsyncIterator[bytes]:
+    runs = Acting(request).runs
     async for line in runs.logs(run_id, follow=True, after=after):
         yield sse("line", line, line.number)
-    if not call.desk.waking.closing:
+    if not request.context.waking.closing:
         yield sse("end", await runs.poll(run_id, 0))
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import BatchBody, RunBody, ScheduleBody
@@ -33,59 +33,61 @@ _encode = msgspec.json.Encoder().encode
 replace = msgspec.structs.replace
 
 
-async def submit_run(call: Call) -> Answer:
+async def submit_run(request: Request) -> Response:
     """Submit one run: durable once it is answered."""
-    acting = Acting(call)
-    run = await _submit(call, acting)
-    return Answer(201, run, {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
+    acting = Acting(request)
+    run = await _submit(request, acting)
+    return Response(201, run, {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
 
 
-async def _submit(call: Call, acting: Acting) -> records.NewRun:
-    await learn_tasks(call, [call.given])
-    recipe, work = _read(call, call.given, call.wrong)
-    args = encode_work(call.desk.app, work, call.wrong)
-    call.wrong.settle()
+async def _submit(request: Request, acting: Acting) -> records.NewRun:
+    await learn_tasks(request, [request.given])
+    recipe, work = _read(request, request.given, request.wrong)
+    args = encode_work(request.context.app, work, request.wrong)
+    request.wrong.settle()
     assert recipe is not None
-    _check_allowed(call, work, args)
+    _check_allowed(request, work, args)
     (run_id,) = acting.context.new_ids(1)
-    run = await acting.runs.accept(recipe.run(run_id, args, call.namespace, call.desk.store.now()))
-    return await _with_warnings(call, run, [run.task])
+    run = await acting.runs.accept(recipe.run(run_id, args, request.namespace, request.context.store.now()))
+    return await _with_warnings(request, run, [run.task])
 
 
-async def _with_warnings(call: Call, made: AnyRecord, tasks: Iterable[str]) -> AnyRecord:
+async def _with_warnings(request: Request, made: AnyRecord, tasks: Iterable[str]) -> AnyRecord:
     """What was made, with a warning for each task that no live worker knows."""
-    warnings = await call.desk.tasks.warn(call.namespace, tasks)
+    warnings = await request.context.tasks.warn(request.namespace, tasks)
     return replace(made, warnings=warnings) if warnings else made
 
 
-async def schedule_run(call: Call) -> Answer:
+async def schedule_run(request: Request) -> Response:
     """Submit one run for an instant, in the words of other schedulers: `type` is a task, `payload` its arguments. The
     `job_id` of the answer is the run's id, and names it wherever a job is reported on."""
-    if "executeAt" in call.given:
+    if "executeAt" in request.given:
         try:
-            check_not_past(AtTrigger(parse_instant(call.given["executeAt"], "executeAt")), call.desk.store.now())
+            check_not_past(
+                AtTrigger(parse_instant(request.given["executeAt"], "executeAt")), request.context.store.now()
+            )
         except InvalidInput as error:
-            call.wrong.add("executeAt", error.problem, error.remedy)
-            call.wrong.settle()
-    acting = Acting(call)
-    run = await _submit(call, acting)
+            request.wrong.add("executeAt", error.problem, error.remedy)
+            request.wrong.settle()
+    acting = Acting(request)
+    run = await _submit(request, acting)
     fields: dict[str, Any] = {**msgspec.structs.asdict(run), "job_id": run.run_id, "status": "scheduled"}
-    return Answer(201, records.ScheduledRun(**fields), {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
+    return Response(201, records.ScheduledRun(**fields), {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
 
 
-async def submit_batch(call: Call) -> Answer:
+async def submit_batch(request: Request) -> Response:
     """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission."""
-    acting = Acting(call)
-    bodies: Sequence[RunBody] = call.given.get("runs", ())
-    await learn_tasks(call, [{"task": task} for task in {body.task for body in bodies}])
-    runs = await _draft_all(call, acting, bodies)
-    call.wrong.settle()
+    acting = Acting(request)
+    bodies: Sequence[RunBody] = request.given.get("runs", ())
+    await learn_tasks(request, [{"task": task} for task in {body.task for body in bodies}])
+    runs = await _draft_all(request, acting, bodies)
+    request.wrong.settle()
     run_ids = [*await acting.runs.accept_all(runs)]
-    batch = await _with_warnings(call, records.Batch(run_ids, len(run_ids)), {run.task for run in runs})
-    return Answer(201, batch, acting.headers)
+    batch = await _with_warnings(request, records.Batch(run_ids, len(run_ids)), {run.task for run in runs})
+    return Response(201, batch, acting.headers)
 
 
-def _read(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
+def _read(request: Request, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
     """What runs of these fields have in common, and the work of this one; None, and the faults noted, if wrong."""
     named = settle_names(given, wrong)
     if "dependencies" in named:
@@ -97,33 +99,33 @@ def _read(call: Call, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
     values = read_run_options(named, wrong)
     if wrong.faults:
         return None, work
-    app = call.desk.app
+    app = request.context.app
     task = app.tasks.get(work.task)
-    usual = task.defaults if task else app.known_tasks.defaults(call.namespace, work.task, values)
+    usual = task.defaults if task else app.known_tasks.defaults(request.namespace, work.task, values)
     try:
         if "alert" in values or "isolation" in values:
-            need_command(call, work.task, read_defaults(values, usual).options, usual.options)
+            need_command(request, work.task, read_defaults(values, usual).options, usual.options)
         recipe = make_recipe(work.task, usual, values)
-        recipe.run("", "{}", call.namespace, call.desk.store.now())  # Refused here if its instant has passed.
+        recipe.run("", "{}", request.namespace, request.context.store.now())  # Refused here if its instant has passed.
     except InvalidInput as error:
         wrong.take(error)
         return None, work
-    options = marked(recipe.model.options, call.caller.subject)
+    options = marked(recipe.model.options, request.caller.subject)
     return replace(recipe, model=replace(recipe.model, options=options)), work
 
 
-def _check_allowed(call: Call, work: Work, args: str) -> None:
+def _check_allowed(request: Request, work: Work, args: str) -> None:
     """Problem if the caller may not run commands, and this is one or could reveal a secret."""
     if work.task in COMMANDS:
-        call.need("run:command")
-    need_secrets(call, args)
+        request.need("run:command")
+    need_secrets(request, args)
 
 
-async def _draft_all(call: Call, acting: Acting, bodies: Sequence[RunBody]) -> list[NewRun]:
+async def _draft_all(request: Request, acting: Acting, bodies: Sequence[RunBody]) -> list[NewRun]:
     """Runs that differ in their arguments only share what was read of the first of them."""
     ids = acting.context.new_ids(len(bodies))
     known: dict[bytes, _Alike] = {}
-    limit = call.desk.settings.payload_limit
+    limit = request.context.settings.payload_limit
     last: RunBody | None = None
     group: _Alike | None = None
     for index, body in enumerate(bodies):
@@ -135,29 +137,29 @@ async def _draft_all(call: Call, acting: Acting, bodies: Sequence[RunBody]) -> l
             continue
         if len(known) % AT_ONCE == AT_ONCE - 1:
             await asyncio.sleep(0)
-        drafted = _draft_one(call, {**given_of(body), "args": args}, index)
+        drafted = _draft_one(request, {**given_of(body), "args": args}, index)
         if drafted is not None:
             group = known.setdefault(_encode(body), drafted[0])
             group.add(index, ids[index], drafted[1])
-        elif len(call.wrong.faults) >= MOST_FAULTS:
+        elif len(request.wrong.faults) >= MOST_FAULTS:
             break
-    return await _in_order(list(known.values()), call.namespace, call.desk.store.now())
+    return await _in_order(list(known.values()), request.namespace, request.context.store.now())
 
 
-def _draft_one(call: Call, given: Given, index: int) -> tuple[_Alike, str] | None:
+def _draft_one(request: Request, given: Given, index: int) -> tuple[_Alike, str] | None:
     """What a run of a batch comes to, and its arguments; None, and the faults noted, if it is wrong."""
     wrong = nothing_wrong()
-    recipe, work = _read(call, {name: value for name, value in given.items() if value is not msgspec.UNSET}, wrong)
+    recipe, work = _read(request, {name: value for name, value in given.items() if value is not msgspec.UNSET}, wrong)
     try:
-        text = encode_work(call.desk.app, work, wrong)
+        text = encode_work(request.context.app, work, wrong)
     except PayloadTooLarge as error:
         wrong.take(error)
         text = "{}"
-    call.wrong.faults.extend(Fault(f"runs[{index}].{each.field}", each.fault, each.remedy) for each in wrong.faults)
+    request.wrong.faults.extend(Fault(f"runs[{index}].{each.field}", each.fault, each.remedy) for each in wrong.faults)
     if recipe is None or wrong.faults:
         return None
-    _check_allowed(call, work, text)
-    task = call.desk.app.tasks.get(work.task)
+    _check_allowed(request, work, text)
+    task = request.context.app.tasks.get(work.task)
     return _Alike(recipe, None if task is None else task.signature), text
 
 

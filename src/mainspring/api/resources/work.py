@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Problem
 from mainspring.api.resources.workers import owner_mark
 from mainspring.api.schemas.bodies import (
@@ -32,35 +32,35 @@ SUCCESSES = ("success", "succeeded", "complete", "completed", "ok")
 """What a worker may call a success."""
 
 
-async def complete_run(call: Call) -> Answer:
+async def complete_run(request: Request) -> Response:
     """A run has succeeded. Repeated, it answers the same; with an older token it is refused."""
-    return await _complete(call, await _claimed_run(call))
+    return await _complete(request, await _claimed_run(request))
 
 
-async def fail_run(call: Call) -> Answer:
+async def fail_run(request: Request) -> Response:
     """An attempt has failed: it is retried, or the run is given up, by its retry policy."""
-    return await _fail(call, await _claimed_run(call))
+    return await _fail(request, await _claimed_run(request))
 
 
-async def complete_job(call: Call) -> Answer:
+async def complete_job(request: Request) -> Response:
     """The current run of a job has succeeded. Which one it is follows from the token; without it, from `worker_id`, or
     from the caller's having one worker only, which has not lost the run meanwhile. Otherwise it is refused (409)."""
-    return await _complete(call, await _current_run(call))
+    return await _complete(request, await _current_run(request))
 
 
-async def fail_job(call: Call) -> Answer:
+async def fail_job(request: Request) -> Response:
     """An attempt at the current run of a job has failed."""
-    return await _fail(call, await _current_run(call))
+    return await _fail(request, await _current_run(request))
 
 
-async def _claimed_run(call: Call) -> Run:
-    call.wrong.settle()
-    run = await call.desk.store.get_run(call.namespace, call.named("run_id"))
-    return _own(call, run)
+async def _claimed_run(request: Request) -> Run:
+    request.wrong.settle()
+    run = await request.context.store.get_run(request.namespace, request.named("run_id"))
+    return _own(request, run)
 
 
-def _own(call: Call, run: Run) -> Run:
-    if run.worker is None or not run.worker.endswith(owner_mark(call)):
+def _own(request: Request, run: Run) -> Run:
+    if run.worker is None or not run.worker.endswith(owner_mark(request)):
         raise _overtaken(run.id)
     return run
 
@@ -70,19 +70,19 @@ def _overtaken(run_id: str) -> Problem:
     return Problem("stale-claim", detail, remedy="drop the work: another worker has it, or it has ended")
 
 
-async def _current_run(call: Call) -> Run:
+async def _current_run(request: Request) -> Run:
     """The run of a job that a worker of the caller reports on.
 
     A token names a claim. Without one, it has to be certain whose claim is meant: that of the worker that is named; or
     that of the caller's only worker, if no earlier claim of the run was lost. Else a worker that was overtaken would be
     taken for the one that has its work now.
     """
-    call.wrong.settle()
-    job, running = await _running(call)
-    held = [run for run in running if run.worker is not None and run.worker.endswith(owner_mark(call))]
+    request.wrong.settle()
+    job, running = await _running(request)
+    held = [run for run in running if run.worker is not None and run.worker.endswith(owner_mark(request))]
     if not held:
         raise Conflict(f"no worker of yours holds a run of {job}")
-    token, worker = call.given.get("token"), call.given.get("worker_id")
+    token, worker = request.given.get("token"), request.given.get("worker_id")
     fitting = [run for run in held if token in (None, run.token) and worker in (None, run.worker)]
     if not fitting:
         raise _not_held(f"no run of {job} is held under this token by the worker that you name")
@@ -90,30 +90,30 @@ async def _current_run(call: Call) -> Run:
         ids = ", ".join(run.id for run in fitting[:5])
         raise Conflict(f"{job} has {len(fitting)} runs of yours ({ids}): report by /v1/runs/RUN with its token")
     (run,) = fitting
-    if token is None and worker is None and (run.losses or await _count_workers(call) != 1):
+    if token is None and worker is None and (run.losses or await _count_workers(request) != 1):
         raise _not_held(f"it is not certain which of your workers reports on run {run.id} of {job}")
     return run
 
 
-async def _running(call: Call) -> tuple[str, list[Run]]:
+async def _running(request: Request) -> tuple[str, list[Run]]:
     """A job in words, and its runs that are running; of a run that belongs to no job, itself."""
-    store, named = call.desk.store, call.named("job_id")
+    store, named = request.context.store, request.named("job_id")
     try:
-        job = await store.get_job(call.namespace, named)
+        job = await store.get_job(request.namespace, named)
     except NotFound as unknown:
         try:
-            run = await store.get_run(call.namespace, named)
+            run = await store.get_run(request.namespace, named)
         except NotFound:
             raise unknown from None
         return f"job {run.id}", [run] if run.state == RUNNING else []
-    where = RunFilter(call.namespace, (RUNNING,), job=job.name, limit=MOST_CURRENT)
+    where = RunFilter(request.namespace, (RUNNING,), job=job.name, limit=MOST_CURRENT)
     return f"job {job.name}", await store.list_runs(where)
 
 
-async def _count_workers(call: Call) -> int:
+async def _count_workers(request: Request) -> int:
     """The caller's workers, also those that were silent for too long: one of them may report late."""
-    mark = owner_mark(call)
-    return sum(worker.id.endswith(mark) for worker in await call.desk.store.list_workers(call.namespace))
+    mark = owner_mark(request)
+    return sum(worker.id.endswith(mark) for worker in await request.context.store.list_workers(request.namespace))
 
 
 def _not_held(detail: str) -> Problem:
@@ -121,36 +121,40 @@ def _not_held(detail: str) -> Problem:
     return Problem("stale-claim", detail, remedy=remedy)
 
 
-async def _complete(call: Call, run: Run) -> Answer:
-    given, result = call.given, call.given.get("result")
+async def _complete(request: Request, run: Run) -> Response:
+    given, result = request.given, request.given.get("result")
     if "output" in given:
         if result is not None:
-            call.wrong.add("output", "is given together with result", "give one of them")
+            request.wrong.add("output", "is given together with result", "give one of them")
         result = given["output"]
     if str(given.get("status", "success")).lower() not in SUCCESSES:
-        call.wrong.add("status", f"is not one of {', '.join(SUCCESSES)}", "report a failure by …/fail, with its error")
-    call.wrong.settle()
-    return await _report(call, run, Next(SUCCEEDED, ""), result=encode_result(result, call.desk.settings.payload_limit))
+        request.wrong.add(
+            "status", f"is not one of {', '.join(SUCCESSES)}", "report a failure by …/fail, with its error"
+        )
+    request.wrong.settle()
+    return await _report(
+        request, run, Next(SUCCEEDED, ""), result=encode_result(result, request.context.settings.payload_limit)
+    )
 
 
-async def _fail(call: Call, run: Run) -> Answer:
-    error = call.given["error"]
+async def _fail(request: Request, run: Run) -> Response:
+    error = request.given["error"]
     failure = _failure(error) if isinstance(error, ErrorBody) else Failure("Error", error)
     asked = None
-    if "retry_after" in call.given:
+    if "retry_after" in request.given:
         try:
-            asked = parse_duration(call.given["retry_after"], "retry_after")
+            asked = parse_duration(request.given["retry_after"], "retry_after")
         except InvalidInput as refusal:
-            call.wrong.take(refusal)
-    call.wrong.settle()
+            request.wrong.take(refusal)
+    request.wrong.settle()
     lines = f"{failure.type}: {failure.message}".splitlines()
     summary = lines[0][:LONGEST_SUMMARY]
-    if call.given.get("final", False):
+    if request.given.get("final", False):
         verdict = Next(FAILED, f"{summary}; not retried, for the same would happen again")
     else:
         options = msgspec.json.decode(run.options, type=RunOptions)
         verdict = after_failure(run.id, run.attempt, run.losses, options, summary, (failure.type,), asked)
-    return await _report(call, run, verdict, failure=failure)
+    return await _report(request, run, verdict, failure=failure)
 
 
 def _failure(error: ErrorBody) -> Failure:
@@ -159,12 +163,12 @@ def _failure(error: ErrorBody) -> Failure:
 
 
 async def _report(
-    call: Call, run: Run, verdict: Next, *, result: str | None = None, failure: Failure | None = None
-) -> Answer:
-    store = call.desk.store
+    request: Request, run: Run, verdict: Next, *, result: str | None = None, failure: Failure | None = None
+) -> Response:
+    store = request.context.store
     report = Report(
         run.id,
-        call.given.get("token", run.token),
+        request.given.get("token", run.token),
         "succeeded" if failure is None else "failed",
         verdict.state,
         verdict.reason,
@@ -177,35 +181,35 @@ async def _report(
     (word,) = await store.report([report])
     if word == "stale":
         raise _overtaken(run.id)
-    now = await store.get_run(call.namespace, run.id)
-    return Answer(200, records.Reported(run.id, word, now.state))
+    now = await store.get_run(request.namespace, run.id)
+    return Response(200, records.Reported(run.id, word, now.state))
 
 
-async def _held_run(call: Call) -> Run:
+async def _held_run(request: Request) -> Run:
     """The run, if the caller's worker holds it under the token that it gives."""
-    run = await _claimed_run(call)
-    if run.state != RUNNING or run.token != call.given["token"]:
+    run = await _claimed_run(request)
+    if run.state != RUNNING or run.token != request.given["token"]:
         raise _overtaken(run.id)
     return run
 
 
-async def set_progress(call: Call) -> Answer:
+async def set_progress(request: Request) -> Response:
     """Say how far a run has come."""
-    run = await _held_run(call)
-    mark = Progress(run.id, run.token, call.given["fraction"], call.given.get("note", ""))
-    await call.desk.store.record([], [mark])
-    return Answer(204)
+    run = await _held_run(request)
+    mark = Progress(run.id, run.token, request.given["fraction"], request.given.get("note", ""))
+    await request.context.store.record([], [mark])
+    return Response(204)
 
 
-async def add_lines(call: Call) -> Answer:
+async def add_lines(request: Request) -> Response:
     """Keep what a run wrote."""
-    run, store = await _held_run(call), call.desk.store
-    if await store.count_logs(run.id, MOST_LINES) + len(call.given["lines"]) > MOST_LINES:
+    run, store = await _held_run(request), request.context.store
+    if await store.count_logs(run.id, MOST_LINES) + len(request.given["lines"]) > MOST_LINES:
         raise Problem("too-large", f"a run may write {MOST_LINES} lines", remedy="keep what it writes elsewhere")
-    stream = call.given.get("stream", "stdout")
+    stream = request.given.get("stream", "stdout")
     now = store.now()
-    await store.record([LogLine(run.id, run.attempt + 1, now, stream, text) for text in call.given["lines"]], [])
-    return Answer(204)
+    await store.record([LogLine(run.id, run.attempt + 1, now, stream, text) for text in request.given["lines"]], [])
+    return Response(204)
 
 
 _FAIL_EXAMPLE = {"token": 1, "error": {"type": "TimeoutError", "message": "no answer"}}

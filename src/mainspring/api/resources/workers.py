@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.load.watching import kind_of
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerBody
@@ -29,20 +29,22 @@ MOST_LOOKED_AT = 1_000
 """Waiting runs of a job that is named, of which those are taken that are due."""
 
 
-def owner_mark(call: Call) -> str:
+def owner_mark(request: Request) -> str:
     """The end of the ids of a caller's workers: by it others' workers are told apart without asking the store."""
-    seed = f"{call.namespace}\0{call.caller.subject}".encode()
+    seed = f"{request.namespace}\0{request.caller.subject}".encode()
     return "~" + blake2b(seed, digest_size=8).hexdigest()
 
 
-async def register_worker(call: Call) -> Answer:
+async def register_worker(request: Request) -> Response:
     """Announce a worker. Its id is what it takes work and is heard of by."""
-    call.wrong.settle()
-    given = call.given
-    tag = secrets.token_hex(4) if call.stamp.key is None else call.stamp.ids(1, call.desk.app.new_ids)[0][-8:]
+    request.wrong.settle()
+    given = request.given
+    tag = (
+        secrets.token_hex(4) if request.stamp.key is None else request.stamp.ids(1, request.context.app.new_ids)[0][-8:]
+    )
     worker = Worker(
-        id=f"{given.get('name', 'http')}~{tag}{owner_mark(call)}",
-        namespace=call.namespace,
+        id=f"{given.get('name', 'http')}~{tag}{owner_mark(request)}",
+        namespace=request.namespace,
         app=HTTP_APP,
         host=given.get("name", ""),
         queues=tuple(given.get("queues", ("default",))),
@@ -50,114 +52,114 @@ async def register_worker(call: Call) -> Answer:
         tasks=tuple(given["tasks"]),
         concurrency=given.get("concurrency", 1),
     )
-    await call.desk.store.register(worker)
-    settings = call.desk.settings
+    await request.context.store.register(worker)
+    settings = request.context.settings
     registered = records.Registered(
         worker.id, format_duration(settings.claim_renew), format_duration(settings.claim_ttl)
     )
-    return Answer(201, registered, {"Location": f"/v1/workers/{worker.id}"})
+    return Response(201, registered, {"Location": f"/v1/workers/{worker.id}"})
 
 
-async def list_workers(call: Call) -> Answer:
+async def list_workers(request: Request) -> Response:
     """All workers that were heard of lately, with the state that each is really in."""
-    return Answer(200, {"items": await Workers(Acting(call).context).list()})
+    return Response(200, {"items": await Workers(Acting(request).context).list()})
 
 
-async def list_regions(call: Call) -> Answer:
+async def list_regions(request: Request) -> Response:
     """Every region that live workers serve or that runs wait in: workers, due runs, and how late these are."""
-    return Answer(200, {"items": await Workers(Acting(call).context).regions()})
+    return Response(200, {"items": await Workers(Acting(request).context).regions()})
 
 
-async def _own_worker(call: Call) -> Worker:
+async def _own_worker(request: Request) -> Worker:
     """The worker, if the caller registered it."""
-    worker_id = call.named("worker_id")
-    if worker_id.endswith(owner_mark(call)):
-        for worker in await call.desk.store.list_workers(call.namespace):
+    worker_id = request.named("worker_id")
+    if worker_id.endswith(owner_mark(request)):
+        for worker in await request.context.store.list_workers(request.namespace):
             if worker.id == worker_id:
                 return worker
     raise NotFound(f"there is no worker {worker_id!r}: register first")
 
 
-async def get_worker(call: Call) -> Answer:
+async def get_worker(request: Request) -> Response:
     """A worker."""
-    return Answer(200, await Workers(Acting(call).context).get(call.named("worker_id")))
+    return Response(200, await Workers(Acting(request).context).get(request.named("worker_id")))
 
 
-async def heartbeat(call: Call) -> Answer:
+async def heartbeat(request: Request) -> Response:
     """A sign of life. It renews the claims that the worker names; those not `held` any more must stop at once."""
-    call.wrong.settle()
-    worker, store = await _own_worker(call), call.desk.store
+    request.wrong.settle()
+    worker, store = await _own_worker(request), request.context.store
     if worker.state in ("dead", "stopped"):
         # It was taken for dead, and is not. What it held may have gone to others: the renewal says so.
         worker = msgspec.structs.replace(worker, state="active")
         await store.register(worker)
-    claims = [(each.run_id, each.token) for each in call.given.get("claims", ())]
-    renewal = await store.renew(worker, claims, call.desk.settings.claim_ttl)
+    claims = [(each.run_id, each.token) for each in request.given.get("claims", ())]
+    renewal = await store.renew(worker, claims, request.context.settings.claim_ttl)
     held = {run_id for run_id, _ in renewal.held}
     lost = {run_id for run_id, _ in claims} - held
     state: Literal["active", "draining"] = "draining" if worker.state == "draining" else "active"
-    return Answer(200, records.Heartbeat(sorted(held), sorted(lost), dict(renewal.cancels), state))
+    return Response(200, records.Heartbeat(sorted(held), sorted(lost), dict(renewal.cancels), state))
 
 
-async def assign_work(call: Call) -> Answer:
+async def assign_work(request: Request) -> Response:
     """Take due runs, at most `limit`, of any job or of one; wait for some for up to a minute. Each is this worker's
     until its claim ends."""
-    wait = call.given.get("wait", 0)
+    wait = request.given.get("wait", 0)
     try:
         seconds = min(parse_duration(wait, "wait") / SECOND, LONGEST_WAIT_S)
     except InvalidInput as error:
-        call.wrong.take(error)
-    call.wrong.settle()
-    worker, desk = await _own_worker(call), call.desk
+        request.wrong.take(error)
+    request.wrong.settle()
+    worker, context = await _own_worker(request), request.context
     if worker.state == "draining":
         raise Conflict(f"worker {worker.id} was asked to stop: finish what you hold, and register anew later")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    limit, kind = call.given.get("limit", 1), kind_of(worker)
+    limit, kind = request.given.get("limit", 1), kind_of(worker)
     while True:
-        if call.gone():
-            return Answer(200, records.Assigned([]))  # Nobody would hear of it: it is left to others.
-        claims = await _claim(call, worker, limit)
+        if request.gone():
+            return Response(200, records.Assigned([]))  # Nobody would hear of it: it is left to others.
+        claims = await _claim(request, worker, limit)
         left = deadline - loop.time()
-        if claims and "job_id" not in call.given:
-            desk.watching.work.pass_on(kind)  # There may be more.
-        if claims or left <= 0 or desk.waking.closing:
-            return Answer(200, records.Assigned([claim_record(claim, as_stored) for claim in claims]))
-        if "job_id" in call.given:
-            await desk.waking.wait(min(left, NAMED_LOOK_S))
+        if claims and "job_id" not in request.given:
+            context.watching.work.pass_on(kind)  # There may be more.
+        if claims or left <= 0 or context.waking.closing:
+            return Response(200, records.Assigned([claim_record(claim, as_stored) for claim in claims]))
+        if "job_id" in request.given:
+            await context.waking.wait(min(left, NAMED_LOOK_S))
         else:
-            await desk.watching.work.wait(kind, left)
+            await context.watching.work.wait(kind, left)
 
 
-async def _claim(call: Call, worker: Worker, limit: int) -> list[Claim]:
-    store, settings = call.desk.store, call.desk.settings
-    if "job_id" not in call.given:
+async def _claim(request: Request, worker: Worker, limit: int) -> list[Claim]:
+    store, settings = request.context.store, request.context.settings
+    if "job_id" not in request.given:
         return await store.claim(worker, limit, settings.claim_ttl, settings.ordering)
-    found = [(run.id, run.token) for run in await _due(call, call.given["job_id"], limit)]
+    found = [(run.id, run.token) for run in await _due(request, request.given["job_id"], limit)]
     return await store.claim_these(worker, found, settings.claim_ttl) if found else []
 
 
-async def _due(call: Call, named: str, limit: int) -> list[Run]:
+async def _due(request: Request, named: str, limit: int) -> list[Run]:
     """The due runs of a job; of a run that belongs to no job, itself."""
-    store = call.desk.store
+    store = request.context.store
     try:
-        job = await store.get_job(call.namespace, named)
+        job = await store.get_job(request.namespace, named)
     except NotFound as unknown:
         try:
-            runs = [await store.get_run(call.namespace, named)]
+            runs = [await store.get_run(request.namespace, named)]
         except NotFound:
             raise unknown from None
     else:
-        runs = await store.list_runs(RunFilter(call.namespace, (PENDING,), job=job.name, limit=MOST_LOOKED_AT))
+        runs = await store.list_runs(RunFilter(request.namespace, (PENDING,), job=job.name, limit=MOST_LOOKED_AT))
     due = [run for run in runs if run.state == PENDING and run.due_at <= store.now()]
     return sorted(due, key=lambda run: (run.priority, run.due_at, run.id))[:limit]
 
 
-async def drain_worker(call: Call) -> Answer:
+async def drain_worker(request: Request) -> Response:
     """Ask a worker to finish what it holds, to take no more, and to end. It learns of it with its next heartbeat."""
-    call.wrong.settle()
-    workers = Workers(Acting(call).context)
-    return Answer(200, await workers.drain(call.named("worker_id"), call.given.get("reason", "")))
+    request.wrong.settle()
+    workers = Workers(Acting(request).context)
+    return Response(200, await workers.drain(request.named("worker_id"), request.given.get("reason", "")))
 
 
 ENDPOINTS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.endpoint import Call
+from mainspring.api.endpoint import Request
 from mainspring.api.problems import Fault, Wrong
 from mainspring.api.schemas.reading import (
     COMMANDS,
@@ -40,70 +40,70 @@ _TIMED = ("schedule", "cron", "every", "run_at", "at", "manual")
 _KINDS = ("schedule", "cron", "every", "run_at", "at", "after", "manual")
 
 
-def read_job(call: Call, given: Given, wrong: Wrong, stored: Job | None, *, past: bool = False) -> Job:
+def read_job(request: Request, given: Given, wrong: Wrong, stored: Job | None, *, past: bool = False) -> Job:
     """The job that a body describes, new or in place of a stored one; Problem names all that is wrong.
 
     Unless the `past` is no matter, a trigger that is new must be due after now.
     """
-    desk = call.desk
+    context = request.context
     named = settle_names(given, wrong)
     settle_dependencies(named, wrong)
     if "name" in named:
         _note(wrong, check_name, "name", named["name"])
     work, zone = read_work(named, wrong), read_zone(named, wrong)
     trigger = read_trigger(named, zone, None, wrong)
-    now = desk.store.now()
+    now = context.store.now()
     if not past and (stored is None or trigger != stored.trigger):
         _note(wrong, check_not_past, trigger, now)
     values = read_options(named, JobWords, zone, wrong)
     policy = _note(wrong, read_policy, values) or JobPolicy()
-    task = desk.app.tasks.get(work.task)
-    args = encode_work(desk.app, work, wrong)
+    task = context.app.tasks.get(work.task)
+    args = encode_work(context.app, work, wrong)
     wrong.settle()
-    usual = task.defaults if task else _usual(call, work.task, values, stored, declared=past)
+    usual = task.defaults if task else _usual(request, work.task, values, stored, declared=past)
     execution = read_defaults(values, usual)
-    need_command(call, work.task, execution.options, (stored or usual).options)
-    need_secrets(call, args)
-    base = stored or Job("", named["name"], work.task, trigger, call.namespace, created_at=now, origin="api")
+    need_command(request, work.task, execution.options, (stored or usual).options)
+    need_secrets(request, args)
+    base = stored or Job("", named["name"], work.task, trigger, request.namespace, created_at=now, origin="api")
     job = define(base, trigger, work.task, args, execution, policy, values.get("key"), now)
-    _note(wrong, check_firings, job, desk.settings.firing_rate_of(job.namespace))
+    _note(wrong, check_firings, job, context.settings.firing_rate_of(job.namespace))
     wrong.settle()
     return job
 
 
-async def learn_tasks(call: Call, bodies: Iterable[Given]) -> None:
+async def learn_tasks(request: Request, bodies: Iterable[Given]) -> None:
     """Look up what workers announced of the tasks that bodies name, before those are read. Of many tasks the first:
     workers fill in the options of the others when they claim their runs."""
-    app = call.desk.app
+    app = request.context.app
     named = {task for body in bodies if isinstance(task := body.get("task") or body.get("type"), str)}
     # What is no name is refused later, with all else that is wrong.
     foreign = [task for task in sorted(named - app.tasks.keys()) if task.isprintable()]
     for task in foreign[:MOST_LEARNED]:
-        await app.known_tasks.learn(call.desk.store, call.namespace, task, app.clock.monotonic())
+        await app.known_tasks.learn(request.context.store, request.namespace, task, app.clock.monotonic())
 
 
-def _usual(call: Call, task: str, values: Values, stored: Job | None, *, declared: bool) -> Defaults:
+def _usual(request: Request, task: str, values: Values, stored: Job | None, *, declared: bool) -> Defaults:
     """How runs of a task that is not known here are executed: as its workers announced. What code declares is
     complete, and so is a stored job that was."""
     if declared or (stored is not None and stored.options.said is None):
         return Defaults()
     said = {*values, *((stored.options.said or ()) if stored is not None else ())}
-    return call.desk.app.known_tasks.defaults(call.namespace, task, said)
+    return request.context.app.known_tasks.defaults(request.namespace, task, said)
 
 
-def need_command(call: Call, task: str, wanted: RunOptions, had: RunOptions) -> None:
+def need_command(request: Request, task: str, wanted: RunOptions, had: RunOptions) -> None:
     """Refuse commands to a caller without run:command: as a task, as an alert, or by weakening the isolation of
     work."""
     alerted = wanted.alert not in (None, had.alert) and (wanted.alert or "").startswith("$")
     if task in COMMANDS or alerted or wanted.isolation != had.isolation:
-        call.need("run:command")
+        request.need("run:command")
 
 
-def need_secrets(call: Call, args: str) -> None:
+def need_secrets(request: Request, args: str) -> None:
     """Refuse a caller without run:command if the stored arguments ask for a secret of the worker's: an author of
     where a secret goes could have it sent to himself."""
     if names_secret(args):
-        call.need("run:command")
+        request.need("run:command")
 
 
 def names_secret(args: str) -> bool:

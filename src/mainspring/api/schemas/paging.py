@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TypeVar
 
-from mainspring.api.endpoint import Answer
+from mainspring.api.endpoint import Response
 from mainspring.api.problems import Fault, invalid
 from mainspring.api.wire.decoding import Given
 from mainspring.operations.records import Page
@@ -56,6 +56,6 @@ def limit_of(query: Given) -> int:
     return limit
 
 
-def page(found: Page[T]) -> Answer:
+def page(found: Page[T]) -> Response:
     """One page of a list; `next` is null on the last."""
-    return Answer(200, {"items": found.items, "next": None if found.next is None else write_cursor(found.next)})
+    return Response(200, {"items": found.items, "next": None if found.next is None else write_cursor(found.next)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.api.auth.access import EVERYWHERE
 from mainspring.api.auth.tokens import LONGEST_LIFE
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import RevokeBody
 from mainspring.api.schemas.paging import limit_of, page, read_number
@@ -13,29 +13,29 @@ from mainspring.operations import records
 from mainspring.operations.audit import Audit
 
 
-async def list_audit(call: Call) -> Answer:
+async def list_audit(request: Request) -> Response:
     """The audit trail of a namespace, newest first."""
-    words = {name: call.query[name] for name in ("subject", "target") if name in call.query}
-    trail = Audit(Acting(call).context)
-    return page(await trail.page(**words, before=read_number(call.query), limit=limit_of(call.query)))
+    words = {name: request.query[name] for name in ("subject", "target") if name in request.query}
+    trail = Audit(Acting(request).context)
+    return page(await trail.page(**words, before=read_number(request.query), limit=limit_of(request.query)))
 
 
-async def revoke_tokens(call: Call) -> Answer:
+async def revoke_tokens(request: Request) -> Response:
     """Revoke tokens, on every server within seconds: one by its id, or all that a subject got until now. What they
     allow in other namespaces stays, unless the caller may revoke tokens in every namespace."""
     names = [
-        f"{prefix}:{call.given[field]}"
+        f"{prefix}:{request.given[field]}"
         for field, prefix in (("token_id", "jti"), ("subject", "sub"))
-        if field in call.given
+        if field in request.given
     ]
-    if not names and not call.wrong.faults:
-        call.wrong.add("token_id", "is missing", "give a token_id, a subject, or both")
-    call.wrong.settle()
-    context, store = Acting(call).context, call.desk.store
-    where = "" if call.caller.may("tokens:write", EVERYWHERE) else f"{call.namespace}\n"
+    if not names and not request.wrong.faults:
+        request.wrong.add("token_id", "is missing", "give a token_id, a subject, or both")
+    request.wrong.settle()
+    context, store = Acting(request).context, request.context.store
+    where = "" if request.caller.may("tokens:write", EVERYWHERE) else f"{request.namespace}\n"
     for name in names:
         await store.revoke(where + name, LONGEST_LIFE, audit=context.audit("token.revoke", name))
-    return Answer(200, records.Revoked(names))
+    return Response(200, records.Revoked(names))
 
 
 ENDPOINTS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.paging import limit_of
 from mainspring.api.schemas.queries import ClusterQuery
@@ -10,9 +10,9 @@ from mainspring.operations import records
 from mainspring.operations.cluster import Cluster
 
 
-async def show_cluster(call: Call) -> Answer:
+async def show_cluster(request: Request) -> Response:
     """Who leads, which nodes check in, and the latest terms."""
-    return Answer(200, await Cluster(Acting(call).context).show(limit_of(call.query)))
+    return Response(200, await Cluster(Acting(request).context).show(limit_of(request.query)))
 
 
 ENDPOINTS = (

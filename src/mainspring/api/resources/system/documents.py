@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.endpoint import ANYBODY, PUBLIC, Answer, Call, Endpoint
+from mainspring.api.endpoint import ANYBODY, PUBLIC, Endpoint, Request, Response
 from mainspring.api.openapi import Document, describe_api
 
 HTML = "text/html; charset=utf-8"
@@ -36,19 +36,19 @@ class _Documents:
             Endpoint("GET", "/", self.get_landing, PUBLIC, "Where to go from here.", {200: HTML}),
         )
 
-    async def get_openapi(self, call: Call) -> Answer:
+    async def get_openapi(self, request: Request) -> Response:
         """What is served, in OpenAPI 3.1."""
-        return Answer(200, self._encoded)
+        return Response(200, self._encoded)
 
-    async def get_docs(self, call: Call) -> Answer:
+    async def get_docs(self, request: Request) -> Response:
         """The same for people. It is the same on every server, so it needs no token."""
-        return Answer(200, self._page, {"Content-Security-Policy": _POLICY}, HTML)
+        return Response(200, self._page, {"Content-Security-Policy": _POLICY}, HTML)
 
-    async def get_landing(self, call: Call) -> Answer:
+    async def get_landing(self, request: Request) -> Response:
         """Leads browsers to the web UI, and everything else to the documentation."""
-        if call.context.settings.ui and "text/html" in call.headers.get("accept", ""):
-            return Answer(303, headers={"Location": f"{call.context.settings.base_path}/ui/"})
-        return Answer(200, _LANDING, {"Content-Security-Policy": _POLICY}, HTML)
+        if request.context.settings.ui and "text/html" in request.headers.get("accept", ""):
+            return Response(303, headers={"Location": f"{request.context.settings.base_path}/ui/"})
+        return Response(200, _LANDING, {"Content-Security-Policy": _POLICY}, HTML)
 
     @cached_property
     def _described(self) -> Document:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from mainspring.api.endpoint import PUBLIC, Answer, Call, Endpoint
+from mainspring.api.endpoint import PUBLIC, Endpoint, Request, Response
 from mainspring.api.load.limits import DEFINE, QUERY, SUBMIT
 from mainspring.api.prometheus import METRICS_TYPE, broker_families, namespace_families, show
 from mainspring.errors import MainspringError
@@ -45,69 +45,69 @@ FALLBACKS = {
 """What happens while a breaker is open that is no reason to send requests elsewhere."""
 
 
-async def live(call: Call) -> Answer:
+async def live(request: Request) -> Response:
     """Whether this process should go on: all of its loops and threads run. That the store is away is no reason to start
     it anew."""
-    troubles = _troubles(call)
+    troubles = _troubles(request)
     if troubles:
-        return Answer(503, {"status": "not alive", "troubles": troubles})
-    return Answer(200, {"status": "alive"})
+        return Response(503, {"status": "not alive", "troubles": troubles})
+    return Response(200, {"status": "alive"})
 
 
-def _troubles(call: Call) -> dict[str, str]:
-    node = call.desk.node()
-    return call.desk.guard.troubles() | ({} if node is None else node.troubles())
+def _troubles(request: Request) -> dict[str, str]:
+    node = request.context.node()
+    return request.context.guard.troubles() | ({} if node is None else node.troubles())
 
 
-async def ready(call: Call) -> Answer:
+async def ready(request: Request) -> Response:
     """Whether requests can be served: the store answers, its schema is current, and the loops of this process turn.
     `reasons` names all that is not well."""
-    own = {name: state for name, state in _breakers(call).items() if name not in FALLBACKS or state == "closed"}
-    troubles = _troubles(call)
+    own = {name: state for name, state in _breakers(request).items() if name not in FALLBACKS or state == "closed"}
+    troubles = _troubles(request)
     checks = (
-        await call.desk.vitals.check_store(call)
+        await request.context.vitals.check_store(request)
         | {f"breaker.{name}": "ok" if state == "closed" else state for name, state in own.items()}
-        | {f"loop.{loop.name}": _loop(loop, call) for loop in _loops(call)}
+        | {f"loop.{loop.name}": _loop(loop, request) for loop in _loops(request)}
         | {f"alive.{name}": trouble for name, trouble in troubles.items()}
-        | _tasks(call)
+        | _tasks(request)
     )
     reasons = [f"{name}: {word}" for name, word in checks.items() if word != "ok"]
-    checks |= {f"breaker.{name}": f"{state}: {FALLBACKS[name]}" for name, state in _fallen_back(call).items()}
+    checks |= {f"breaker.{name}": f"{state}: {FALLBACKS[name]}" for name, state in _fallen_back(request).items()}
     body = {
         "status": "not ready" if reasons else "ready",
         "reasons": reasons,
         "checks": checks,
-        "degradation": call.desk.guard.level.name,
-        "pressure": round(call.desk.guard.pressure, 3),
+        "degradation": request.context.guard.level.name,
+        "pressure": round(request.context.guard.pressure, 3),
     }
-    return Answer(503 if reasons else 200, body)
+    return Response(503 if reasons else 200, body)
 
 
-def _tasks(call: Call) -> dict[str, str]:
+def _tasks(request: Request) -> dict[str, str]:
     """Whether a task blocks the event loop of all others, in a process that executes tasks."""
-    node = call.desk.node()
+    node = request.context.node()
     loop_monitor = None if node is None or node.worker is None else node.worker.loop_monitor
     if loop_monitor is None:
         return {}
     return {"tasks": f"one blocks the others for {loop_monitor.blocked_s:.0f} s" if loop_monitor.is_blocked else "ok"}
 
 
-def _breakers(call: Call) -> dict[str, str]:
+def _breakers(request: Request) -> dict[str, str]:
     """The state of each breaker of this process."""
-    guard = call.desk.guard
+    guard = request.context.guard
     own = {"store": guard.breaker.state, "dependencies": guard.dependencies.state}
-    return own | dict(call.desk.unguarded.metrics.breakers)
+    return own | dict(request.context.unguarded.metrics.breakers)
 
 
-def _fallen_back(call: Call) -> dict[str, str]:
+def _fallen_back(request: Request) -> dict[str, str]:
     """Breakers that are not closed and have something in their place: no reason not to be ready."""
-    return {name: state for name, state in _breakers(call).items() if state != "closed" and name in FALLBACKS}
+    return {name: state for name, state in _breakers(request).items() if state != "closed" and name in FALLBACKS}
 
 
-async def _check_store(call: Call) -> dict[str, str]:
+async def _check_store(request: Request) -> dict[str, str]:
     try:
         async with asyncio.timeout(PATIENCE_S):
-            version, known = await call.desk.unguarded.schema()
+            version, known = await request.context.unguarded.schema()
     except TimeoutError:
         return {"store": f"has not answered for {PATIENCE_S:g} s", "schema": "unknown"}
     except MainspringError as error:
@@ -116,13 +116,13 @@ async def _check_store(call: Call) -> dict[str, str]:
     return {"store": "ok", "schema": "ok" if version >= known else f"version {version}, {known} is needed"}
 
 
-def _loops(call: Call) -> list[Loop]:
-    node = call.desk.node()
+def _loops(request: Request) -> list[Loop]:
+    node = request.context.node()
     return [] if node is None else node.loops
 
 
-def _loop(loop: Loop, call: Call) -> str:
-    silent = call.desk.app.clock.monotonic() - loop.turned_at
+def _loop(loop: Loop, request: Request) -> str:
+    silent = request.context.app.clock.monotonic() - loop.turned_at
     return "ok" if silent < STUCK_S else f"has not turned for {silent:.0f} s"
 
 
@@ -138,19 +138,19 @@ class Vitals:
         self._counts: dict[str, tuple[float, float, Any]] = {}
         """What was counted, by what it is of: when, how long that took, and what came of it."""
 
-    async def check_store(self, call: Call) -> dict[str, str]:
+    async def check_store(self, request: Request) -> dict[str, str]:
         """Whether the store answers, and has the schema that this program needs."""
         if self._check is None or self._check.done():
-            self._check = asyncio.ensure_future(_check_store(call))
+            self._check = asyncio.ensure_future(_check_store(request))
         return await asyncio.shield(self._check)
 
-    async def figures(self, call: Call) -> list[Metric]:
+    async def figures(self, request: Request) -> list[Metric]:
         """What the store holds of the caller's namespace: as it is now, or as it was when the store last told, with its
         age."""
-        namespace, now = call.namespace, call.desk.app.clock.monotonic
+        namespace, now = request.namespace, request.context.app.clock.monotonic
         reading = self._reads.get(namespace)
         if reading is None:
-            reading = self._reads[namespace] = asyncio.ensure_future(self._read(call))
+            reading = self._reads[namespace] = asyncio.ensure_future(self._read(request))
             reading.add_done_callback(lambda done: self._forget(namespace, done))
         await asyncio.wait({reading}, timeout=STORE_FIGURES_WAIT_S)
         is_fresh = reading.done() and not reading.cancelled() and reading.exception() is None
@@ -165,21 +165,21 @@ class Vitals:
         if not reading.cancelled() and (error := reading.exception()) is not None:
             log.debug("the figures of namespace %s could not be read: %s", namespace, error)
 
-    async def _read(self, call: Call) -> None:
-        desk, namespace = call.desk, call.namespace
+    async def _read(self, request: Request) -> None:
+        context, namespace = request.context, request.namespace
         async with asyncio.timeout(STORE_FIGURES_LIMIT_S):
-            counted = await self._count(call, f"runs of {namespace}", lambda: desk.store.count_runs(namespace))
-            crowd = await look_around(desk.app, namespace)
-            backlog = await self._count(call, "backlog", lambda: desk.store.backlog(COUNTED_UP_TO))
-        families = list(namespace_families(namespace, counted, crowd, backlog, desk.store.now()))
+            counted = await self._count(request, f"runs of {namespace}", lambda: context.store.count_runs(namespace))
+            crowd = await look_around(context.app, namespace)
+            backlog = await self._count(request, "backlog", lambda: context.store.backlog(COUNTED_UP_TO))
+        families = list(namespace_families(namespace, counted, crowd, backlog, context.store.now()))
         if len(self._last) >= MOST_NAMESPACES:
             self._last.clear()
             self._counts.clear()
-        self._last[namespace] = (desk.app.clock.monotonic(), families)
+        self._last[namespace] = (context.app.clock.monotonic(), families)
 
-    async def _count(self, call: Call, what: str, count: Callable[[], Awaitable[T]]) -> T:
+    async def _count(self, request: Request, what: str, count: Callable[[], Awaitable[T]]) -> T:
         """Counted now, or lately: the longer a count takes, the longer it holds."""
-        monotonic = call.desk.app.clock.monotonic
+        monotonic = request.context.app.clock.monotonic
         began, (read_at, took_s, kept) = monotonic(), self._counts.get(what, (float("-inf"), 0.0, None))
         if began - read_at < took_s / COUNTING_SHARE:
             return cast(T, kept)
@@ -188,59 +188,59 @@ class Vitals:
         return counted
 
 
-async def metrics(call: Call) -> Answer:
+async def metrics(request: Request) -> Response:
     """Figures for Prometheus. Those of runs and workers are of the caller's namespace; while the store does not tell
     them, they are the last that it told, and `mainspring_store_figures_age_seconds` says how old they are."""
-    desk = call.desk
-    _measure(call)
-    families = process_families(desk.unguarded.metrics, desk.unguarded.strain())
-    carried = broker_families(call.namespace, desk.unguarded.metrics.broker_depths)
-    others = [*families, *carried, *_refusals(call), *await desk.vitals.figures(call)]
-    text = generate_latest(desk.metrics.registry) + show(others)
-    return Answer(200, text, media_type=METRICS_TYPE)
+    context = request.context
+    _measure(request)
+    families = process_families(context.unguarded.metrics, context.unguarded.strain())
+    carried = broker_families(request.namespace, context.unguarded.metrics.broker_depths)
+    others = [*families, *carried, *_refusals(request), *await context.vitals.figures(request)]
+    text = generate_latest(context.metrics.registry) + show(others)
+    return Response(200, text, media_type=METRICS_TYPE)
 
 
-def _refusals(call: Call) -> list[Metric]:
+def _refusals(request: Request) -> list[Metric]:
     meaning = "Requests refused for want of room, by what they needed it for"
     turned_away = CounterMetricFamily("mainspring_http_turned_away", meaning, labels=["kind"])
-    for kind in call.desk.capacity.busy:
-        turned_away.add_metric([kind], call.desk.capacity.refused[kind])
+    for kind in request.context.capacity.busy:
+        turned_away.add_metric([kind], request.context.capacity.refused[kind])
     limited = CounterMetricFamily("mainspring_rate_limited", "Refused by a rate limit", labels=["operation"])
     for operation in (SUBMIT, DEFINE, QUERY):
-        limited.add_metric([operation.name], call.desk.limits.refused[operation.name])
+        limited.add_metric([operation.name], request.context.limits.refused[operation.name])
     return [turned_away, limited]
 
 
-def _measure(call: Call) -> None:
-    desk, measures = call.desk, call.desk.metrics
-    for kind, number in desk.capacity.busy.items():
+def _measure(request: Request) -> None:
+    context, measures = request.context, request.context.metrics
+    for kind, number in context.capacity.busy.items():
         measures.open.labels(kind).set(number)
-    node = desk.node()
+    node = context.node()
     term = None if node is None or node.scheduler is None else node.scheduler.term()
     measures.leads.set(term is not None)
     measures.term.set(0 if term is None else term.number)
-    guard = desk.guard
+    guard = context.guard
     measures.lag.set(guard.worst_lag_s)
     measures.level.set(guard.level.number)
     for level, number in guard.count_levels().items():
         measures.degraded.labels(level).set(number)
     measures.pressure.set(guard.pressure)
-    for name, state in _breakers(call).items():
+    for name, state in _breakers(request).items():
         measures.breaker.labels(name).set(state != "closed")
-    now, troubles = desk.app.clock.monotonic(), _troubles(call)
-    for loop in _loops(call):
+    now, troubles = context.app.clock.monotonic(), _troubles(request)
+    for loop in _loops(request):
         measures.loops.labels(loop.name).set(now - loop.turned_at)
         measures.stalled.labels(loop.name).set(loop.name in troubles)
     measures.loops.labels("guard").set(now - guard.looked_at)
     measures.stalled.labels("guard").set("guard" in troubles)
-    measures.threads.set(sum(name not in {loop.name for loop in _loops(call)} for name in troubles))
+    measures.threads.set(sum(name not in {loop.name for loop in _loops(request)} for name in troubles))
 
 
-def _alias(act: Callable[[Call], Awaitable[Answer]], name: str) -> Callable[[Call], Awaitable[Answer]]:
+def _alias(act: Callable[[Request], Awaitable[Response]], name: str) -> Callable[[Request], Awaitable[Response]]:
     """The same under another name: every operation has its own in the document."""
 
-    async def same(call: Call) -> Answer:
-        return await act(call)
+    async def same(request: Request) -> Response:
+        return await act(request)
 
     same.__name__, same.__doc__ = name, act.__doc__
     return same

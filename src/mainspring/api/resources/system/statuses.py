@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.schemas.queries import StatusQuery
 from mainspring.cache import Mark, StatusCache
 from mainspring.clock import Clock
@@ -82,37 +82,37 @@ class Statuses:
             log.debug("a status was not cached: %s", error)
 
 
-def _answer(found: tuple[Status, str]) -> Answer:
+def _answer(found: tuple[Status, str]) -> Response:
     status, source = found
     view = msgspec.structs.asdict(status)
-    return Answer(200, {**view, "as_of": moment(status.as_of)}, {SOURCE_HEADER: source})
+    return Response(200, {**view, "as_of": moment(status.as_of)}, {SOURCE_HEADER: source})
 
 
-async def get_run_status(call: Call) -> Answer:
+async def get_run_status(request: Request) -> Response:
     """How a run stands: of one that runs or has ended, never older than the last event that was relayed."""
-    run_id, desk = call.named("run_id"), call.desk
+    run_id, context = request.named("run_id"), request.context
 
     async def ask(position: int) -> Posting:
-        return posting_of_run(await desk.store.get_run(call.namespace, run_id), position, desk.store.now())
+        return posting_of_run(await context.store.get_run(request.namespace, run_id), position, context.store.now())
 
-    fresh = bool(call.query.get("fresh"))
-    return _answer(await desk.statuses.find(subject_of_run(run_id), call.namespace, ask, fresh=fresh))
+    fresh = bool(request.query.get("fresh"))
+    return _answer(await context.statuses.find(subject_of_run(run_id), request.namespace, ask, fresh=fresh))
 
 
-async def get_worker_status(call: Call) -> Answer:
+async def get_worker_status(request: Request) -> Response:
     """Whether a worker takes work."""
-    worker_id, desk = call.named("worker_id"), call.desk
+    worker_id, context = request.named("worker_id"), request.context
 
     async def ask(position: int) -> Posting:
-        crowd = await look_around(desk.app, call.namespace)
+        crowd = await look_around(context.app, request.namespace)
         for worker in crowd.workers:
             if worker.id == worker_id:
                 state = "dead" if crowd.state_of(worker) == "dead" else worker.state
-                return posting_of_worker(worker, state, position, desk.store.now())
+                return posting_of_worker(worker, state, position, context.store.now())
         raise NotFound(f"there is no worker {worker_id!r}")
 
-    fresh = bool(call.query.get("fresh"))
-    return _answer(await desk.statuses.find(subject_of_worker(worker_id), call.namespace, ask, fresh=fresh))
+    fresh = bool(request.query.get("fresh"))
+    return _answer(await context.statuses.find(subject_of_worker(worker_id), request.namespace, ask, fresh=fresh))
 
 
 ENDPOINTS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.views.asked import instants
 from mainspring.api.schemas.views import ActJobsBody, ActRunsBody
@@ -15,31 +15,31 @@ _RUN_FILTERS = ("run_ids", "state", "job", "task", "tag", "queue", "worker", "er
 _JOB_FILTERS = ("jobs", "app", "task", "tag", "queue", "q", "state")
 
 
-async def act_on_runs(call: Call) -> Answer:
+async def act_on_runs(request: Request) -> Response:
     """Cancel or retry many runs: these, or all that a filter fits; 1,000 at most, and for two seconds at most. `next`
     says where to go on. With `dry_run` it only counts."""
-    given = call.given
-    if not any(name in given for name in _RUN_FILTERS) and not call.wrong.faults:
-        call.wrong.add("run_ids", "is missing", "name runs, or select them by a filter")
+    given = request.given
+    if not any(name in given for name in _RUN_FILTERS) and not request.wrong.faults:
+        request.wrong.add("run_ids", "is missing", "name runs, or select them by a filter")
     words = {name: given[name] for name in _RUN_WORDS if name in given}
-    words |= instants(given, call.wrong, "since", "until")
-    call.wrong.settle()
-    acting = Acting(call)
+    words |= instants(given, request.wrong, "since", "until")
+    request.wrong.settle()
+    acting = Acting(request)
     states = tuple(given.get("state", ()))
     done = await Actions(acting.context).runs(given["action"], states=states, before=given.get("cursor"), **words)
-    return Answer(200, done, acting.headers)
+    return Response(200, done, acting.headers)
 
 
-async def act_on_jobs(call: Call) -> Answer:
+async def act_on_jobs(request: Request) -> Response:
     """Pause, resume or trigger many jobs: these, or all that a filter fits; 1,000 at most, and for two seconds at most.
     `next` says where to go on. With `dry_run` it only names them."""
-    given = call.given
-    if not any(name in given for name in _JOB_FILTERS) and not call.wrong.faults:
-        call.wrong.add("jobs", "is missing", "name jobs, or select them by a filter")
-    call.wrong.settle()
-    acting, words = Acting(call), {name: given[name] for name in _JOB_WORDS if name in given}
+    given = request.given
+    if not any(name in given for name in _JOB_FILTERS) and not request.wrong.faults:
+        request.wrong.add("jobs", "is missing", "name jobs, or select them by a filter")
+    request.wrong.settle()
+    acting, words = Acting(request), {name: given[name] for name in _JOB_WORDS if name in given}
     chosen = {"names": given.get("jobs", ()), "after": given.get("cursor")}
-    return Answer(200, await Actions(acting.context).jobs(given["action"], **chosen, **words), acting.headers)
+    return Response(200, await Actions(acting.context).jobs(given["action"], **chosen, **words), acting.headers)
 
 
 _RUNS_RULE = {"anyOf": [{"required": [name]} for name in _RUN_FILTERS]}

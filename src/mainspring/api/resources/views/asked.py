@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from mainspring.api.endpoint import Call
+from mainspring.api.endpoint import Request
 from mainspring.api.problems import Wrong
 from mainspring.api.wire.decoding import Given
 from mainspring.core.instants import parse_instant, to_datetime
@@ -24,7 +24,9 @@ def instants(given: Given, wrong: Wrong, *names: str) -> dict[str, datetime]:
     return found
 
 
-def asked(call: Call, *names: str, moments: tuple[str, ...] = ()) -> dict[str, Any]:
+def asked(request: Request, *names: str, moments: tuple[str, ...] = ()) -> dict[str, Any]:
     """Those of the query's fields that are given; `moments` as instants."""
-    words: dict[str, Any] = {name: call.query[name] for name in names if name in call.query}
-    return words | {name: to_datetime(parse_instant(call.query[name], name)) for name in moments if name in call.query}
+    words: dict[str, Any] = {name: request.query[name] for name in names if name in request.query}
+    return words | {
+        name: to_datetime(parse_instant(request.query[name], name)) for name in moments if name in request.query
+    }

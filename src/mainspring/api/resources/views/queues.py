@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.views.asked import asked
 from mainspring.api.schemas.bodies import ReasonBody
@@ -12,43 +12,43 @@ from mainspring.operations.views.queues import Queues
 from mainspring.operations.views.tasks import KnownTasks
 
 
-async def list_queues(call: Call) -> Answer:
+async def list_queues(request: Request) -> Response:
     """Queues by name: what waits in each, which workers serve it, and whether it is paused."""
-    return Answer(200, await Queues(Acting(call).context).list())
+    return Response(200, await Queues(Acting(request).context).list())
 
 
-async def pause_queue(call: Call) -> Answer:
+async def pause_queue(request: Request) -> Response:
     """Keep the runs of a queue from being claimed. What runs goes on, and new runs are accepted."""
-    call.wrong.settle()
-    queues = Queues(Acting(call).context)
-    return Answer(200, await queues.pause(call.named("queue"), call.given.get("reason", "")))
+    request.wrong.settle()
+    queues = Queues(Acting(request).context)
+    return Response(200, await queues.pause(request.named("queue"), request.given.get("reason", "")))
 
 
-async def resume_queue(call: Call) -> Answer:
+async def resume_queue(request: Request) -> Response:
     """Let the runs of a paused queue be claimed again."""
-    call.wrong.settle()
-    queues = Queues(Acting(call).context)
-    return Answer(200, await queues.resume(call.named("queue"), call.given.get("reason", "")))
+    request.wrong.settle()
+    queues = Queues(Acting(request).context)
+    return Response(200, await queues.resume(request.named("queue"), request.given.get("reason", "")))
 
 
-async def list_gates(call: Call) -> Answer:
+async def list_gates(request: Request) -> Response:
     """How full gates are, and the longest lines."""
-    return Answer(200, await Queues(Acting(call).context).gates())
+    return Response(200, await Queues(Acting(request).context).gates())
 
 
-async def list_tasks(call: Call) -> Answer:
+async def list_tasks(request: Request) -> Response:
     """The tasks that live workers know."""
-    return Answer(200, await KnownTasks(Acting(call).context).list())
+    return Response(200, await KnownTasks(Acting(request).context).list())
 
 
-async def get_task(call: Call) -> Answer:
+async def get_task(request: Request) -> Response:
     """A task as a worker announced it: its signature, and its arguments as JSON Schema."""
-    return Answer(200, await KnownTasks(Acting(call).context).get(call.named("task")))
+    return Response(200, await KnownTasks(Acting(request).context).get(request.named("task")))
 
 
-async def list_facets(call: Call) -> Answer:
+async def list_facets(request: Request) -> Response:
     """At most 50 values that a filter may have, in order: those that begin with `prefix`."""
-    return Answer(200, await KnownTasks(Acting(call).context).facets(**asked(call, "of", "prefix")))
+    return Response(200, await KnownTasks(Acting(request).context).facets(**asked(request, "of", "prefix")))
 
 
 ENDPOINTS = (

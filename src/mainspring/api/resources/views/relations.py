@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.views.asked import asked
 from mainspring.api.schemas.paging import limit_of
@@ -12,38 +12,40 @@ from mainspring.operations.views.history import StoredEvents
 from mainspring.operations.views.relations import Relations
 
 
-async def relate_run(call: Call) -> Answer:
+async def relate_run(request: Request) -> Response:
     """What a run waits for, what waits for it, the other runs of its firing, and what it repeats."""
-    return Answer(200, await Relations(Acting(call).context).of_run(call.named("run_id")))
+    return Response(200, await Relations(Acting(request).context).of_run(request.named("run_id")))
 
 
-async def relate_job(call: Call) -> Answer:
+async def relate_job(request: Request) -> Response:
     """The jobs that a job follows, and those that follow it."""
-    return Answer(200, await Relations(Acting(call).context).of_job(call.named("job_id")))
+    return Response(200, await Relations(Acting(request).context).of_job(request.named("job_id")))
 
 
-async def list_run_events(call: Call) -> Answer:
+async def list_run_events(request: Request) -> Response:
     """The stored events of a run, in order."""
-    words = {**asked(call, "after"), "limit": limit_of(call.query)}
-    return Answer(200, await StoredEvents(Acting(call).context).of_run(call.named("run_id"), **words))
+    words = {**asked(request, "after"), "limit": limit_of(request.query)}
+    return Response(200, await StoredEvents(Acting(request).context).of_run(request.named("run_id"), **words))
 
 
-async def list_events(call: Call) -> Answer:
+async def list_events(request: Request) -> Response:
     """Stored events in order, beyond a position or since an instant: by default, of the last hour."""
-    words = asked(call, "after", "job", "task", "run", "worker", moments=("since",))
-    kinds, limit = tuple(call.query.get("kind", ())), limit_of(call.query)
-    return Answer(200, await StoredEvents(Acting(call).context).page(**words, kinds=kinds, limit=limit))
+    words = asked(request, "after", "job", "task", "run", "worker", moments=("since",))
+    kinds, limit = tuple(request.query.get("kind", ())), limit_of(request.query)
+    return Response(200, await StoredEvents(Acting(request).context).page(**words, kinds=kinds, limit=limit))
 
 
-async def show_timeline(call: Call) -> Answer:
+async def show_timeline(request: Request) -> Response:
     """When runs were executed, from `since` (an hour ago) to `until` (now)."""
-    return Answer(200, await StoredEvents(Acting(call).context).spans(**asked(call, moments=("since", "until"))))
+    return Response(
+        200, await StoredEvents(Acting(request).context).spans(**asked(request, moments=("since", "until")))
+    )
 
 
-async def show_worker_spans(call: Call) -> Answer:
+async def show_worker_spans(request: Request) -> Response:
     """When a worker executed which runs, from `since` (an hour ago) to `until` (now)."""
-    words = asked(call, moments=("since", "until"))
-    return Answer(200, await StoredEvents(Acting(call).context).spans(**words, worker=call.named("worker_id")))
+    words = asked(request, moments=("since", "until"))
+    return Response(200, await StoredEvents(Acting(request).context).spans(**words, worker=request.named("worker_id")))
 
 
 ENDPOINTS = (

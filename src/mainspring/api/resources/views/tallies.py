@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.api.endpoint import Answer, Call, Endpoint
+from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Problem
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.views.asked import asked
@@ -26,69 +26,71 @@ from mainspring.operations.views.load import LoadAhead
 from mainspring.operations.views.tallies import Tallied, is_error_place
 
 
-async def show_tallies(call: Call) -> Answer:
+async def show_tallies(request: Request) -> Response:
     """What ended, by period: of the namespace, of a job or a task, or of each of them (`by`). The counts are kept, so
     they lag events by a moment, and cost the same whatever there is."""
-    words = asked(call, "bucket", "by", "job", "task", moments=("since", "until"))
-    return Answer(200, await Tallied(Acting(call).context).tallies(**words))
+    words = asked(request, "bucket", "by", "job", "task", moments=("since", "until"))
+    return Response(200, await Tallied(Acting(request).context).tallies(**words))
 
 
-async def list_errors(call: Call) -> Answer:
+async def list_errors(request: Request) -> Response:
     """Kinds of failure, the one that was seen last first."""
-    before = read_cursor(call.query)
+    before = read_cursor(request.query)
     if before is not None and not is_error_place(before):
         raise unknown_cursor()
-    words = asked(call, moments=("since",))
-    return page(await Tallied(Acting(call).context).errors(**words, before=before, limit=limit_of(call.query)))
+    words = asked(request, moments=("since",))
+    return page(await Tallied(Acting(request).context).errors(**words, before=before, limit=limit_of(request.query)))
 
 
-async def get_error(call: Call) -> Answer:
+async def get_error(request: Request) -> Response:
     """A kind of failure, what it affects, and one of its errors whole."""
-    return Answer(200, await Tallied(Acting(call).context).error(call.named("error")))
+    return Response(200, await Tallied(Acting(request).context).error(request.named("error")))
 
 
-async def show_load(call: Call) -> Answer:
+async def show_load(request: Request) -> Response:
     """What is planned to start, by period, and how many slots that keeps busy."""
-    words = asked(call, "bucket", "queue", "tag", moments=("from", "to"))
+    words = asked(request, "bucket", "queue", "tag", moments=("from", "to"))
     since, until = words.pop("from", None), words.pop("to", None)
-    return Answer(200, await LoadAhead(Acting(call).context).show(since=since, until=until, **words))
+    return Response(200, await LoadAhead(Acting(request).context).show(since=since, until=until, **words))
 
 
-async def show_load_at(call: Call) -> Answer:
+async def show_load_at(request: Request) -> Response:
     """The jobs that are planned to start in a period, most starts first."""
-    words = asked(call, "queue", "tag", moments=("from", "to"))
-    return Answer(200, await LoadAhead(Acting(call).context).at(words.pop("from"), words.pop("to"), **words))
+    words = asked(request, "queue", "tag", moments=("from", "to"))
+    return Response(200, await LoadAhead(Acting(request).context).at(words.pop("from"), words.pop("to"), **words))
 
 
-async def show_job_ledger(call: Call) -> Answer:
+async def show_job_ledger(request: Request) -> Response:
     """The due instants of a job in a span, newest first: what became of each, how late it began, how long it took; and
     what is planned. With `bucket`, counts by period."""
-    ledger, job = Ledger(Acting(call).context), call.named("job_id")
+    ledger, job = Ledger(Acting(request).context), request.named("job_id")
     try:
-        before = read_number(call.query)
+        before = read_number(request.query)
     except Problem:
-        await call.desk.store.get_job(call.namespace, job)  # That there is no such job matters more.
+        await request.context.store.get_job(request.namespace, job)  # That there is no such job matters more.
         raise
-    words = asked(call, "outcome", "bucket", moments=("since", "until"))
-    limit = call.query.get("limit", MOST_ROWS)
+    words = asked(request, "outcome", "bucket", moments=("since", "until"))
+    limit = request.query.get("limit", MOST_ROWS)
     found = await ledger.of_job(job, **words, before=before, limit=limit)
     following = None if found.next is None else write_cursor(found.next)
-    return Answer(200, msgspec.structs.replace(found, next=following))
+    return Response(200, msgspec.structs.replace(found, next=following))
 
 
-async def show_ledger(call: Call) -> Answer:
+async def show_ledger(request: Request) -> Response:
     """What ended of each job by period: a page of jobs in order of name."""
-    words = asked(call, "bucket", moments=("since", "until"))
-    ledger = Ledger(Acting(call).context)
-    found = await ledger.of_all(**words, after=read_cursor(call.query), limit=limit_of(call.query))
+    words = asked(request, "bucket", moments=("since", "until"))
+    ledger = Ledger(Acting(request).context)
+    found = await ledger.of_all(**words, after=read_cursor(request.query), limit=limit_of(request.query))
     following = None if found.next is None else write_cursor(found.next)
-    return Answer(200, msgspec.structs.replace(found, next=following))
+    return Response(200, msgspec.structs.replace(found, next=following))
 
 
-async def list_terms(call: Call) -> Answer:
+async def list_terms(request: Request) -> Response:
     """The terms of leadership, newest first: those that lasted at `since` or later."""
-    words = asked(call, moments=("since",))
-    return Answer(200, records.Terms([*await Cluster(Acting(call).context).terms(**words, limit=limit_of(call.query))]))
+    words = asked(request, moments=("since",))
+    return Response(
+        200, records.Terms([*await Cluster(Acting(request).context).terms(**words, limit=limit_of(request.query))])
+    )
 
 
 ENDPOINTS = (
