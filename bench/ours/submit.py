@@ -40,7 +40,7 @@ class Bare:
         return rate_of(self.insert, seconds)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
 

@@ -18,7 +18,7 @@ IDEMPOTENCY_KEPT: Duration = 7 * DAY
 SUBMIT = "run.submit"
 """What the audit trail calls a single submission; indexes know the word too."""
 FEW_UNFINISHED, FEW_RUNNING = 1_000, 20_000
-"""So many unfinished runs are looked through one by one, whatever there is of others."""
+"""Up to this many unfinished runs are scanned one by one, however many others there are."""
 _encode = msgspec.json.Encoder().encode
 
 RUN_FIELDS = (

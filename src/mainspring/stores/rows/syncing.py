@@ -16,7 +16,7 @@ from mainspring.core.model import Job
 from mainspring.core.planning.declaring import PAGE, pages_of
 
 NAMES = 10_000
-"""So many names are looked through at once for jobs that are no longer declared."""
+"""The number of names that one query searches for jobs that are no longer declared."""
 
 
 class SyncingStore(Protocol):

@@ -1,4 +1,4 @@
-"""Text from strangers, made storable: whatever a task prints or raises must not spoil the transaction that records
+"""Text from outside, made storable: what a task prints or raises must not break the transaction that records
 it."""
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _options = msgspec.json.Decoder(RunOptions)
 _encode = msgspec.json.Encoder().encode
 _ROUNDS = 50
 _WINDOW = 500
-"""After some candidates had to wait at gates, a claim looks further: the batch size, and the number of looks."""
+"""After some candidates had to wait at gates, a claim reads further candidates: batch size, number of reads."""
 
 SLOW: Duration = 5 * MILLISECOND
 SLOW_EACH: Duration = 20
@@ -47,7 +47,7 @@ Mark = tuple[Instant, int]
 
 
 class Place(NamedTuple):
-    """Where runs wait, and for whom."""
+    """Where runs wait, and for which worker."""
 
     namespace: str
     queue: str
@@ -71,7 +71,7 @@ class Look(NamedTuple):
 
 
 class Marks:
-    """From where on to look in each place, while looks from the start are slow.
+    """Where to start reading in each place, while reads from the start are slow.
 
     A transaction that is held open elsewhere keeps every deleted run in the index, and each look would pass over all of
     them. So after a slow look, for a second, looks begin where the last one ended. What appears before that (a run that

@@ -30,7 +30,7 @@ log = logging.getLogger("mainspring")
 _Q = load_queries("postgres", "firings")
 _JOBS = load_queries("postgres", "jobs")
 _KNOWN_AGAIN: Duration = 10 * SECOND
-"""So long a task that a worker knew is not looked up again."""
+"""How long a task that some worker announced is not looked up again."""
 
 Task = tuple[str, str]
 """Namespace and name."""
@@ -70,7 +70,7 @@ class Plans:
 
     @cached_property
     def _known(self) -> dict[Task, Instant]:
-        """Tasks that some worker knows, and until when that is taken for true."""
+        """Tasks that some worker announced, and until when this is assumed to hold."""
         return {}
 
 

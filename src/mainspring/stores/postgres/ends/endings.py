@@ -109,7 +109,7 @@ async def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
 
 
 async def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
-    """Work off everything that these endings set off."""
+    """Process everything that these endings cause."""
     fired: list[Ended] = []
     wave = list(ended)
     while wave:

@@ -27,7 +27,7 @@ class Maintenance:
     _db: Database
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
-        # A look first: most passes find nothing, and finding nothing must not cost a commit.
+        # Read first: most passes find nothing, and should not cost a commit then.
         looked = await self._db.read(lambda tx: tx.fetchrow(_Q["anything"], tx.given, tx.now, dead_after))
         if looked is None or not looked[0]:
             return Reaped(0, 0, (), idle=looked is not None and looked[1])

@@ -26,7 +26,7 @@ _WORK = load_queries("postgres", "work")
 _encode = msgspec.json.Encoder().encode
 
 CAREFUL = 20
-"""After a batch of mostly special runs, this many take the long way at once."""
+"""After a batch of mostly special runs, this many batches take the long path directly."""
 Pending = tuple[str, str, Duration, int, int]
 """Id, reason, delay, attempts and losses to add."""
 
@@ -56,7 +56,7 @@ class Held(NamedTuple):
 
     @property
     def matters(self) -> bool:
-        """Whether anything else hangs on its end."""
+        """Whether its end affects anything else: gates, lines, dependants, the ledger."""
         return bool(self.job_id or self.dependants or self.lines or self.gates)
 
     @property
@@ -71,7 +71,7 @@ class Reports:
     _db: Database
 
     _careful = 0
-    """So many more batches are not worth a look whether nothing else hangs on the ends of their runs."""
+    """For this many further batches the short path is not tried: most runs of the last one had dependants or gates."""
 
     async def report(self, reports: Sequence[Report]) -> list[Verdict]:
         try:

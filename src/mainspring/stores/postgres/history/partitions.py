@@ -1,6 +1,6 @@
 """Partitions by day: made ahead, and dropped whole when their time has come.
 
-Both need, for a moment, a lock that everybody else's wait for. So they wait for it only briefly, and try again at the
+Both need, for a moment, a lock that all other statements wait for. So they wait only briefly, and try again at the
 next pass: rows of a day without a partition go to the default one, from which they are deleted.
 """
 

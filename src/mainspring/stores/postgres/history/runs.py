@@ -26,7 +26,7 @@ SOME_CLASSES, NEWEST = 8, 500
 MANY_CLASSES = 200
 """Of more classes the newest runs are not sought one class after the other: each has to be sought in every day."""
 FEW_RUNS = 5_000
-"""So many are looked through one by one in well under 50 ms."""
+"""This many rows can be scanned one by one in well under 50 ms."""
 
 LAST_NAME = "\U0010ffff"
 """Sorts after every name."""

@@ -11,7 +11,7 @@ RESAMPLE_S = 5.0
 """Clocks drift apart by microseconds in this time; and a server's clock that was set is noticed within it."""
 VAGUE: Duration = 5 * MILLISECOND
 AGAIN_S = 0.5
-"""While no answer was quicker than that, as on a machine that has just been started, ask again so soon."""
+"""The interval between questions until an answer was quick enough, as on a machine that has just started."""
 
 DRIFT = 0.0005
 """How much faster this host's clock may run than the server's: what time daemons adjust stays within this."""
@@ -27,13 +27,13 @@ class StoreClock(Protocol):
         """A time that the server's clock has reached for sure."""
 
     def given(self) -> Instant | None:
-        """The time that the server shall take for its own; None for its own clock."""
+        """The time that the server is to use; None for its own clock."""
 
     def is_stale(self) -> bool:
         """Whether the server should be asked again."""
 
     def learn(self, server: Instant, sent_at: float) -> None:
-        """The server said that it was this late, to a question sent at that monotonic time and answered just now."""
+        """Take in the server's time, as answered just now to a question that was sent at this monotonic time."""
 
 
 class ServerClock:

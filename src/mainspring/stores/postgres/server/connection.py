@@ -145,7 +145,7 @@ async def look_at(url: str) -> tuple[SchemaStatus, int]:
 
 
 async def close_quietly(connection: Connection) -> None:
-    """Let go of a connection, whatever state it is in; a statement under way is cancelled first."""
+    """Close a connection in any state; a statement under way is cancelled first."""
     try:
         await connection.close(timeout=CONNECT_TIMEOUT_S)
     except DRIVER_ERRORS:

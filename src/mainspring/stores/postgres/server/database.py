@@ -34,7 +34,7 @@ Record: TypeAlias = Any
 """An `asyncpg.Record`."""
 
 TRIES = 8
-"""How often work is tried that met another transaction at the wrong moment."""
+"""How often work is tried again after a conflict with another transaction."""
 PARTING_S = 5.0
 ACCEPTED = "accepted"
 """What the procedure says to its caller when a submission is committed, and not yet on the disk."""
@@ -100,14 +100,14 @@ class Limits(NamedTuple):
 
     call_s: float = 15.0
     schedule_s: float = 5.0
-    """For what a program waits that schedules something: submissions, triggers, edits of jobs."""
+    """The limit for calls that schedule something, for which a program waits: submissions, triggers, edits of jobs."""
     schedule_retries_s: tuple[float, ...] = (1.0, 2.0)
     """The pauses before a submission that the server did not answer is repeated, within its time."""
     pool: Bounds = Bounds()
 
 
 BULK_PER_S = 1_000
-"""What is submitted in bulk has a second more for each of these: slower than any server writes them."""
+"""A bulk submission gets one more second for each of this many runs: any server is faster."""
 
 
 _LIMITS = Limits()
@@ -149,12 +149,12 @@ class Database:
         given_time: bool = False,
         durable: bool = True,
     ) -> Database:
-        """Look whose the database is, migrate it if need be, and learn what time it is there."""
+        """Check that the database is ours, migrate it if necessary, and read the server's time."""
         server = (await prepare(url, clock.now(), durable=durable))._replace(statement_s=limits.call_s)
         database = cls(server, clock, limits=limits, listen=listen, given_time=given_time)
         if not given_time:
             await database.read(lambda tx: tx.fetchval(_TIME))
-            await database._let_go_here()  # The loop that opens need not be one that goes on.
+            await database._let_go_here()  # The loop that opens the store may end before others use it.
         return database
 
     async def write(
@@ -232,7 +232,7 @@ class Database:
         return self.listener.add(listener, remote=remote)
 
     async def close(self) -> None:
-        """Finish what was begun and let go, on whatever loops there are."""
+        """Finish what was begun and close all connections, on each loop."""
         if self._closed:
             return
         self._closed = True
@@ -331,7 +331,7 @@ class Database:
         return answer
 
     async def _recover(self, pool: Pool, connection: Connection, error: BaseException) -> None:
-        """Make the connection fit for the next use, or let go of it if it cannot be known to be."""
+        """Make the connection ready for the next use, or close it if its state is unknown."""
         lost = connection.is_closed() or isinstance(error, _NotBegun | asyncpg.InternalClientError)
         if lost or getattr(error, "sqlstate", "") == "25006":
             # The server has gone, or has become a replica: the others are no better, and new ones may find another.

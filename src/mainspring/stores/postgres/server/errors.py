@@ -71,7 +71,7 @@ def explain(error: BaseException, url: str) -> MainspringError | None:
     elif isinstance(error, TimeoutError):
         message = f"{shown} did not answer in time"
     elif isinstance(error, asyncpg.InternalClientError):
-        message = f"the connection to {shown} broke off"  # What the driver says of it is about itself.
+        message = f"the connection to {shown} broke off"  # The driver's text describes its own internals.
     return StoreUnavailable(message) if isinstance(error, DRIVER_ERRORS) else None
 
 

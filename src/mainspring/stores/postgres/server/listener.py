@@ -39,10 +39,10 @@ LENIENCE_S = 0.012
 """The tolerance by which some may come too soon, if others came late."""
 POLL_S = 0.5
 PING_S = 3.0
-"""How often the connection is tried: one that was cut without a word would stay silent for ever."""
+"""How often the connection is checked: one that was cut silently would never deliver anything again."""
 LONGEST_PAUSE_S = 5.0
 SILENT_S = 60.0
-"""A thread that has neither tried its connection nor polled for this long stands still."""
+"""A thread that has neither checked its connection nor polled for this long counts as stalled."""
 SHORTEST_S = 0.01
 
 
@@ -110,7 +110,7 @@ class Listener:
                 self._thread = threading.Thread(target=self._serve, name="mainspring-postgres-listener", daemon=True)
                 self._thread.start()
             if self._loop is not None and self._changed is not None:
-                with suppress(RuntimeError):  # It has ended by itself.
+                with suppress(RuntimeError):  # The thread has ended already.
                     self._loop.call_soon_threadsafe(self._changed.set)
 
     async def ask(self, query: str, *args: object) -> list[Any]:
@@ -180,7 +180,7 @@ class Listener:
         try:
             connection = await pool.take("NOTIFY")
         except (StoreError, *DRIVER_ERRORS):
-            return  # Only a hint; the loops will meet and report the same trouble.
+            return  # Only a hint: the loops will meet the same error and report it.
         try:
             await connection.execute(f"NOTIFY {CHANNEL}, '{self._name}'")
         except DRIVER_ERRORS:
@@ -198,12 +198,12 @@ class Listener:
             thread, loop, stop = self._thread, self._loop, self._stop
         if thread is not None:
             if loop is not None and stop is not None:
-                with suppress(RuntimeError):  # It has ended by itself.
+                with suppress(RuntimeError):  # The thread has ended already.
                     loop.call_soon_threadsafe(stop.set)
             await asyncio.to_thread(thread.join)
 
     def _serve(self) -> None:
-        """Whatever ends the listening, it begins anew: otherwise this process would never hear of changes again."""
+        """Listen again after any error: otherwise this process would never hear of changes again."""
         while not self._stopping:
             try:
                 with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -239,7 +239,7 @@ class Listener:
                 await self._poll(stop, min(POLL_S * 2.0 ** min(failures, 8), LONGEST_PAUSE_S))
 
     async def _hear(self, url: str, stop: asyncio.Event) -> bool:
-        """Listen until the connection is lost; whether it could be heard at all."""
+        """Listen until the connection is lost; returns whether listening had begun."""
         connection = await asyncpg.connect(
             url, timeout=CONNECT_TIMEOUT_S, command_timeout=PING_S, statement_cache_size=0,
             server_settings={"application_name": "mainspring listener"},

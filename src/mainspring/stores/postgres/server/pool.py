@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
 
     size: int = 10
     min_idle: int = 2
-    """So many stay open however long they lie idle."""
+    """The number of connections that stay open however long they are idle."""
     wait_s: float = 5.0
     """A caller that gets no connection within this time gets an error."""
     exhausted_s: float = 5.0
@@ -78,11 +78,11 @@ class Pool:
         self._bounds = bounds
         self._waiting = waiting
         self._idle: list[tuple[Connection, float]] = []
-        """The one used last is the last, each with when it came back."""
+        """Idle connections, the one used last at the end, each with the time of its return."""
         self._free = bounds.size
         self._queue: deque[asyncio.Future[bool]] = deque()
         self._passed_on_at = 0.0
-        """When a place last became free."""
+        """When a connection last became free."""
         self._held: dict[Connection, _Loan] = {}
         self._made_at: dict[Connection, float] = {}
         self._watch: asyncio.TimerHandle | None = None
@@ -118,7 +118,7 @@ class Pool:
 
     @property
     def in_use(self) -> int:
-        """How many places are taken."""
+        """How many connections are in use or being made."""
         return self._bounds.size - self._free
 
     @property
@@ -168,7 +168,7 @@ class Pool:
             connection.terminate()
 
     async def close(self) -> None:
-        """Let go of all connections; those in use follow when they come back."""
+        """Close all connections; those in use are closed when they are returned."""
         if self._farewell is not None:
             await self._farewell.aclose()
         self._closed = True
@@ -246,7 +246,7 @@ class Pool:
             came = await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
-                self._pass_on()  # The turn came as its taker left.
+                self._pass_on()  # The connection became free just as its caller gave up.
             raise
         finally:
             timer.cancel()

@@ -12,9 +12,9 @@ from mainspring.stores.postgres.submissions.paths import is_plain
 from mainspring.stores.postgres.submissions.submit import accept
 
 GROUP_LIMIT = 500
-"""So many runs share a transaction at most; a submission of more is not gathered."""
+"""The most runs that share a transaction; a larger submission is not combined with others."""
 SIDE_BY_SIDE = 3
-"""So many lone submissions are on their way at once, while workers take them as they come: sharing a transaction, they
+"""The most single submissions under way at once while workers take each directly: if they shared a transaction, they
 would have to be claimed in another."""
 
 _Answer = asyncio.Future[list[str]]

@@ -13,7 +13,7 @@ PAUSE_S: Final = 0.004
 
 
 class Handover:
-    """What the submissions of one process found."""
+    """The results of this process's attempts to hand over."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic

@@ -41,9 +41,9 @@ waits until its claim has run out."""
 FRESH_S: Final = 1.0
 """An offer is not repeated sooner than this."""
 LINGER_S: Final = 1.0
-"""A worker that looks for work itself for so short a time need not take its offer back."""
+"""A worker that looks for work itself for less than this need not withdraw its offer."""
 MOST_STANDING: Final = 2
-"""So many free workers, for each set of tasks, queues and regions, are woken when there is work."""
+"""The number of free workers, for each set of tasks, queues and regions, that are woken when there is work."""
 DUTY_S: Final = 5.0
 """How long a worker goes on standing by, even if others have become free: to begin to listen costs the
 server a process."""
@@ -61,7 +61,7 @@ class Offers:
         self._db = db
         self._standing: Standing | None = None
         self._last: Standing | None = None
-        """The receivers of arriving runs: some may be under way when an offer is taken back."""
+        """The receivers of runs that arrive: a run may be under way when an offer is withdrawn."""
         self._out: tuple[str, str] | None = None
         """The worker whose offer is with the server, and the address at which it listens."""
         self._offered_at = 0.0
@@ -89,7 +89,7 @@ class Offers:
             self._look()
 
     def _forget(self, standing: Standing) -> None:
-        """It has looked for long, and has not stood again."""
+        """The worker has been looking for work for long, and has made no new offer."""
         if self._standing is standing:
             self._standing = None
             self._look()
@@ -101,7 +101,7 @@ class Offers:
                 self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
-        """Whether the server knows what holds by now; if not, say it."""
+        """Whether the server has the worker's current offer; if not, send it."""
         if self._saying is None and not self._is_known():
             self._saying = asyncio.get_running_loop().create_task(self._say())
 
@@ -125,7 +125,7 @@ class Offers:
             log.debug("an offer could not be made or taken back: %s", error)
         finally:
             self._saying = None
-        self._look()  # It may have changed its mind meanwhile.
+        self._look()  # The worker may have withdrawn or repeated its offer meanwhile.
 
     async def _offer(self, standing: Standing) -> None:
         worker, address, now = standing.worker, self._db.listener.address, self._db.monotonic()

@@ -32,7 +32,7 @@ _SLICE = 500
 """After this many events, a fraction of a millisecond, the connection gets its turn."""
 _NOT_UNIQUE = "23505"
 _CHUNK = 10_000
-"""So many runs at most go into one statement: a message has a size limit, and more gain nothing."""
+"""The most runs in one statement: a message has a size limit, and more bring no gain."""
 _ONE_SOURCE = 18
 """Ids that share this many characters were made by one source within one millisecond."""
 

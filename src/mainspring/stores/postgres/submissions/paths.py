@@ -17,7 +17,7 @@ log = logging.getLogger("mainspring")
 MOST_IN_ONE_STATEMENT: Final = 64
 """More runs than this are worth a transaction, whose statements share what runs have in common."""
 ALIKE_FROM: Final = 100
-"""So many runs that differ only in id and arguments are worth the savepoint that `insert_alike` needs."""
+"""From this many runs that differ only in id and arguments, `insert_alike` is worth its savepoint."""
 MOST_HANDED_CHARACTERS: Final = 7_500
 """Longer arguments and options surely do not fit into a notification."""
 SEPARATOR: Final = "\x1f"

@@ -36,10 +36,10 @@ _COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("prio
 _notice = msgspec.json.Decoder(TaskNotice).decode
 _ROUNDS = 50
 _WINDOW = 500
-"""After some candidates had to wait at gates, a claim looks further: the batch size, and the number of looks."""
+"""After some candidates had to wait at gates, a claim reads further candidates: batch size, number of reads."""
 
 _READ_AT_ONCE = 250
-"""So many claims are read as one text: faster than row by row, and still short where arguments are long."""
+"""The most claims that are read as one text. That is faster than row by row; the text stays short."""
 
 Place = tuple[str, str, str]
 """Namespace, queue, region."""

@@ -126,7 +126,7 @@ def _forget(tx: Transaction, rows: Sequence[EndedRow | SucceededRow]) -> None:
 
 
 def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
-    """Work off everything that these endings set off."""
+    """Process everything that these endings cause."""
     firings: dict[tuple[str, Instant], None] = {}
     outcomes: list[tuple[object, ...]] = []
     work = list(ended)

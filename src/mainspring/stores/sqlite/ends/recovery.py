@@ -28,7 +28,7 @@ _options = msgspec.json.Decoder(RunOptions)
 _names = msgspec.json.Decoder(tuple[str, ...])
 _WORKERS_KEPT: Duration = DAY
 SUMMED_UP_AT_ONCE = 5_000
-"""Rows that one pass may sum up, in portions: each is a transaction of its own."""
+"""The most rows that one pass counts, in portions: each is its own transaction."""
 FORGOTTEN_AT_ONCE = 1_000
 """Runs that one transaction may forget."""
 
@@ -42,9 +42,9 @@ class Maintenance:
         self._forgetting, self._summing_up = Portion(FORGOTTEN_AT_ONCE), Portion(SUMMED_UP_AT_ONCE)
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
-        # A look first: most passes find nothing, and finding nothing must not cost a commit.
+        # Read first: most passes find nothing, and should not cost a commit then.
         if not await self._db.read(lambda tx: _anything_to_recover(tx, dead_after), quick=True):
-            return Reaped(0, 0, ())  # A look at a file costs next to nothing, so it need not be put off.
+            return Reaped(0, 0, ())  # Reading a file costs almost nothing, so it need not be postponed.
         return await self._db.write(lambda tx: _recover(tx, dead_after, limit))
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:

@@ -30,7 +30,7 @@ _Q = load_queries("sqlite", "work")
 _END = load_queries("sqlite", "endings")
 _RUNS = load_queries("sqlite", "runs")
 _FEW = 10
-"""So many reports count as quick work."""
+"""A batch of at most this many reports counts as quick work."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,7 +62,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def matters(self) -> bool:
-        """Whether anything else hangs on its end."""
+        """Whether its end affects anything else: gates, lines, dependants, the ledger."""
         return bool(self.job_id or self.dependants or self.lines or self.gates)
 
     @property

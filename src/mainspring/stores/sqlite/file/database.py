@@ -48,19 +48,19 @@ MOMENT_S = 0.001
 """Most commits take less than this, and to ask the writer thread takes more."""
 
 LOOK_BACK_S, STEPS = 5.0, 20_000
-"""For how long one look at history may go on, and after how many steps of SQLite's machine the time is looked at."""
+"""How long one read of history may take, and after how many steps of SQLite's virtual machine this is checked."""
 
 BULK_PER_S = 1_000
-"""What is submitted in bulk has a second more for each of these: slower than any disk takes them."""
+"""A bulk submission gets one more second for each of this many runs: any disk is faster."""
 
 MEMORY = ":memory:"
 
 Standing = tuple[Callable[[Transaction], list[Claim]], Callable[[Sequence[Claim], float], None]]
-"""How to make a claim that a worker has left here, and whom to give it to."""
+"""How to make a claim for a waiting worker, and how to hand it the result."""
 
 
 class _TooEarlyError(Exception):
-    """Work would have read past what is still in the inbox."""
+    """Work would have missed runs that are still in the inbox."""
 
 
 class Database:
@@ -146,7 +146,7 @@ class Database:
     ) -> T:
         """Run work under the write lock and commit; errors roll back all of it, and nothing else.
 
-        What is not `promised` to anybody outside (a claim, a lease, a heartbeat) need not survive a power cut, since
+        What is not `promised` to a caller (a claim, a lease, a heartbeat) need not survive a power cut, since
         its holder does not either: it is synced with the next promise.
 
         `quick` work may be done on the calling thread: see `_write_here`. What `takes_in` sees to the inbox itself.
@@ -155,7 +155,7 @@ class Database:
         item = WorkItem(work, promised, takes_in)
         if quick and self._write_here(item):
             self._sync(promised and item.error is None)
-            await asyncio.sleep(0)  # Others on this loop get their turn, as they would have while a thread did it.
+            await asyncio.sleep(0)  # Other tasks of this loop get their turn, as beside a thread.
             return item.result()
         return await item.send(self._writes)
 
@@ -180,7 +180,7 @@ class Database:
         try:
             started = self._put_in(query, row)
         except sqlite3.Error:
-            return False  # Other work will meet and report the same trouble.
+            return False  # Other work will meet the same error and report it.
         finally:
             self._leave(loop)
         if not started:
@@ -305,7 +305,7 @@ class Database:
                 return False
             self._commit_alone(item)
         except sqlite3.Error:
-            return False  # The thread will meet and report the same trouble.
+            return False  # The thread will meet the same error and report it.
         finally:
             self._leave(loop)
         return True
@@ -478,7 +478,7 @@ class Database:
             item.error = self._explained(error)
 
     async def close(self) -> None:
-        """Finish queued work, then let go of the file."""
+        """Finish queued work, then close the file."""
         if self._closed:
             return
         self._closed = True

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 AIM_S: Final = 0.010
-"""So long one portion may hold the write lock, its commit not counted: firings and claims wait for it."""
+"""How long one portion may hold the write lock, without its commit: firings and claims wait for it."""
 LEAST: Final = 50
-"""Rows of a portion, however slow the last was: less does not get on, for each transaction has a cost of its own."""
+"""The fewest rows of a portion, however slow the last one was: each transaction has a fixed cost."""
 
 
 class Portion:

@@ -2,8 +2,8 @@
 folder beside the file, and a process that has committed a change sends a byte to all sockets there.
 
 A hint and no more: a byte that is lost, a folder that cannot be made, a process on another machine that shares the file
-are no trouble, since everybody also looks at the file itself (see `watch`). Nothing that a byte says is believed: it
-makes its reader look.
+do no harm, since every process also checks the file itself (see `watch`). The content of a byte is not trusted: it only
+makes its reader check the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _machine() -> str:
 
 
 class Wake:
-    """Of one file. `publish` may be called from any thread."""
+    """Wakes the other processes that use one file. `publish` may be called from any thread."""
 
     def __init__(self, path: str) -> None:
         self._folder = Path(os.path.realpath(path) + FOLDER)
@@ -54,7 +54,7 @@ class Wake:
         self._closed = not POSSIBLE
 
     def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard`, on a thread of its own, soon after another process has published a change."""
+        """Call `heard`, on its own thread, soon after another process has published a change."""
         with self._lock:
             if self._closed or self._socket is not None:
                 return
@@ -70,7 +70,7 @@ class Wake:
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             bound.bind(self._address(self._name))
-            os.chmod(self._address(self._name), 0o666)  # Every process that may enter the folder may wake.
+            os.chmod(self._address(self._name), 0o666)  # Every process that can write to the folder may wake this one.
         except OSError as error:
             log.debug("cannot be woken by other processes: %s", error)
             bound.close()
@@ -99,7 +99,7 @@ class Wake:
                 with suppress(OSError):
                     os.unlink(self._address(self._name))
                 with suppress(OSError):
-                    self._folder.rmdir()  # The last one out.
+                    self._folder.rmdir()  # This was the last process.
             self._let_go()
 
     def _let_go(self) -> None:
@@ -162,9 +162,7 @@ class Wake:
         try:
             self._sender.sendto(b"!", self._address(name))
         except OSError as error:
-            if (
-                error.errno in _GONE
-            ):  # Its process has died. A full queue, on the other hand, wakes as well as one more.
+            if error.errno in _GONE:  # Its process has died. A full queue, in contrast, wakes its reader anyway.
                 with suppress(OSError):
                     os.unlink(name, dir_fd=self._fd)
 
@@ -176,7 +174,7 @@ class Wake:
                     bound.setblocking(False)
                     with suppress(BlockingIOError):
                         while True:
-                            bound.recv(16)  # Many before it looks are one.
+                            bound.recv(16)  # Several bytes before the reader looks count as one.
                     bound.setblocking(True)
                 except OSError:
                     return

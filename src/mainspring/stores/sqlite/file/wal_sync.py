@@ -98,11 +98,11 @@ class WalSync:
         self._asked.put(None)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def nothing(_: Transaction) -> None:
-    """Work that is done for what comes with it."""
+    """Work that does nothing itself, and takes part in a commit."""
