@@ -92,7 +92,7 @@ class Stage:
         return process.pid
 
     def end(self, pid: int, how: signal.Signals) -> None:
-        """Send a signal. Who is to end by itself is waited for later."""
+        """Send a signal. A process that ends by itself is waited for later."""
         os.kill(pid, how)
 
     async def submit(self, count: int) -> None:
@@ -103,7 +103,7 @@ class Stage:
         await app.close()
 
     def forget(self, pid: int) -> None:
-        """It has been told to end: wait for that."""
+        """Wait for the end of a process that got a signal."""
         self.processes.pop(pid).wait(PATIENCE_S)
 
     def until(self, look: Callable[[], Any], what: str) -> Any:

@@ -52,7 +52,7 @@ PATIENCE_S = 30.0
 FAST, FAST_S = 5_000, 4
 """At this rate it is measured for so long only: what cannot keep up would take minutes to catch up."""
 SUBMITTED = 0.9
-"""Who submits less than this share of the rate has no figure at it."""
+"""A contestant that submits less than this share of the rate has no figure at it."""
 FALLBACK_RATE = 50
 HASTY = replace(MAINSPRING, label="Mainspring, hasty")
 """With `durable=false`: then it loses no more and no less than the peers if its server crashes."""

@@ -1,4 +1,4 @@
-"""Who takes part on PostgreSQL, where each keeps its work, and how to ask its store what is left."""
+"""The contestants on PostgreSQL, where each keeps its work, and how to ask its store what is left."""
 
 from __future__ import annotations
 

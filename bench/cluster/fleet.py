@@ -51,7 +51,7 @@ FROM (SELECT s.query, s.calls FROM pg_stat_statements AS s JOIN pg_database AS d
 
 @contextmanager
 def fleet(arena: Arena, workers: int, slots: int, *, server: bool = True, quiet: bool = True) -> Iterator[Stage]:
-    """So many workers, and a server beside them, once all are at work; statements are counted from then on."""
+    """This many workers and a server, once all are at work; statements are counted from then on."""
     arena.servers.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
     with set_stage(MAINSPRING, arena.servers, arena.folder, slots) as stage:
         stage.servers.execute(f"ALTER DATABASE {DATABASE} SET pg_stat_statements.track = 'top'")

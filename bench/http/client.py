@@ -99,7 +99,7 @@ async def storm(host: str, port: int, request: Request, *, clients: int, seconds
 
 
 async def stream(host: str, port: int, request: Request, *, per_second: float, seconds: float) -> Outcome:
-    """So many a second, whether answers come or not: latency counts from when a request was due to be sent."""
+    """A fixed rate of requests, whether answers come or not: latency counts from when a request was due to be sent."""
     outcome = Outcome()
     idle = [await connect(host, port) for _ in range(32)]
     everybody = list(idle)

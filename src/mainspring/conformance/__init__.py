@@ -1,4 +1,4 @@
-"""What an adapter must do, as tests that anybody can run over their own.
+"""What an adapter must do, as tests that authors of adapters can run over their own.
 
 For a store, with pytest and pytest-asyncio (`asyncio_mode = "auto"`):
 

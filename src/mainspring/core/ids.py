@@ -34,6 +34,6 @@ def run_id_of(job_id: str, fire_at: Instant, region: str, idx: int) -> str:
 
 
 def fraction_of(*parts: object) -> float:
-    """A number in [0, 1) that looks random but depends only on the parts: jitter that everybody computes alike."""
+    """A number in [0, 1) that looks random but depends only on the parts: every node computes the same jitter."""
     seed = blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest()
     return int.from_bytes(seed, "big") / 2**64

@@ -169,7 +169,7 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     idempotency_key: str | None = None
     retry_of: str | None = None
     noted_for: str = ""
-    """Whose submission the audit trail is to tell of; empty: it tells of none, or of all that came with it together."""
+    """The actor that the audit trail names for this run; empty: the run has no entry, or shares one with its batch."""
     request_id: str = ""
     """The request that it came with, for the audit trail."""
 
@@ -236,7 +236,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why an attempt failed, as text: strangers' exceptions are never rebuilt from data."""
+    """Why an attempt failed, as text: exceptions of other programs are never rebuilt from data."""
 
     type: str
     message: str
@@ -244,7 +244,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """A worker's word on one claim: what its attempt came to, and what core decided should follow."""
+    """A worker's report on one claim: the outcome of its attempt, and what core decided should follow."""
 
     run_id: str
     token: int

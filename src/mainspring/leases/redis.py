@@ -20,7 +20,7 @@ from mainspring.errors import LeaseUnavailable
 from mainspring.lease import Unwatched
 
 REMEMBER: Final = DAY // MILLISECOND
-"""How long the last token of a lease that nobody wants any more is kept: a clock may be set back so far at most."""
+"""How long the last token of an unused lease is kept. A clock may be set back by at most this much."""
 
 NOW: Final = """
 local function now()

@@ -3,7 +3,7 @@
 A minority that is down, slow or empty is no trouble. An acquisition asks all servers for their last token, chooses one
 that is greater than what most of them know, and sets it on all; so two acquisitions share a server, which refuses the
 smaller token. What counts is the time that is left after the servers were asked, less a share for the drift of their
-clocks. If nobody got most of them, all let go and try again after a random pause.
+clocks. If no node got a majority, all release theirs and try again after a random pause.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _NOWHERE = Metrics()
 
 SHORTEST_TTL = 100 * MILLISECOND
 RENEWALS = 3
-"""So often within its time to live a lock is renewed."""
+"""How often a lock is renewed within its time to live."""
 RETRIES = 20
 """Where it could not be asked, so often within the time to live it is asked again."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.004, 0.05

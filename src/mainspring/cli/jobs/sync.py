@@ -28,7 +28,7 @@ _FEW = 5
 """How many unchanged jobs are listed by name."""
 Undeclared = Literal["report", "pause", "remove"]
 MOST = 1_000
-"""So many undeclared jobs are treated at once; the rest the next time."""
+"""The most undeclared jobs of one sync; the rest follow with the next."""
 
 undeclared_option = click.option(
     "--undeclared",

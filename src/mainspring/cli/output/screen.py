@@ -24,7 +24,7 @@ PIPED_WIDTH = 160
 _GAP = 2
 _NARROWEST = 8
 FEW = 20
-"""So many steps need no progress bar."""
+"""Up to this many steps need no progress bar."""
 
 STATE_STYLES = {
     "succeeded": "green",

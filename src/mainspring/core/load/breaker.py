@@ -18,12 +18,12 @@ class Policy(NamedTuple):
     share: float = 0.5
     """Opens when this part of the calls fails."""
     least: int = 10
-    """Of fewer calls nothing is concluded."""
+    """The fewest calls of a window that are judged."""
     window_s: float = 10.0
     pause_s: float = 1.0
     longest_pause_s: float = 30.0
     probes: int = 3
-    """So many in a row must go well before it closes."""
+    """The number of successful probes in a row that closes it."""
 
 
 class Breaker(NamedTuple):

@@ -1,6 +1,6 @@
 """What is given up under pressure, in this order, and when it is taken up again.
 
-Pressure is a number: what is measured, each beside its limit, the worst of them. 1 is as much as is to be borne. A
+Pressure is a number: the worst ratio of a measure to its limit. At 1 the limit is reached. A
 level is entered when the pressure has stayed above its mark for a moment, and left when it has stayed well below it for
 longer: so a load that swings around a mark does not make the levels swing.
 """
@@ -27,7 +27,7 @@ LEAVE_AFTER: Duration = 15 * SECOND
 
 
 class Limits(NamedTuple):
-    """How much of each is borne."""
+    """The limit of each measure."""
 
     pool_wait: Duration
     """How long a request waits for a connection, on average."""
@@ -46,7 +46,7 @@ class Load(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Where one is, and since when the pressure speaks for another level."""
+    """The current level, and since when the pressure has asked for another one."""
 
     number: int = NORMAL
     above_since: Instant | None = None

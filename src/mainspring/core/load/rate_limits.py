@@ -1,7 +1,7 @@
 """How much a caller may ask for in a time: the generic cell rate algorithm, which needs one number per subject.
 
-That number is the instant at which all that was asked for so far will have been paid off at the allowed pace. Whoever
-asks pushes it forward; it may run ahead of now by the burst at most.
+That number is the instant at which all that was asked for so far will have been paid off at the allowed pace. Each
+request moves it forward; it may be ahead of now by the burst at most.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Declarations: how the jobs that code declares are held against the stored ones, a bounded number at a time."""
+"""Declarations: how the jobs that code declares are compared with the stored ones, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Comparison(msgspec.Struct, frozen=True):
     adopted: tuple[Job, ...] = ()
     """As it should be stored: its definition is as declared, but it was not known to be this code's."""
     resumed: tuple[str, ...] = ()
-    """Those that rest only because they were not declared before."""
+    """Those that are paused only because they were not declared before."""
     unchanged: tuple[str, ...] = ()
 
     def saved(self) -> Saved:
@@ -47,7 +47,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(declared: Iterable[Job], stored: Mapping[str, Job], now: Instant, calendars: Calendars) -> Comparison:
-    """Hold declared jobs against the stored ones of the same names."""
+    """Compare declared jobs with the stored ones of the same names."""
     created, revisions, adopted, resumed, unchanged = [], [], [], [], []
     for job in declared:
         old = stored.get(job.name)
@@ -72,7 +72,7 @@ def differs(declared: Job, stored: Job | None, now: Instant, calendars: Calendar
 
 
 def is_paused_as_undeclared(job: Job) -> bool:
-    """Whether it rests only because no code declared it."""
+    """Whether it is paused only because no code declared it."""
     return job.paused_at is not None and job.paused_why == UNDECLARED
 
 

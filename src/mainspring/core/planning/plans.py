@@ -27,9 +27,9 @@ Calendars = Mapping[str, Calendar]
 
 UNBOUNDED = Bounds(runs=2**62)
 LISTED_MISSES = 100
-"""So many missed instants of one plan are recorded one by one; older ones share one row."""
+"""The most missed instants of one plan that have a row each; older ones share one row."""
 _COUNTED = 1_000
-"""So many instants are looked at one by one in one plan (more, if more may be caught up); older ones share one row."""
+"""The most instants that one plan visits one by one (more, if more may be caught up); older ones share one row."""
 AGED = 10 * SECOND
 """A run that is made later than this after its instant is due when it is made: what was missed for hours has not waited
 for a worker so long, and must neither outrank what has nor count as a backlog of hours."""

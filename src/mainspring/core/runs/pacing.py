@@ -11,7 +11,7 @@ CLAIM_AHEAD: Duration = 500 * MILLISECOND
 together, however long it takes to claim them."""
 MOST_EARLY = 5_000
 _MEMORY = 20
-"""So many runs it takes to change a worker's mind about how long runs are."""
+"""The number of runs over which a worker averages their duration."""
 
 
 def room(concurrency: int, held: int, run_s: float | None, most_ahead: int = MOST_AHEAD) -> int:

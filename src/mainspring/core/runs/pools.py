@@ -25,7 +25,7 @@ MOST_PLACES: Final = 10_000
 
 
 class Pool(NamedTuple):
-    """So many places for runs of these priorities."""
+    """The number of places for runs of these priorities."""
 
     places: int
     priorities: tuple[int, ...]

@@ -16,7 +16,7 @@ from mainspring.errors import InvalidCron, InvalidInput
 
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
-# Deeper than anybody needs, shallow enough that no calendar can exhaust the stack of the scheduler that reads it.
+# Deep enough for real calendars, shallow enough that none can exhaust the stack of the scheduler that reads it.
 DEEPEST: Final = 8
 _DAY = re.compile(r"(?:(\d{4})-|(?:--)?)(\d\d)-(\d\d)", re.ASCII)
 _TIME = re.compile(r"\d\d:\d\d(?::\d\d)?", re.ASCII)

@@ -63,7 +63,7 @@ class Profile(msgspec.Struct, frozen=True):
     """How often in ten minutes."""
     habits: frozenset[str] = frozenset()
     herd: int = 0
-    """So many jobs due at the same seconds."""
+    """The number of jobs that are due at the same seconds."""
     broker: float = 0.0
     """In how many of the worlds a broker delivers."""
     transport: Literal["queue", "log", "hiding"] = "queue"

@@ -18,7 +18,7 @@ from mainspring.testing.simulation.load.workload import NAMESPACE
 
 _LOOK_S = 3.0
 _LOOKED_AT = 20
-"""So many of those that wait are looked at: whether anybody ever waits for this or that shows in a few."""
+"""The number of waiting runs that are sampled: a few show whether any run ever waits for a given cause."""
 _BATCH = 10_000
 
 _BY_KIND: Final = {

@@ -12,7 +12,7 @@ from mainspring.testing.clock import ManualClock
 
 
 class DispatchSuite:
-    """A broker carries names of runs: whether they are given, and to whom, the store decides."""
+    """A broker carries names of runs: the store decides whether a worker gets them, and which one."""
 
     async def test_what_is_due_is_told_with_its_token_and_place(self, store: Store, clock: ManualClock) -> None:
         now = clock.now()

@@ -20,7 +20,7 @@ from mainspring.testing.simulation.world.clock import StoreClock
 from mainspring.testing.simulation.world.hosts import Host
 
 TAKEN_S: Final = 5.0
-"""So long after it was taken, what nobody has acknowledged is put back in line."""
+"""A message without acknowledgement returns to its line this long after it was taken."""
 SLIP: Final = 0.08
 """How often a loose broker loses, doubles or mixes up."""
 
@@ -33,7 +33,7 @@ class _Word(NamedTuple):
 
 
 class _Ear(NamedTuple):
-    """Who wants to know of arrivals in which lines."""
+    """The subscribers of each line."""
 
     lines: frozenset[Place]
     host: Host

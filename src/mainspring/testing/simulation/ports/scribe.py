@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 GIVING_BACK = frozenset({"hand_back", "amend"})
 """The calls that end claims without a result."""
 HERD = 20
-"""So many jobs that were fired for one instant are a thundering herd."""
+"""From this many jobs fired for one instant on, it counts as a thundering herd."""
 
 
 def as_json(value: object) -> str:

@@ -21,7 +21,7 @@ Ts = TypeVarTuple("Ts")
 
 OWNER: ContextVar[Host | None] = ContextVar("mainspring_simulated_process", default=None)
 MOST_STEPS = 200_000
-"""So many callbacks without time passing are no work, but a loop that spins."""
+"""After this many callbacks without time passing, the loop counts as spinning."""
 
 
 class Host:

@@ -12,7 +12,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class Stuck(RuntimeError):
-    """Everybody waits, and nothing will ever happen."""
+    """All tasks wait, and no timer is left: a deadlock."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):

@@ -27,7 +27,7 @@ _SETTINGS: Final = Settings(
 )
 """Longer leases than the defaults and shorter claims: fewer heartbeats, and losses that are noticed within the time."""
 _GENERALISTS = 2
-"""So many workers serve everything, so that no queue waits for one process alone."""
+"""The number of workers that serve all queues, so that no queue depends on one process."""
 
 
 def draw_settings(random: Random, seen: Counter[str]) -> Settings:
