@@ -276,3 +276,45 @@ async def test_the_client_has_them_all(private_door: Door) -> None:
         assert (await client.insight.terms()) == []
         assert (await client.insight.run_events(run.run_id)).items == []
         assert (await client.insight.timeline()).partial is False
+
+
+def test_an_edit_of_a_calendar_names_the_firings_that_move_before_it_is_saved(
+    private_door: Door, client: httpx.Client
+) -> None:
+    empty: dict[str, Any] = {"rules": []}
+    ok(client.put("/v1/calendars/holidays", json=empty))
+    ok(client.put("/v1/calendars/outer", json={"rules": [{"kind": "calendar", "calendar": "holidays"}]}))
+    make(client, "moves", schedule="0 9 * * *", calendars=["outer"], on_excluded="next_day")
+    make(client, "weekly", schedule="0 9 * * fri", calendars=["holidays"], on_excluded="next_day")
+    make(client, "skips", schedule="30 * * * *", calendars=["holidays"])
+    make(client, "paused", schedule="0 9 * * *", calendars=["holidays"])
+    make(client, "other", schedule="0 9 * * *")
+    ok(client.post("/v1/jobs/paused/pause"))
+    friday = datetime.now(UTC).date() + timedelta(days=1)
+    friday += timedelta(days=(4 - friday.weekday()) % 7)
+    wanted = {"rules": [{"kind": "dates", "dates": [friday.isoformat()]}]}
+    viewer = private_door.client("viewer")
+    found = ok(viewer.post("/v1/calendars/holidays/preview?days=10", json=wanted))
+    assert (found["jobs"], found["moved"], found["dropped"], found["added"]) == (3, 1, 25, 0)
+    moved = next(each for each in found["items"] if each["effect"] == "moved")
+    later = friday + timedelta(days=1)
+    assert (moved["job"], moved["at"], moved["to"]) == ("weekly", f"{friday}T09:00:00Z", f"{later}T09:00:00Z")
+    assert moved["reason"] == f"calendar holidays excludes {friday}"
+    assert {each["job"] for each in found["items"] if each["effect"] == "dropped"} == {"moves", "skips"}
+    before = {name: ok(client.get(f"/v1/jobs/{name}/next?count=400")) for name in ("moves", "weekly", "skips")}
+    ok(client.put("/v1/calendars/holidays", json=wanted))
+    after = {name: ok(client.get(f"/v1/jobs/{name}/next?count=400")) for name in before}
+    told = {name: {each["at"] for each in found["items"] if each["job"] == name and each["at"]} for name in before}
+    for name, items in before.items():
+        now_planned = {each["fire_at"] for each in after[name]["items"]}
+        assert {each["fire_at"] for each in items["items"][:200]} - now_planned == told[name], name
+    days = ok(viewer.get("/v1/calendars/holidays/days"))
+    assert days["items"] == [{"day": friday.isoformat(), "whole": True, "reason": friday.isoformat()}]
+    assert (days["used_by"], days["calendars"]) == (["moves", "paused", "skips", "weekly"], ["outer"])
+    added = ok(viewer.post("/v1/calendars/holidays/preview?days=10", json=empty))
+    assert (added["moved"], added["dropped"], added["added"]) == (1, 0, 25)
+    assert invalid(client.post("/v1/calendars/holidays/preview", json={"rules": [], "timezone": "Mars"})) == [
+        "timezone"
+    ]
+    assert invalid(client.get("/v1/calendars/holidays/days?from=2026-01-01&to=2027-06-01")) == ["to"]
+    assert private_door.client("worker").post("/v1/calendars/holidays/preview", json=empty).status_code == 403

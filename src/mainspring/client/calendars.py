@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
+from typing import Any
 
 import msgspec
 
 from mainspring.client.connection import Connection, Request, path_of
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.operations import records
+from mainspring.operations.planning.records import CalendarDays, CalendarPreview
 
 
 class Calendars:
@@ -27,7 +30,21 @@ class Calendars:
 
     async def save(self, calendar: Calendar) -> records.Calendar:
         """Create a calendar, or replace it: jobs that use it are planned anew."""
-        body = {"timezone": calendar.tz, "rules": msgspec.to_builtins(calendar.rules)}
-        return await self._connection.ask(
-            Request("PUT", path_of("calendars", calendar.name), body=body), records.Calendar
-        )
+        request = Request("PUT", path_of("calendars", calendar.name), body=_body(calendar))
+        return await self._connection.ask(request, records.Calendar)
+
+    async def days(self, name: str, *, since: date | None = None, until: date | None = None) -> CalendarDays:
+        """The days from `since` (today) to `until` (a year later), both included, that a calendar excludes, and the
+        jobs that use it."""
+        bounds = {"from": since, "to": until}
+        query = {name: day.isoformat() for name, day in bounds.items() if day is not None}
+        return await self._connection.ask(Request("GET", path_of("calendars", name, "days"), query), CalendarDays)
+
+    async def preview(self, calendar: Calendar, days: int = 30) -> CalendarPreview:
+        """Which firings of the next days move, disappear or appear if the calendar is saved. Nothing is stored."""
+        path = path_of("calendars", calendar.name, "preview")
+        return await self._connection.ask(Request("POST", path, {"days": days}, body=_body(calendar)), CalendarPreview)
+
+
+def _body(calendar: Calendar) -> dict[str, Any]:
+    return {"timezone": calendar.tz, "rules": msgspec.to_builtins(calendar.rules)}

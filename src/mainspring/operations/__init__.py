@@ -7,5 +7,6 @@
 - `jobs/options`: the one table of options; `jobs/definitions`, `jobs/backfill`: stored jobs and their past instants.
 - `submission`: from options to new runs.
 - `values/`: rows as public types, types in JSON bodies, arguments and results.
-- `views/`: answers that combine many rows: overview, ledger, load, forecast, why nothing happens.
+- `planning/`: what is to come: fire times, load, and what a change of a job, a calendar or a schedule would do.
+- `views/`: answers that combine many rows: overview, ledger, tallies, why nothing happens.
 """

@@ -10,7 +10,7 @@ from mainspring.core.instants import load_zone, parse_instant
 from mainspring.core.model import Job, JobPolicy
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import Trigger, check_trigger
-from mainspring.operations.views.forecast import forecast
+from mainspring.operations.planning.forecast import forecast
 
 
 def fire_times(

@@ -149,6 +149,41 @@ export interface CalendarBody {
   timezone?: string;
 }
 
+export interface CalendarChange {
+  job: string;
+  effect: "added" | "dropped" | "moved";
+  at: string | null;
+  to: string | null;
+  reason: string;
+}
+
+export interface CalendarDays {
+  items: ExcludedDay[];
+  used_by: string[];
+  jobs: number;
+  calendars: string[];
+  partial: boolean;
+}
+
+export interface CalendarDaysQuery {
+  from?: string;
+  to?: string;
+}
+
+export interface CalendarPreview {
+  items: CalendarChange[];
+  moved: number;
+  dropped: number;
+  added: number;
+  jobs: number;
+  until: string;
+  partial: boolean;
+}
+
+export interface CalendarPreviewQuery {
+  days?: number;
+}
+
 export interface Calendars {
   items: Calendar[];
 }
@@ -340,6 +375,12 @@ export interface EventQuery {
   job?: string;
   task?: string;
   run?: string;
+}
+
+export interface ExcludedDay {
+  day: string;
+  whole: boolean;
+  reason: string;
 }
 
 export interface FacetQuery {

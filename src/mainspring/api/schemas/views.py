@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal
 
 import msgspec
@@ -158,3 +159,16 @@ class LedgerPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     bucket: Width | UnsetType = UNSET
     limit: Fewer | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
+
+
+class CalendarDaysQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """Which days."""
+
+    from_: date | UnsetType = UNSET
+    to: Annotated[date, Meta(description="at most 366 days")] | UnsetType = UNSET
+
+
+class CalendarPreviewQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How far ahead."""
+
+    days: Annotated[int, Meta(ge=1, le=366, description="how many days ahead, 30 if not given")] | UnsetType = UNSET

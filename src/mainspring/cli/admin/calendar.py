@@ -11,6 +11,7 @@ import msgspec
 from mainspring.cli.lazy import Errand
 from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen
+from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
 from mainspring.core.instants import load_zone
 from mainspring.core.schedules.calendar_rules import (
@@ -27,6 +28,7 @@ from mainspring.core.schedules.calendar_rules import (
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.errors import InvalidInput
 from mainspring.operations import records
+from mainspring.operations.planning.records import CalendarPreview
 
 
 @click.command("list", cls=Errand)
@@ -98,8 +100,17 @@ class _RuleWords(TypedDict):
 @click.option("--cron", "crons", multiple=True, metavar="EXPRESSION", help="Exclude the times that it matches.")
 @click.option("--calendar", "others", multiple=True, metavar="NAME", help="Exclude what another calendar excludes.")
 @click.option("--rules", metavar="JSON", help="Rules as the API takes them, besides the others.")
+@click.option("--dry-run", is_flag=True, help="Only show which firings would move, disappear or appear.")
+@click.option(
+    "--days",
+    "horizon",
+    default=30,
+    show_default=True,
+    type=click.IntRange(1, 366),
+    help="With --dry-run: how far ahead.",
+)
 @click.pass_obj
-def save(session: Session, name: str, tz: str, **words: Unpack[_RuleWords]) -> None:
+def save(session: Session, name: str, tz: str, *, dry_run: bool, horizon: int, **words: Unpack[_RuleWords]) -> None:
     """Save calendar NAME, or replace it: jobs that use it are planned anew. Each option may be repeated.
 
     \b
@@ -111,10 +122,36 @@ def save(session: Session, name: str, tz: str, **words: Unpack[_RuleWords]) -> N
     if not rules:
         raise click.UsageError("Say what it excludes: --weekends, --date, --daily, --only, --blackout, --cron …")
 
-    async def store(scheduler: Scheduler) -> records.Calendar:
-        return await scheduler.calendars.save(Calendar(name, rules, tz))
+    calendar = Calendar(name, rules, tz)
 
+    async def store(scheduler: Scheduler) -> records.Calendar:
+        return await scheduler.calendars.save(calendar)
+
+    async def compare(scheduler: Scheduler) -> CalendarPreview:
+        return await scheduler.calendars.preview(calendar, horizon)
+
+    if dry_run:
+        found, screen = with_scheduler(session, compare), Screen(session)
+        screen.answer(found, lambda: _draw_preview(screen, found))
+        return
     _show(Screen(session), with_scheduler(session, store, create=True))
+
+
+def _draw_preview(screen: Screen, found: CalendarPreview) -> None:
+    if found.items:
+        rows = [
+            [
+                each.job,
+                each.effect,
+                *(("" if at is None else moment(at, "UTC")) for at in (each.at, each.to)),
+                each.reason,
+            ]
+            for each in found.items
+        ]
+        screen.table(("JOB", "EFFECT", "NOW", "THEN", "BECAUSE"), rows, fold=("BECAUSE",))
+    more = " It was cut short: choose fewer --days." if found.partial else ""
+    counts = f"{found.moved:,} firings move, {found.dropped:,} disappear, {found.added:,} appear"
+    screen.line(f"{counts} until {moment(found.until, 'UTC')}; {found.jobs:,} active jobs use the calendar.{more}")
 
 
 def _read_rules(words: _RuleWords) -> tuple[Rule, ...]:

@@ -21,7 +21,7 @@ from mainspring.core.planning.plans import jitter_of
 from mainspring.core.runs.why import about
 from mainspring.core.schedules.triggers import check_not_past, describe, manual
 from mainspring.operations import records
-from mainspring.operations.views.forecast import forecast
+from mainspring.operations.planning.forecast import forecast
 
 
 class Ahead(NamedTuple):

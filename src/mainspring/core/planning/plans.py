@@ -34,7 +34,7 @@ AGED = 10 * SECOND
 """A run that is made later than this after its instant is due when it is made: what was missed for hours has not waited
 for a worker so long, and must neither outrank what has nor count as a backlog of hours."""
 _MOST_MOVED_A_DAY = 24
-_LONGEST_STRETCH = 31 * DAY
+LONGEST_STRETCH = 31 * DAY
 _LARGEST_SHIFT = 2 * HOUR
 """How much longer or shorter than 24 hours a day by the clock may be."""
 
@@ -88,11 +88,16 @@ def next_fire_at(job: Job, after: Instant, calendars: Calendars) -> Instant | No
         after = max(after, policy.start_at - 1)
     if not policy.calendars:
         found = next_fire(job.trigger, after, job.created_at)
-    elif policy.on_excluded == "next_day" and _is_rare(job.trigger):
+    elif is_moved_to_next_day(job):
         found = _next_moved(job, after, calendars)
     else:
         found = _next_allowed(job, after, calendars)
     return None if found is not None and policy.end_at is not None and found > policy.end_at else found
+
+
+def is_moved_to_next_day(job: Job) -> bool:
+    """Whether an excluded instant of the job moves to the next allowed day."""
+    return job.policy.on_excluded == "next_day" and _is_rare(job.trigger)
 
 
 def _is_rare(trigger: Trigger) -> bool:
@@ -142,7 +147,7 @@ def _earlier(one: Instant | None, other: Instant | None) -> Instant | None:
 def _start_of_stretch(job: Job, after: Instant, calendars: Calendars) -> Instant:
     """The first of the days before `after` on which its time of day is excluded, or `after` itself."""
     start = after
-    while start > after - _LONGEST_STRETCH and excluded(job.policy.calendars, start - DAY, calendars) is not None:
+    while start > after - LONGEST_STRETCH and excluded(job.policy.calendars, start - DAY, calendars) is not None:
         start -= DAY
     return start
 

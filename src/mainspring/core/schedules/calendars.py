@@ -7,7 +7,8 @@ clocks of their calendar's zone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -84,6 +85,28 @@ def next_allowed_day(
         if excluded(names, candidate, calendars) is None:
             return candidate
     return None
+
+
+class ExcludedDay(NamedTuple):
+    """A day by the clocks of a calendar's zone that it excludes, wholly or in part, and what in it matched first."""
+
+    day: date
+    whole: bool
+    reason: str
+
+
+def excluded_day(name: str, day: date, calendars: Mapping[str, Calendar]) -> ExcludedDay | None:
+    """What a calendar excludes of a day of its zone; None if it allows all of it."""
+    zone = calendars[name].tz
+    instant = from_wall(datetime.combine(day, time()), zone)
+    end = from_wall(datetime.combine(day + _ONE_DAY, time()), zone)
+    reason, whole = None, True
+    while instant < end and (reason is None or whole):
+        reading = _Reading(instant, calendars)
+        found = reading.exclusion(name)
+        reason, whole = reason or found, whole and found is not None
+        instant = reading.steady_until()
+    return None if reason is None else ExcludedDay(day, whole, reason)
 
 
 class _Reading:

@@ -27,6 +27,7 @@ from mainspring.operations.jobs.backfill import survey
 from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
 from mainspring.operations.jobs.options import JobWords, check_name, read_defaults, read_policy, read_words
 from mainspring.operations.paging import PAGE, walk
+from mainspring.operations.planning.forecast import forecast
 from mainspring.operations.runs import Runs
 from mainspring.operations.values.from_rows import (
     explained,
@@ -38,7 +39,6 @@ from mainspring.operations.values.from_rows import (
     progress_of,
 )
 from mainspring.operations.views.explain import explain_job
-from mainspring.operations.views.forecast import forecast
 from mainspring.store import Audit, Saved, Store
 
 MOST_SCANNED = 20_000

@@ -9,10 +9,10 @@ from functools import partial
 from mainspring.operations.cluster import Cluster
 from mainspring.operations.context import Context
 from mainspring.operations.paging import walk
+from mainspring.operations.planning.load import LoadAhead
 from mainspring.operations.records import Page
 from mainspring.operations.views.history import StoredEvents
 from mainspring.operations.views.ledger import Ledger
-from mainspring.operations.views.load import LoadAhead
 from mainspring.operations.views.records import ErrorGroup
 from mainspring.operations.views.relations import Relations
 from mainspring.operations.views.tallies import Tallied

@@ -28,8 +28,8 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import CronTrigger, transition_note
 from mainspring.errors import InvalidInput
 from mainspring.operations.context import Context
+from mainspring.operations.planning.load import plan_load
 from mainspring.operations.values.from_rows import moment, moment_or_none
-from mainspring.operations.views.load import plan_load
 from mainspring.operations.views.records import FiringBucket, FiringCell, FiringWindow, LedgerRow
 from mainspring.operations.views.records import Ledger as LedgerPage
 from mainspring.store import Store

@@ -375,20 +375,6 @@ class JobVersions(msgspec.Struct, frozen=True):
     next: str | None
 
 
-class ExcludedDay(msgspec.Struct, frozen=True):
-    """A day that a calendar excludes wholly or in part."""
-
-    day: str
-    whole: bool
-
-
-class CalendarDays(msgspec.Struct, frozen=True):
-    """The days that a calendar excludes, and the jobs that use it."""
-
-    items: list[ExcludedDay]
-    used_by: list[str]
-
-
 class ShownSetting(msgspec.Struct, frozen=True):
     """A setting of the server; secrets are masked."""
 

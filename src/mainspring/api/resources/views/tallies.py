@@ -19,10 +19,10 @@ from mainspring.api.schemas.views import (
     TermQuery,
 )
 from mainspring.operations.cluster import Cluster
+from mainspring.operations.planning.load import LoadAhead
 from mainspring.operations.records import Page
 from mainspring.operations.views import records
 from mainspring.operations.views.ledger import MOST_ROWS, Ledger
-from mainspring.operations.views.load import LoadAhead
 from mainspring.operations.views.tallies import Tallied, is_error_place
 
 
