@@ -124,3 +124,20 @@ async def test_who_lost_neither_asks_again_and_again_nor_writes_in_vain(
         await let_pass(clock, "90s")
     assert node.line.calls["fire"] == 0
     assert turns < 200
+
+
+async def test_a_node_that_loses_every_contest_takes_over_soon_after_the_winner_has_stopped(
+    stores: list[SqliteStore], clock: JumpingClock
+) -> None:
+    (job,) = await add_jobs(stores[0], clock, 1)
+    name = f"firing:{job.namespace}:{job.name}"
+    loser = Node(stores[0], clock, "a")
+    async with turning(loser):
+        await let_pass(clock, "900ms")
+        winner = await stores[1].acquire(name, "winner", TTL)
+        assert winner is not None
+        await let_pass(clock, "150ms")
+        assert await fired_at(stores[0], job) == []
+        await stores[1].release(winner)
+        await let_pass(clock, "250ms")
+        assert await fired_at(stores[0], job) == [1], "not only after the winner's lease would have expired"

@@ -74,6 +74,8 @@ UPSTREAM_LOOK = 20 * MILLISECOND
 """How soon to look again for the firing of an upstream job at the same instant."""
 UPSTREAM_PATIENCE = 2 * SECOND
 """How long to wait for it; then its last firing counts. Less than the grace after which an instant is a misfire."""
+WINNER_LOOK = 50 * MILLISECOND
+"""How soon to look again at a job whose lease another node won. The pauses double up to the lease's time to live."""
 
 Leads = Callable[[], Term | None]
 
@@ -366,8 +368,11 @@ class Planner(Loop):
                     self._wait_for_winner(made.job, self._contender.ttl)
 
     def _wait_for_winner(self, job: Job, ttl: Duration) -> None:
-        """Another node fires this instant. In case that node has died, look again when its lease has expired."""
-        if not self._wheel.insert(job.id, max(self._store.now(), job.next_fire_at or 0) + ttl):
+        """Another node fires this instant, unless it dies. Firings are no edits, so this node is not notified: it looks
+        again soon, in order to know the next instant too, and then ever less often until the lease has expired."""
+        now, fire_at = self._store.now(), job.next_fire_at or 0
+        pause = min(max(now - fire_at, WINNER_LOOK), ttl)
+        if not self._wheel.insert(job.id, max(now, fire_at) + pause):
             self._drop(job.id)
 
     async def _write(self, plans: Sequence[Plan], term: Term | None) -> None:
