@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from certificates import make_certificates
 from electors import administrator, held, opened, renewed, until
 from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.model import Hold
@@ -171,5 +172,27 @@ async def test_sasl_logs_in(tmp_path: Path) -> None:
             with pytest.raises(LeaseUnavailable) as refused:
                 await lease.acquire("scheduler", "a", TTL)
             assert "spoke" not in str(refused.value)
+    finally:
+        server.kill()
+
+
+async def test_tls_with_a_user(tmp_path: Path) -> None:
+    authority, certificate = make_certificates(tmp_path, "localhost", "127.0.0.1")
+    server = ZooKeeperServer(tmp_path, tls=certificate).start()
+    there = f"zookeepers://maker:wheel@127.0.0.1:{server.tls_port}/tls?timeout=10s"
+    try:
+        async with opened(f"{there}&ssl_ca_certs={authority}") as lease, opened(f"{server.url}/tls") as plain:
+            hold = await held(lease, ttl=4 * SECOND)
+            assert await lease.renew(hold) is not None
+            with pytest.raises(LeaseUnavailable, match=r"NoAuth|auth"):
+                await plain.acquire("another", "b", TTL)
+            await lease.release(hold)
+            assert (await held(lease, "b", TTL)).token > hold.token
+        async with opened(there.replace("10s", "3s")) as lease:
+            with pytest.raises(LeaseUnavailable, match="certificate verify failed"):
+                await lease.acquire("scheduler", "a", TTL)
+        async with opened(f"{there.replace('10s', '3s').replace('zookeepers:', 'zookeeper:')}") as lease:
+            with pytest.raises(LeaseUnavailable, match=str(server.tls_port)):
+                await lease.acquire("scheduler", "a", TTL)
     finally:
         server.kill()

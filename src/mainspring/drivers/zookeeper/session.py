@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, KazooException, NodeExistsError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
-from mainspring.drivers.address import Address, read_address
+from mainspring.drivers.address import Address, read_address, tls_context
 from mainspring.errors import InvalidInput, LeaseUnavailable
 
 T = TypeVar("T")
@@ -48,7 +50,8 @@ class Session:
         self.timeout_s = timeout_s
         """What the servers granted, once connected: they have a least and a greatest timeout."""
         self._doubts: set[Callable[[str], None]] = set()
-        self._client = _make_client(address, timeout_s)
+        self._connector = _Connector(tls_context(address.options) if address.tls else None)
+        self._client = _make_client(address, timeout_s, self._connector)
         self._client.add_listener(self._hear)
         self._note_granted_timeout()
         self._arrivals: set[Callable[[], None]] = set()
@@ -105,7 +108,8 @@ class Session:
         if not self._arrived:
             await self._arrive()
         if not self.connected:  # kazoo would queue the call, and send it once its caller has given up.
-            raise LeaseUnavailable(f"{self._address.shown}: not connected: {self._client.state.lower()}")
+            why = self._connector.trouble or self._client.state.lower()
+            raise LeaseUnavailable(f"{self._address.shown}: not connected: {why}")
 
     async def _arrive(self) -> None:
         """Wait for the first connection."""
@@ -160,7 +164,35 @@ def _explain(error: BaseException) -> str:
     return str(error) or f"no answer ({type(error).__name__})"
 
 
-def _make_client(address: Address, timeout_s: float) -> KazooClient:
+class _Connector(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types.
+    """kazoo's handler on threads, with connections of our own: TLS as for every other server, and the last failure."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._tls = tls
+        self.trouble = ""
+        """Why the last attempt to connect failed."""
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
+    ) -> socket.socket:
+        """A connection; where the URL asks for TLS, one whose handshake is done."""
+        connection = None
+        try:
+            connection = socket.create_connection(address, timeout)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_hostname=hostname)
+        except OSError as error:
+            if connection is not None:
+                connection.close()
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
+        return connection
+
+
+def _make_client(address: Address, timeout_s: float, connector: _Connector) -> KazooClient:
     hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in address.hosts)
     login: dict[str, Any] = {}
     if address.username is not None:
@@ -170,15 +202,7 @@ def _make_client(address: Address, timeout_s: float) -> KazooClient:
             login["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": name, "password": password}
         else:
             login["auth_data"] = [("digest", f"{name}:{password}")]
-    tls: dict[str, Any] = {}
-    if address.tls:
-        tls = {
-            "use_ssl": True,
-            "ca": address.options.get("ssl_ca_certs"),
-            "certfile": address.options.get("ssl_certfile"),
-            "keyfile": address.options.get("ssl_keyfile"),
-            "verify_certs": address.options.get("ssl_cert_reqs") != "none",
-            "check_hostname": address.options.get("ssl_cert_reqs") != "none",
-        }
     again = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
-    return KazooClient(hosts=hosts, timeout=timeout_s, connection_retry=again, logger=_quiet, **login, **tls)
+    return KazooClient(
+        hosts=hosts, timeout=timeout_s, connection_retry=again, logger=_quiet, handler=connector, **login
+    )

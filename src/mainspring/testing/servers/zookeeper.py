@@ -12,6 +12,8 @@ from mainspring.errors import MainspringError
 from mainspring.testing.servers.process import ServerProcess, free_port
 
 JAR: Final = Path("/usr/share/java/zookeeper.jar")
+OF_TLS: Final = [JAR.with_name(f"netty-{part}.jar") for part in ("codec", "resolver", "transport-native-unix-common")]
+"""Parts of Netty that TLS needs, and that the package's list of classes leaves out."""
 
 
 class ZooKeeperServer(ServerProcess):
@@ -19,13 +21,16 @@ class ZooKeeperServer(ServerProcess):
 
     name = "zookeeper"
 
-    def __init__(self, folder: Path, *lines: str) -> None:
+    def __init__(self, folder: Path, *lines: str, tls: Path | None = None) -> None:
         if not JAR.exists():
             raise MainspringError("ZooKeeper is not installed here: install zookeeper, as `make services` does")
         super().__init__(folder)
         self.ports = (free_port(), free_port())
         self.members: Sequence[ZooKeeperServer] = [self]
         self.lines = lines
+        self.tls = tls
+        """A file of the key and certificate with which it also serves clients over TLS, on `tls_port`."""
+        self.tls_port = free_port()
         self.java: Sequence[str] = ()
         """More options of the virtual machine."""
 
@@ -48,6 +53,15 @@ class ZooKeeperServer(ServerProcess):
             "4lw.commands.whitelist=ruok,srvr,stat,mntr",
             *self.lines,
         ]
+        if self.tls is not None:
+            config += [
+                "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+                f"secureClientPort={self.tls_port}",
+                "secureClientPortAddress=127.0.0.1",
+                f"ssl.keyStore.location={self.tls}",
+                f"ssl.trustStore.location={self.tls}",
+                "ssl.clientAuth=none",
+            ]
         if len(self.members) > 1:
             (self.folder / "myid").write_text(str(list(self.members).index(self) + 1))
             for number, member in enumerate(self.members):
@@ -58,7 +72,7 @@ class ZooKeeperServer(ServerProcess):
         return [*java, *self.java, "-Dzookeeper.forceSync=no", main, str(self.folder / "zoo.cfg")]
 
     def environment(self) -> Mapping[str, str]:
-        return {**os.environ, "CLASSPATH": str(JAR)}
+        return {**os.environ, "CLASSPATH": ":".join(map(str, [JAR, *OF_TLS]))}
 
     def answers(self) -> bool:
         return "Mode:" in self.ask("srvr")
