@@ -30,10 +30,10 @@ test: $(STAMP) lint
 	@scripts/services start
 	@scripts/test
 
-# The manifests on a real API server with controllers, a scheduler and a node: what `make kubernetes` builds.
+# The manifests and the chart on a real API server with controllers, a scheduler and a node: what `make kubernetes` builds.
 test-kubernetes: $(STAMP)
 	@scripts/services start
-	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest -m kubernetes tests/ops/test_cluster.py
+	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest -m kubernetes tests/ops/kubernetes
 
 # What takes too long for `test`: every fault under each elector, one after the other, in about five minutes.
 thorough: $(STAMP)
@@ -52,8 +52,8 @@ coverage: $(STAMP)
 services:
 	@scripts/services start
 
-# The API server, controllers and scheduler of Kubernetes, built once into a cache outside of this folder, in about ten minutes. Tests use them
-# where they are, and a small stand-in otherwise.
+# The API server, controllers and scheduler of Kubernetes, and Helm, built once into a cache outside of this folder, in about ten minutes. Tests use
+# them where they are, and a small stand-in of the API server otherwise.
 kubernetes:
 	@scripts/servers/kubernetes/build
 

@@ -38,9 +38,18 @@ USER: Final = "system:serviceaccount:default:mainspring"
 
 def find_program() -> Path | None:
     """The newest kube-apiserver of the cache; None where none was built."""
+    return _find_built("kubernetes-*/kube-apiserver")
+
+
+def find_helm() -> Path | None:
+    """The newest Helm of the cache; None where none was built."""
+    return _find_built("helm-*/helm")
+
+
+def _find_built(pattern: str) -> Path | None:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     cache = Path(os.environ.get("MAINSPRING_CACHE") or Path(home, "mainspring"))
-    return next(iter(sorted(cache.glob("kubernetes-*/kube-apiserver"), reverse=True)), None)
+    return next(iter(sorted(cache.glob(pattern), reverse=True)), None)
 
 
 def find_cluster() -> Path | None:

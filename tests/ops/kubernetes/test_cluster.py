@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import secrets
 import subprocess
@@ -15,22 +16,18 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
-import yaml
+from manifests import Manifest, kustomize
 
 from examples.running import find_service
 from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster
 
 pytestmark = pytest.mark.kubernetes
-ROOT = Path(__file__).parents[2]
-OF_OPERATORS = {"ServiceMonitor", "PodMonitor"}
-"""Kinds of the Prometheus operator, which the API server does not know without it."""
 GROUPS = {
     "Deployment": "deployments", "Service": "services", "ServiceAccount": "serviceaccounts", "Role": "roles",
     "RoleBinding": "rolebindings", "ConfigMap": "configmaps", "Secret": "secrets", "NetworkPolicy": "networkpolicies",
     "PodDisruptionBudget": "poddisruptionbudgets", "HorizontalPodAutoscaler": "horizontalpodautoscalers",
 }  # fmt: skip
 PATIENCE_S = 90.0
-Manifest = dict[str, Any]
 
 APP = """
 from mainspring import Mainspring, every
@@ -75,12 +72,6 @@ def store() -> Iterator[str]:
     asyncio.run(run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
 
 
-def render(overlay: str) -> list[Manifest]:
-    argv = ["kubectl", "kustomize", str(ROOT / "deploy" / "kubernetes" / "overlays" / overlay)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
-    return [each for each in yaml.safe_load_all(said) if each]
-
-
 def path_of(manifest: Manifest) -> str:
     version = manifest["apiVersion"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -104,7 +95,7 @@ def until(what: str, holds: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("overlay", ["dev", "production"])
 def test_the_api_server_takes_every_object_of_an_overlay(server: KubernetesServer, overlay: str) -> None:
-    objects = render(overlay)
+    objects = copy.deepcopy(kustomize(f"overlays/{overlay}"))
     [namespace] = [each for each in objects if each["kind"] == "Namespace"]
     name = f"dry-{overlay}"
     post(server, "/api/v1/namespaces", {**namespace, "metadata": {**namespace["metadata"], "name": name}})
@@ -115,7 +106,7 @@ def test_the_api_server_takes_every_object_of_an_overlay(server: KubernetesServe
             post(server, f"{path_of(each)}?dryRun=All&fieldValidation=Strict", each)
         elif each["kind"] != "Namespace":
             unknown.add(each["kind"])
-    assert unknown == (OF_OPERATORS if overlay == "production" else set())
+    assert unknown == ({"ServiceMonitor", "PodMonitor"} if overlay == "production" else set())
 
 
 def test_a_field_that_does_not_exist_is_refused(server: KubernetesServer) -> None:
@@ -151,7 +142,7 @@ def test_applied_it_elects_a_leader_fires_and_runs_a_container(
     server: KubernetesServer, store: str, tmp_path: Path
 ) -> None:
     (tmp_path / "work.py").write_text(APP)
-    objects = [fit_for_one_host(each, tmp_path / "work.py", store) for each in render("dev")]
+    objects = [fit_for_one_host(each, tmp_path / "work.py", store) for each in copy.deepcopy(kustomize("overlays/dev"))]
     began = time.monotonic()
     for each in sorted(objects, key=lambda each: each["kind"] != "Namespace"):
         post(server, "/api/v1/namespaces" if each["kind"] == "Namespace" else path_of(each), each)

@@ -1,14 +1,11 @@
 """The manifests of deploy/kubernetes: the figures that they promise, and references that lead somewhere."""
 
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
-import yaml
+from manifests import ROOT, Manifest, kustomize, read
 
 from mainspring.cli.main import cli
 from mainspring.cli.processes.live import LAST_RESORT_S
@@ -17,13 +14,7 @@ from mainspring.core.instants import SECOND, parse_duration
 from mainspring.core.load.scaling import ScalingPolicy
 from mainspring.settings import unknown_variables
 
-ROOT = Path(__file__).parents[2] / "deploy" / "kubernetes"
 COMPONENT = "app.kubernetes.io/component"
-Manifest = dict[str, Any]
-
-
-def read(path: Path) -> list[Manifest]:
-    return [each for each in yaml.safe_load_all(path.read_text()) if each]
 
 
 @cache
@@ -32,14 +23,8 @@ def base() -> list[Manifest]:
     return [each for name in listed for each in read(ROOT / "base" / name)]
 
 
-@cache
 def overlay(name: str) -> list[Manifest]:
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl, which renders overlays, is not installed")
-    argv = ["kubectl", "kustomize", str(ROOT / "overlays" / name)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    return kustomize(f"overlays/{name}")
 
 
 def one(objects: list[Manifest], kind: str, name: str) -> Manifest:
@@ -84,7 +69,7 @@ def test_the_metric_that_the_autoscaler_reads_is_served_under_that_name() -> Non
     wanted = one(base(), "HorizontalPodAutoscaler", "mainspring-worker")["spec"]["metrics"][2]["external"]["metric"]
     [rule] = read(ROOT / "metrics" / "prometheus-adapter" / "values.yaml")[0]["rules"]["external"]
     assert rule["name"]["as"] == wanted["name"]
-    source = (Path(__file__).parents[2] / "src" / "mainspring" / "api" / "prometheus.py").read_text()
+    source = (Path(__file__).parents[3] / "src" / "mainspring" / "api" / "prometheus.py").read_text()
     assert f'"{wanted["name"]}"' in source
 
 
