@@ -12,14 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 from scene import Attempt, Scene, crowd_of, scene_of, until
+from test_worker_deaths import has_ended, up
+from test_worker_deaths import until as eventually
 
 from kubernetes_standin import make_cluster
+from mainspring import Mainspring
 from mainspring.core.instants import SECOND
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
 from mainspring.executor import Outcome
 from mainspring.executors.containers.jobs import TOKEN
 from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer
+from sdk_work import stored_run
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -74,7 +78,11 @@ def named(attempt: Attempt) -> str:
 
 
 def pods_of(server: KubernetesServer, attempt: Attempt) -> list[Any]:
-    found = server.ask("GET", f"{PODS}?labelSelector=batch.kubernetes.io/job-name={named(attempt)}").json()["items"]
+    return pods_named(server, named(attempt))
+
+
+def pods_named(server: KubernetesServer, job: str) -> list[Any]:
+    found = server.ask("GET", f"{PODS}?labelSelector=batch.kubernetes.io/job-name={job}").json()["items"]
     return [each for each in found if each["metadata"].get("deletionTimestamp") is None]
 
 
@@ -200,6 +208,40 @@ class TestLostWorkers:
         assert len(pods_of(server, first)) == 1
         await stop(adopting, second, "cancelled")
         assert pods_of(server, first) == []
+
+    async def test_a_worker_process_that_is_killed_leaves_its_container_to_the_next_worker(
+        self, settings: dict[str, Any], server: KubernetesServer, tmp_path: Path
+    ) -> None:
+        """Another worker waits for the run: it takes it as soon as the claim has expired, while the container runs."""
+        (tmp_path / "app.py").write_text("from mainspring import Mainspring\n\napp = Mainspring()\n")
+        alone, starts, go = tmp_path / "alone", tmp_path / "starts", tmp_path / "go"
+        script = f"mkdir {alone} && echo x >>{starts} || exit 9; until test -e {go}; do sleep 0.05; done; rmdir {alone}"
+        words = {"MAINSPRING_CONTAINERS": settings["containers"]}
+        async with (
+            Mainspring(f"sqlite:///{tmp_path / 'test.db'}") as app,
+            up(tmp_path, **words) as one,
+            up(tmp_path, **words) as other,
+        ):
+            run = await app.submit("container", {"image": "tools:1", "command": ["sh", "-c", script]}, timeout="10m")
+            await until(starts.exists, 60)
+            lost = await stored_run(app, run.id)
+            assert lost.worker is not None
+            [victim] = [each for each in (one, other) if f":{each.pid}:" in lost.worker]
+            [before] = pods_named(server, f"mainspring-{run.id}")
+            victim.kill()
+            await victim.wait()
+
+            async def is_adopted() -> bool:
+                job = server.ask("GET", f"{JOBS}/mainspring-{run.id}").json()
+                return int(job["metadata"]["labels"][TOKEN]) > lost.token
+
+            await eventually(is_adopted, 60)
+            [after] = pods_named(server, f"mainspring-{run.id}")
+            assert after["metadata"]["uid"] == before["metadata"]["uid"]
+            go.touch()
+            await eventually(lambda: has_ended(app, run.id), 60)
+            ended = await stored_run(app, run.id)
+        assert (ended.state, ended.losses, starts.read_text()) == ("succeeded", 1, "x\n"), ended.reason
 
 
 @pytest.mark.parametrize(

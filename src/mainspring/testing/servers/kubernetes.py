@@ -47,8 +47,7 @@ def find_helm() -> Path | None:
 
 
 def _find_built(pattern: str) -> Path | None:
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    cache = Path(os.environ.get("MAINSPRING_CACHE") or Path(home, "mainspring"))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainspring"
     return next(iter(sorted(cache.glob(pattern), reverse=True)), None)
 
 
