@@ -233,7 +233,7 @@ class TestLostWorkers:
 
             async def is_adopted() -> bool:
                 job = server.ask("GET", f"{JOBS}/mainspring-{run.id}").json()
-                return int(job["metadata"]["labels"][TOKEN]) > lost.token
+                return int(job.get("metadata", {}).get("labels", {}).get(TOKEN, 0)) > lost.token
 
             await eventually(is_adopted, 60)
             [after] = pods_named(server, f"mainspring-{run.id}")
