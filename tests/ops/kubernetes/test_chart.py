@@ -69,8 +69,8 @@ def test_it_renders_what_kustomize_renders(program: Path, folder: str, namespace
         for each in ("server", "worker"):
             [container] = wanted["Deployment", f"mainspring-{each}"]["spec"]["template"]["spec"]["containers"]
             container["image"] += ":0.1.0"
-    for name, each in wanted.items():
-        assert found[name] == each, name
+    for name, manifest in wanted.items():
+        assert found[name] == manifest, name
 
 
 CHOICES = {
