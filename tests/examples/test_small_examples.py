@@ -1,8 +1,10 @@
-"""The small examples: a script, FastAPI, Django, a worker in JavaScript, and a crontab, each executed as it is."""
+"""The small examples: a script, a worker in JavaScript, and a crontab, each executed as it is.
+
+`tests/integrations` executes those of web frameworks.
+"""
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -12,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 
 from examples.running import ROOT, until
 from mainspring import Client
@@ -37,34 +38,6 @@ def test_a_script_runs_by_itself(tmp_path: Path) -> None:
         "logs is clean after 1 attempts",
         "uploads is clean after 1 attempts",
     ]
-
-
-def test_django_sends_a_receipt_only_for_what_was_committed(tmp_path: Path) -> None:
-    output = run(tmp_path, str(EXAMPLES / "django" / "shop.py"), "demo").splitlines()
-    assert output == ["lamp 201", "out of stock 409", "receipts ['succeeded'] orders [('lamp', True)]"]
-
-
-async def test_fastapi_accepts_work_and_shows_its_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MAINSPRING_STORE", f"sqlite:///{tmp_path / 'thumbnails.db'}")
-    module = importlib.import_module("examples.fastapi.service")
-    transport = httpx.ASGITransport(module.service)
-    async with (
-        module.service.router.lifespan_context(module.service),
-        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
-    ):
-        asked = [
-            await client.post("/thumbnails", params={"url": "a/cat.jpg"}, headers={"Idempotency-Key": "1"})
-            for _ in range(2)
-        ]
-        assert [answer.status_code for answer in asked] == [202, 202]
-        (found,) = {answer.json()["run"] for answer in asked}
-
-        async def made() -> str | None:
-            shown = (await client.get(f"/thumbnails/{found}")).json()
-            return str(shown["thumbnail"]) if shown["state"] == "succeeded" else None
-
-        assert await until(made, "thumbnail") == "cat.jpg-200.png"
-        assert (await client.get("/thumbnails/nothing")).status_code == 404
 
 
 @contextmanager

@@ -103,6 +103,11 @@ for end in ("commit", "rollback"):
                 raise RuntimeError
     except RuntimeError:
         pass
+django_shop.place_order(4)
+try:
+    django_shop.place_order(5, in_stock=False)
+except LookupError:
+    pass
 print(sorted(run.args["order"] for run in app.sync(app.runs.list)), flush=True)
 app.sync.close()
 connection.close()
@@ -128,5 +133,5 @@ def test_django_submits_after_and_within_its_transaction_and_has_the_commands(
     )
     assert done.returncode == 0, done.stderr
     first, _, rest = done.stdout.partition("\n")
-    assert first == "[1, 2, 3]"
-    assert rest.count('"task": "send_invoice"') == 3
+    assert first == "[1, 2, 3, 4]"
+    assert rest.count('"task": "send_invoice"') == 4
