@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from examples.measuring import AIRBNB, Load, read_load, report_load
+from examples.measuring import AIRBNB, Load, read_load, report_load, used_cpu
 from examples.running import connected, new_stage
 from mainspring import every
 
@@ -27,16 +27,18 @@ async def measure(load: Load) -> str:
                 f"listing-{number}", every(f"{PERIOD_S}s"), task="refresh_listing", args={"listing": number}
             )
         began = await ledger.fetchval("SELECT clock_timestamp()")
+        before = await used_cpu(stage)
         await asyncio.sleep(load.seconds)
         await stage.drained()
+        used = await used_cpu(stage, before)
         rows = await ledger.fetch(
-            "SELECT extract(epoch FROM at - fire_at) AS late FROM airbnb.done"
-            " WHERE job LIKE 'listing-%' AND fire_at BETWEEN $1 AND $1 + $2 * interval '1 second'",
+            "SELECT extract(epoch FROM at - fire_at)::float8 AS late FROM airbnb.done"
+            " WHERE job LIKE 'listing-%' AND fire_at BETWEEN $1 AND $1 + $2 * interval '1 second' ORDER BY fire_at",
             began,
             load.seconds,
         )
         await stage.stop()
-    return report_load(AIRBNB, load, load.seconds, [float(row["late"]) for row in rows], "due to done")
+    return report_load(AIRBNB, load, load.seconds, [row["late"] for row in rows], "due to done", used)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.google.scenario import REGIONS, settings, start_controller, start_worker
-from examples.measuring import GOOGLE, Load, offer, read_load, report_load
+from examples.measuring import GOOGLE, Load, offer, read_load, report_load, used_cpu
 from examples.running import connected, new_stage, until
 
 HERE = Path(__file__).parent
@@ -26,22 +26,30 @@ async def measure(load: Load) -> str:
             now, share = time.time(), -(-count // len(REGIONS))
             starts = range(first, first + count, share)
             batches = [range(start, min(start + share, first + count)) for start in starts]
-            for region, numbers in zip(REGIONS, batches, strict=False):
-                await probe.options(region=region).submit_many([{"probes": [(number, now)]} for number in numbers])
+            await asyncio.gather(
+                *(
+                    probe.options(region=region).submit_many([{"probes": [(number, now)]} for number in numbers])
+                    for region, numbers in zip(REGIONS, batches, strict=False)
+                )
+            )
 
         for number in range(CONTROLLERS):
             start_controller(stage, number)
         for region in REGIONS:
             start_worker(stage, region, MAINSPRING_CONCURRENCY="500")
         await stage.workers_ready(len(REGIONS))
+        before = await used_cpu(stage)
         took_s = await offer(load, submit)
         async with connected(stage.store) as ledger:
             began = time.monotonic()
             await until(lambda: _noted(ledger, round(load.rate * load.seconds)), "note of all probes", stage.logs)
             took_s += time.monotonic() - began
-            rows = await ledger.fetch("SELECT extract(epoch FROM at) - sent_at AS late FROM google.probes")
+            used = await used_cpu(stage, before)
+            rows = await ledger.fetch(
+                "SELECT extract(epoch FROM at)::float8 - sent_at AS late FROM google.probes ORDER BY sent_at"
+            )
         await stage.stop()
-    return report_load(GOOGLE, load, took_s, [float(row["late"]) for row in rows], "submission to note")
+    return report_load(GOOGLE, load, took_s, [row["late"] for row in rows], "submission to note", used)
 
 
 async def _noted(ledger: Any, count: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from examples.measuring import NETFLIX, Load, offer, read_load, report_load
+from examples.measuring import NETFLIX, Load, offer, read_load, report_load, used_cpu
 from examples.netflix.app import PRIORITIES
 from examples.netflix.scenario import kafka_url, upload
 from examples.running import connected, new_stage, until
@@ -35,14 +35,16 @@ async def measure(load: Load) -> str:
             async def post(first: int, count: int) -> None:
                 await asyncio.gather(*(upload(client, f"v{n}") for n in range(first, first + count)))
 
+            before = await used_cpu(stage)
             took_s = await offer(uploads, post)
         await until(lambda: _complete(ledger), "output of all resolutions", stage.logs)
+        used = await used_cpu(stage, before)
         rows = await ledger.fetch(
-            "SELECT extract(epoch FROM o.at - v.at) AS late FROM netflix.outputs o"
-            " JOIN netflix.videos v ON v.id = o.video WHERE v.id <> 'warm-up'"
+            "SELECT extract(epoch FROM o.at - v.at)::float8 AS late FROM netflix.outputs o"
+            " JOIN netflix.videos v ON v.id = o.video WHERE v.id <> 'warm-up' ORDER BY v.at"
         )
         await stage.stop()
-    return report_load(NETFLIX, load, took_s, [float(row["late"]) for row in rows], "upload to accepted encoding")
+    return report_load(NETFLIX, load, took_s, [row["late"] for row in rows], "upload to accepted encoding", used)
 
 
 async def _complete(ledger: Any) -> bool:
