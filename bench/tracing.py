@@ -59,10 +59,12 @@ async def drain(runs: int) -> tuple[float, float]:
         return runs / (time.perf_counter() - began), (time.process_time() - used) / runs * 1e6
 
 
-def one_round(share: str | None, runs: int, collector: str) -> tuple[float, float]:
-    """The rate and the CPU time of one process."""
+def one_round(share: str | None, runs: int, collector: str, source: str | None) -> tuple[float, float]:
+    """The rate and the CPU time of one process, which runs Mainspring from another source folder if one is given."""
     with tempfile.TemporaryDirectory() as folder:
         given = {"MAINSPRING_STORE": f"sqlite:///{Path(folder) / 'bench.db'}"}
+        if source is not None:
+            given["PYTHONPATH"] = source
         if share is not None:
             given |= {"MAINSPRING_OTEL": collector, "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
             given |= {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": share}
@@ -77,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--beside", help="the src folder of another version, which is measured in turns with this one")
     parser.add_argument("--drain", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.drain:
@@ -84,15 +87,19 @@ def main() -> None:
         return
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Sink)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in MODES}
+    versions = {"": None} | ({", beside": asked.beside} if asked.beside else {})
+    rounds: dict[tuple[str, str], list[tuple[float, float]]] = {
+        (version, mode): [] for version in versions for mode in MODES
+    }
     for _ in range(asked.rounds):
-        for name, share in MODES.items():
-            rates[name].append(one_round(share, asked.runs, f"http://127.0.0.1:{server.server_port}"))
-    off = statistics.median(used for _, used in rates["off"])
+        for (version, mode), found in rounds.items():
+            url = f"http://127.0.0.1:{server.server_port}"
+            found.append(one_round(MODES[mode], asked.runs, url, versions[version]))
     print("| traced | runs/s | CPU time of a run | cost |\n|---|---|---|---|")
-    for name, found in rates.items():
+    for (version, mode), found in rounds.items():
+        off = statistics.median(used for _, used in rounds[version, "off"])
         rate, used = (statistics.median(each) for each in zip(*found, strict=True))
-        print(f"| {name} | {rate:,.0f} | {used:.0f} µs | {100 * (used / off - 1):+.1f} % |")
+        print(f"| {mode}{version} | {rate:,.0f} | {used:.1f} µs | {100 * (used / off - 1):+.1f} % |")
 
 
 if __name__ == "__main__":

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from cli_work import Terminal
 from mainspring.ops.dashboards.description import BOARDS, Board, Query
 from mainspring.ops.dashboards.grafana import COLUMNS, as_text, grafana
+from mainspring.testing.servers.process import free_port
+from prometheus_server import answers, running_prometheus
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -48,13 +50,6 @@ NOT_IN_EVERY_RUN = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def until(look: Callable[[], bool], what: str, limit_s: float = 60.0) -> None:
     """Look until it answers True."""
     end = time.monotonic() + limit_s
@@ -63,39 +58,23 @@ def until(look: Callable[[], bool], what: str, limit_s: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(url).status_code == 200
-    except httpx.TransportError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The addresses of a Prometheus and of the server that it scrapes."""
-    program = shutil.which("prometheus")
-    assert program is not None, "prometheus is not installed: make services"
     folder = tmp_path_factory.mktemp("prometheus")
-    served, port = f"http://127.0.0.1:{free_port()}", free_port()
+    served = f"http://127.0.0.1:{free_port()}"
     (folder / "work.py").write_text(WORK)
-    rules = ", ".join(str(DEPLOY / "prometheus" / f"{name}.rules.yml") for name in ("recording", "alerts", "sources"))
-    (folder / "prometheus.yml").write_text(
-        f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules}]\nscrape_configs:\n"
-        f"  - job_name: mainspring\n    static_configs: [{{targets: ['{served.removeprefix('http://')}']}}]\n"
-    )
-    quiet: Any = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     environment = {**os.environ, "MAINSPRING_STORE": "sqlite:///seen.db"}
     command = [sys.executable, "-m", "mainspring", "up", "work.py", "--port", served.rpartition(":")[2]]
-    watch = ["--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.path=data"]
-    started = [subprocess.Popen(command, env=environment, **quiet), subprocess.Popen([program, *watch], **quiet)]
+    quiet: Any = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen(command, env=environment, **quiet)
     try:
-        until(lambda: answers(f"{served}/metrics"), "the server does not answer")
-        until(lambda: answers(f"http://127.0.0.1:{port}/-/ready"), "Prometheus does not answer")
-        yield f"http://127.0.0.1:{port}", served
+        with running_prometheus(folder, served) as address:
+            until(lambda: answers(f"{served}/metrics"), "the server does not answer")
+            yield address, served
     finally:
-        for process in started:
-            process.kill()
-            process.wait()
+        server.kill()
+        server.wait()
 
 
 def ask(address: str, query: Query) -> list[object]:
@@ -133,6 +112,29 @@ def test_every_metric_of_a_query_is_in_a_real_answer_or_is_recorded(prometheus: 
     )
     used = {name for name in re.findall(r"\bmainspring_\w+", rules) if not name.endswith("_")}
     assert used - served == set()
+
+
+def test_the_cost_of_cpu_time_is_what_prometheus_saw(
+    prometheus: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, served = prometheus
+    (tmp_path / "prices.toml").write_text('[components.processors]\nunit = "cpu_hour"\nprice = 0.05\n')
+    terminal = Terminal(tmp_path, monkeypatch, capsys)
+    words = ("cost", "--since", "1m", "--prices", "prices.toml")
+    terminal("db", "migrate")
+    look = Query("sum(rate(mainspring_process_cpu_seconds_total[60s]))")
+    until(lambda: ask(address, look) != [], "two scrapes")
+    answer = terminal.json(*words, "--prometheus", address)
+    hours, bill = Decimal(answer["usage"]["cpu_hours"]), answer["bill"]
+    used = re.search(r"^mainspring_process_cpu_seconds_total (\S+)", httpx.get(f"{served}/metrics").text, re.MULTILINE)
+    assert used is not None
+    # The server has used more than it had at the scrapes; a month is 720 hours, and the period one minute.
+    assert 0 < hours <= Decimal(used[1]) / 60 * 720
+    assert abs(Decimal(bill["total"]) - hours * Decimal("0.05")) < Decimal("0.01")
+    for other in (served, "http://127.0.0.1:9"):  # A server that is no Prometheus, and none.
+        refused = terminal(*words, "--prometheus", other)
+        assert refused.code == 2
+        assert f"Prometheus at '{other}' does not answer" in refused.err
 
 
 def test_the_rules_evaluate_without_errors(prometheus: tuple[str, str]) -> None:

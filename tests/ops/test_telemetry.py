@@ -19,9 +19,19 @@ import msgspec
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mainspring import Mainspring
+from mainspring.clock import SystemClock
+from mainspring.conformance.store.samples import TASK, a_run, a_worker, failure, success
+from mainspring.core.instants import SECOND
 from mainspring.sdk.hooks import Submission
+from mainspring.services.telemetry.traced_store import TracedStore
+from mainspring.services.telemetry.tracing import Tracing, carried
+from mainspring.settings import Settings
+from mainspring.wiring import open_store
 
 APP = Path(__file__).parent / "traced_app.py"
 TASKS = ("on_loop", "in_thread", "in_process", "fails", "command")
@@ -181,6 +191,39 @@ def check_requests(collector: Collector, url: str) -> None:
     until(partial(collector.named, "report on_loop", trace), "the report of the run that a request made")
     assert collector.named("submit on_loop", trace)[0].parent == span
     assert [each for each in collector.spans if each.trace == UNSAMPLED.split("-")[1]] == []
+
+
+async def test_runs_of_one_submission_share_the_spans_of_what_the_store_does_in_one_call(tmp_path: Path) -> None:
+    url, clock, exporter = f"sqlite:///{tmp_path / 'x.db'}", SystemClock(), InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    bare = await asyncio.to_thread(open_store, url, Settings(store=url), clock)
+    tracing = Tracing(provider, clock)
+    store = TracedStore(bare, tracing)
+    worker = a_worker()
+    await store.register(worker)
+    await store.submit([a_run(clock) for _ in range(3)])
+    await store.submit([a_run(clock)])
+    claims = await store.claim(worker, 10, 10 * SECOND, "strict")
+    for claim in claims:
+        parent = carried(claim.options)
+        assert parent is not None
+        with tracing.attempting(claim, parent):
+            pass
+    await store.report([success(claim) for claim in claims[:2]])
+    await store.report([failure(claims[2]), success(claims[3])])
+    await store.close()
+    spans = exporter.get_finished_spans()
+    together, alone = (span for span in spans if span.name == f"submit {TASK}")
+
+    def runs(name: str, submit: ReadableSpan) -> list[object]:
+        named = [each for each in spans if each.name == f"{name} {TASK}"]
+        mine = [each for each in named if each.parent and each.parent.span_id == submit.context.span_id]
+        return [(each.attributes or {}).get("mainspring.runs", "1") for each in mine]
+
+    assert (runs("claim", together), runs("attempt", together)) == (["3"], ["1"] * 3)
+    assert runs("report", together) == ["2", "1"]  # Two calls of the store.
+    assert (runs("claim", alone), runs("attempt", alone), runs("report", alone)) == (["1"], ["1"], ["1"])
 
 
 def test_a_repeated_submission_from_another_trace_is_the_same_submission(new_store: Callable[[], str]) -> None:

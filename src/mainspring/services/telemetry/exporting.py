@@ -70,6 +70,7 @@ class MetricsExport:
         self._families = families
         self._exporter = OTLPMetricExporter(endpoint=f"{url.rstrip('/')}/v1/metrics")
         self._interval_s = float(environment().get("OTEL_METRIC_EXPORT_INTERVAL") or INTERVAL_MS) / 1_000
+        self._process = describe_process()
         self._began_ns = time.time_ns()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="mainspring-metrics", daemon=True)
@@ -100,7 +101,7 @@ class MetricsExport:
         now_ns = time.time_ns()
         metrics = [metric for family in self._families() for metric in convert(family, self._began_ns, now_ns)]
         scope = ScopeMetrics(InstrumentationScope("mainspring", VERSION), metrics, "")
-        return MetricsData([ResourceMetrics(describe_process(), [scope], "")])
+        return MetricsData([ResourceMetrics(self._process, [scope], "")])
 
 
 def convert(family: Family, began_ns: int, now_ns: int) -> Iterator[Metric]:

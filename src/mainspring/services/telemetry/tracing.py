@@ -3,12 +3,17 @@
 A submitter's span is the parent of `submit`; `submit` (or `plan`, for a firing) is the parent of everything else. Its
 W3C `traceparent` is stored in the context of the run, only if the trace is sampled. So a process decides by one search
 in a text that a run is not traced.
+
+A span costs tens of microseconds, as much as a whole run without one. So runs of one submission that the store claims
+in one call share a `claim` span, and those that it ends in one call share a `report` span.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 import msgspec
 from opentelemetry.context import Context, attach, detach
@@ -45,8 +50,11 @@ _encode = msgspec.json.Encoder().encode
 
 def carried(options: str) -> Context | None:
     """The sampled trace that the encoded options of a run carry; None for a run that is not traced."""
-    if TRACEPARENT not in options:
-        return None
+    return _carried(options) if TRACEPARENT in options else None
+
+
+@lru_cache(maxsize=1_024)  # A claim reads the options of a run twice, and all runs of a submission have the same.
+def _carried(options: str) -> Context | None:
     return joined(_read_options(options).context)
 
 
@@ -83,7 +91,8 @@ class Tracing:
         self._provider = provider
         self._tracer = provider.get_tracer("mainspring", VERSION)
         self._clock = clock
-        self._unreported: dict[tuple[str, int], tuple[Context, str]] = {}
+        self._unreported: dict[tuple[str, int], tuple[str, str]] = {}
+        """Options and task of each traced attempt, by run and token."""
 
     def flush(self) -> None:
         """Send what has ended so far. Blocks for two seconds at most."""
@@ -135,19 +144,23 @@ class Tracing:
             yield lambda runs: carrying(runs, span)
 
     def claimed(self, claims: Sequence[Claim], began: Instant) -> None:
-        """A `claim` span for each claimed run that is traced."""
+        """A `claim` span for the traced runs of each submission among these claims."""
+        traced: dict[tuple[str, str], list[Claim]] = {}
         for claim in claims:
-            if (parent := carried(claim.options)) is not None:
-                start = began * NANOSECONDS
+            if TRACEPARENT in claim.options:
+                traced.setdefault((claim.options, claim.task), []).append(claim)
+        for (options, task), group in traced.items():
+            if (parent := carried(options)) is not None:
+                known = facts(group[0]) if len(group) == 1 else facts_of_many(group[0], len(group))
                 span = self._tracer.start_span(
-                    f"claim {claim.task}", parent, SpanKind.CONSUMER, facts(claim), start_time=start
+                    f"claim {task}", parent, SpanKind.CONSUMER, known, start_time=began * NANOSECONDS
                 )
                 span.end()
 
     @contextmanager
     def attempting(self, claim: Claim, parent: Context) -> Iterator[Span]:
         """An `attempt` span. It is current here, so that spans of the task become its children."""
-        self._unreported[claim.run_id, claim.token] = (parent, claim.task)
+        self._unreported[claim.run_id, claim.token] = (claim.options, claim.task)
         if len(self._unreported) > MOST_UNREPORTED:
             self._unreported.pop(next(iter(self._unreported)))
         with self._span(f"attempt {claim.task}", parent, SpanKind.CONSUMER, facts(claim)) as span:
@@ -155,14 +168,11 @@ class Tracing:
 
     @contextmanager
     def reporting(self, reports: Sequence[Report]) -> Iterator[None]:
-        """A `report` span for each report of a traced run."""
+        """A `report` span for the traced runs of each submission that end alike among these reports."""
         unreported = self._unreported
-        known = [(each, unreported.get((each.run_id, each.token))) for each in reports] if unreported else []
-        spans = [
-            self._tracer.start_span(f"report {found[1]}", found[0], SpanKind.CLIENT, {"mainspring.state": report.state})
-            for report, found in known
-            if found is not None
-        ]
+        known = [each for each in reports if (each.run_id, each.token) in unreported] if unreported else []
+        alike = Counter((*unreported[each.run_id, each.token], each.state) for each in known)
+        spans = [self._report_span(*group, number) for group, number in alike.items()]
         try:
             yield
         except BaseException as error:
@@ -170,11 +180,15 @@ class Tracing:
                 span.set_status(Status(StatusCode.ERROR, str(error)))
             raise
         else:
-            for report, _ in known:
-                self._unreported.pop((report.run_id, report.token), None)
+            for report in known:
+                unreported.pop((report.run_id, report.token), None)
         finally:
             for span in spans:
                 span.end()
+
+    def _report_span(self, options: str, task: str, state: str, number: int) -> Span:
+        attributes = {"mainspring.state": state, "mainspring.runs": str(number)}
+        return self._tracer.start_span(f"report {task}", carried(options), SpanKind.CLIENT, attributes)
 
     def now(self) -> Instant:
         """The time of this host, by which spans are dated."""
@@ -195,6 +209,15 @@ def facts(claim: Claim) -> dict[str, str]:
         "mainspring.attempt": str(claim.attempt + 1),
     }
     return found if claim.job is None else found | {"mainspring.job": claim.job}
+
+
+def facts_of_many(claim: Claim, number: int) -> dict[str, str]:
+    """What a span says about several runs of one submission, of which this is one."""
+    return {
+        "mainspring.task": claim.task,
+        "mainspring.namespace": claim.namespace,
+        "mainspring.runs": str(number),
+    }
 
 
 def carrying(runs: Sequence[NewRun], span: Span) -> Sequence[NewRun]:
