@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
@@ -11,8 +16,12 @@ import msgspec
 from mainspring.core.instants import DAY
 from mainspring.ops.drill.archive import due, keep, kept
 from mainspring.ops.drill.checklist import BETWEEN, Checklist, Line, LineFailed, Report
-from mainspring.ops.drill.site import join_hosts
+from mainspring.ops.drill.site import join_hosts, wait_until
 from mainspring.ops.drill.traffic import compare
+from mainspring.testing.servers.postgres import Postgres
+from mainspring.testing.servers.process import free_port
+from mainspring.testing.servers.redis import RedisServer
+from prometheus_server import answers, running_prometheus
 from store_places import places
 
 PARTS = (
@@ -41,6 +50,83 @@ def test_a_site_on_this_machine_survives_the_loss_of_its_primary(tmp_path: Path)
     dates = msgspec.json.decode(drill(tmp_path, "list").stdout)
     assert [each["passed"] for each in dates["drills"]] == [True]
     assert dates["next"] is not None
+
+
+class Automation:
+    """What an operator's scripts do to two servers that exist: the commands of a drill call it over HTTP."""
+
+    def __init__(self, first: Postgres, second: Postgres) -> None:
+        self.done: list[str] = []
+
+        def fail_back() -> None:
+            second.stop()
+            first.promote()
+            second.follow(first)
+
+        steps: dict[str, Callable[[], None]] = {
+            "fail": first.kill,
+            "redirect": lambda: None,
+            "restore": lambda: first.follow(second),
+            "fail_back": fail_back,
+        }
+        automation = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                step = self.path.strip("/")
+                steps[step]()
+                automation.done.append(step)
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def command(self, step: str) -> str:
+        url = f"http://127.0.0.1:{self._server.server_port}/{step}"
+        return f"{sys.executable} -c \"import urllib.request as u; u.urlopen('{url}')\""
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_a_site_that_exists_is_drilled_by_the_commands_of_its_operator(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        first = Postgres()
+        stack.callback(first.close)
+        first.make()
+        second = first.make_standby()
+        stack.callback(second.close)
+        broker = RedisServer(tmp_path).start()
+        stack.callback(broker.kill)
+        automation = Automation(first, second)
+        stack.callback(automation.close)
+        port, store = free_port(), join_hosts(first.url, second.url)
+        (tmp_path / "site.py").write_text("from mainspring import Mainspring\n\napp = Mainspring()\n")
+        environment = os.environ | {"MAINSPRING_STORE": store, "MAINSPRING_BROKER": broker.url}
+        for words in (("server", "site.py", "--port", str(port)), ("worker", "site.py")):
+            with (tmp_path / f"{words[0]}.log").open("wb") as log:
+                command = [sys.executable, "-m", "mainspring", *words]
+                process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            wait_until(lambda: answers(f"http://127.0.0.1:{port}/health/ready"), "the server is ready", 60)
+        prometheus = stack.enter_context(running_prometheus(tmp_path, f"127.0.0.1:{port}"))
+        steps = ("fail", "redirect", "restore", "fail_back")
+        commands = [word for step in steps for word in (f"--{step.replace('_', '-')}-with", automation.command(step))]
+        sites = ["--primary", first.url, "--standby", second.url, "--server", f"http://127.0.0.1:{port}"]
+        beside = ["--broker", broker.url, "--prometheus", prometheus, "--on-call", "a test"]
+        done = drill(tmp_path, "run", *sites, *beside, *commands, "--runs", "100", "--quiet", "1s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = msgspec.json.decode(done.stdout, type=Report)
+    assert tuple(dict.fromkeys(line.part for line in report.lines)) == PARTS
+    assert {line.state for line in report.lines} == {"pass"}  # Every line applies, and holds.
+    assert automation.done == list(steps)
+    assert (report.lost, report.recovery_s is not None) == (0, True)
 
 
 def test_a_primary_is_not_failed_if_the_standby_does_not_follow(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from mainspring.core.instants import MINUTE, SECOND, Duration, Instant
+from mainspring.core.runs.retry import Retry
 from mainspring.ops.drill.checklist import MOST_LOST, MOST_RECOVERY, Checklist, Line, LineFailed, Report, need
 from mainspring.ops.drill.site import Site, answers, join_hosts, replication, wait_until
 from mainspring.ops.drill.traffic import Memory, Sample, Traffic, compare, count, describe, pick
@@ -178,7 +179,7 @@ class Drill:
         app, site, store = self._app, self._site, await self._app.open()
         long_run = await app.submit(site.task, site.long_args)
         later = await app.submit(site.task, site.args, delay=LATER / SECOND)
-        failed = await app.submit(site.task, site.failing_args)
+        failed = await app.submit(site.task, site.failing_args, retry=Retry(0))  # It fails now, not minutes later.
         deadline = time.monotonic() + HEALTHY_S
         while (await self._traffic.state(long_run.id), await self._traffic.state(failed.id)) != ("running", "failed"):
             need(time.monotonic() < deadline, "a long run does not start, or a failing one does not fail")
