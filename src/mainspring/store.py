@@ -169,9 +169,15 @@ class JobStore(Protocol):
         row takes that one's place). Ids of the new runs. Conflict unless the job has still the version planned from."""
 
     async def list_firings(
-        self, job_id: str, *, since: Instant | None = None, before: Instant | None = None, limit: int = 50
+        self,
+        job_id: str,
+        *,
+        since: Instant | None = None,
+        before: Instant | None = None,
+        limit: int = 50,
+        region: str | None = None,
     ) -> list[Firing]:
-        """The ledger of a job, newest first: rows from `since` on, before `before`."""
+        """The ledger of a job, newest first: rows from `since` on, before `before`, of one region or of all."""
 
     async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
         """The first `each` rows that `list_firings` gives of each of these jobs, job by job: one question for a whole

@@ -467,6 +467,8 @@ def build_runtime(
         row = describe_worker(app, settings, name)
         given = (row, task_loop, settings, random, on_replaced, on_drain, unstoppable, source)
         worker = build_worker(app, store, *given) if work else None
+        if work:
+            store.metrics.region = settings.regions[0] if len(settings.regions) == 1 else "several"
         return Node(
             *(store, scheduler, worker, chores, broker, source),
             stall_after=settings.stall_after,

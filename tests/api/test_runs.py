@@ -86,6 +86,11 @@ def test_runs_are_listed_newest_first_in_pages_and_filtered(client: httpx.Client
     assert found(state="cancelled,pending", task="encode") == list(reversed(ids))
     assert found(tag="even") == [ids[4], ids[2], ids[0]]
     assert found(task="other") == [other["run_id"]]
+    eu = submit(client, region="eu")["run_id"]
+    assert (found(region="eu"), found(region="nowhere")) == ([eu], [])
+    assert client.get("/v1/runs:count", params={"region": "eu", "state": "pending"}).json()["count"] == 1
+    client.post(f"/v1/runs/{eu}/cancel")
+    assert found(region="eu", state="cancelled") == [eu]
     assert found(since="2100-01-01T00:00:00Z") == []
     assert found(until="2001-01-01T00:00:00Z") == []
     assert found(since="2001-01-01T00:00:00Z", until="2100-01-01T00:00:00Z") == found()

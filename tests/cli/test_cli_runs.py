@@ -511,6 +511,20 @@ class TestWorkers:
 
 
 class TestFilters:
+    def test_runs_and_firings_are_selected_by_region(self, cli: Terminal) -> None:
+        cli("job", "add", "rates", "--manual", "--region", "eu", "--region", "us", "--task", "encode")
+        cli("job", "trigger", "rates")
+        runs = {run["region"]: run["run_id"] for run in cli.json("run", "list")}
+        cli("run", "cancel", runs["eu"])
+        assert [run["run_id"] for run in cli.json("run", "list", "--region", "eu")] == [runs["eu"]]
+        assert cli.json("run", "list", "--region", "eu", "--state", "pending") == []
+        assert [run["run_id"] for run in cli.json("run", "list", "--region", "us", "--state", "pending")] == [
+            runs["us"]
+        ]
+        assert len(cli.json("job", "show", "rates")["firings"]) == 2
+        (row,) = cli.json("job", "show", "rates", "--region", "eu")["firings"]
+        assert (row["region"], row["outcome"]) == ("eu", "cancelled")
+
     def test_runs_are_selected_by_queue_worker_and_time(self, cli: Terminal) -> None:
         here, there = submit(cli, "--queue", "films"), submit(cli)
 

@@ -19,6 +19,7 @@ from stage import FAST, FaultyStore, ended, until
 from mainspring import Mainspring, current_run, every
 from mainspring.clock import SystemClock
 from mainspring.errors import InvalidInput, StoreUnavailable
+from mainspring.services.metric_families import process_families
 from mainspring.services.node import Node
 from mainspring.services.runtime import Runtime
 from mainspring.services.scheduler.scheduler import Scheduler
@@ -80,6 +81,31 @@ async def test_jobs_and_submissions_run_to_their_end(tmp_path: Path) -> None:
         assert len(set(fired)) == len(fired)
         store = await app.open()
         assert [worker.state for worker in await store.list_workers("default")] == ["stopped"]
+
+
+async def test_ends_are_counted_by_the_region_of_the_worker(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+
+    @app.task
+    async def nothing() -> None: ...
+
+    async with app:
+        store = await app.open()
+
+        def labels() -> list[dict[str, str]]:
+            families = process_families(store.metrics, store.strain())
+            return [
+                each.labels
+                for family in families
+                if family.name == "mainspring_runs_finished"
+                for each in family.samples
+            ]
+
+        async with running(app, schedule=False, regions=("eu",)):
+            await (await nothing.options(region="eu").submit()).result(30)
+            await until(lambda: labels() == [{"state": "succeeded", "region": "eu"}])
+        async with running(app, schedule=False, regions=("eu", "us")):
+            await until(lambda: labels() == [{"state": "succeeded", "region": "several"}])
 
 
 async def test_a_function_that_blocks_the_users_loop_does_not_cost_its_claim(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class RunWords(TypedDict):
     tag: str | None
     queue: str | None
     worker: str | None
+    region: str | None
     since: datetime | None
     error: str | None
     states: tuple[State, ...]
@@ -46,6 +47,7 @@ run_filters = stack(
     click.option("--tag", metavar="TAG", help="With this tag."),
     click.option("--queue", metavar="QUEUE", help="In this queue."),
     click.option("--worker", metavar="WORKER", help="Running on this worker, by its id."),
+    click.option("--region", metavar="REGION", help="Waiting, running or ended in this region."),
     click.option(
         "--since",
         metavar="WHEN",

@@ -46,7 +46,7 @@ class Actions:
 
     async def runs(self, action: records.RunAction, **words: object) -> records.ActedRuns:
         """Cancel or retry many runs: `run_ids`, or those that a filter fits (`states`, `job`, `task`, `tag`, `queue`,
-        `worker`, `error`, `since`, `until`); `limit`, `before`, `dry_run`, `reason`."""
+        `worker`, `region`, `error`, `since`, `until`); `limit`, `before`, `dry_run`, `reason`."""
         renamed = {"states": "state", "before": "cursor"}
         body = {renamed.get(name, name): _plain(value) for name, value in words.items() if value}
         request = Request("POST", path_of("runs:act"), body={"action": action, **body})

@@ -168,9 +168,12 @@ class Jobs:
         request = Request("GET", await self._path(job, "next"), {"count": count, "timezone": zone})
         return (await self._connection.ask(request, records.FireTimes)).items
 
-    async def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Firing, None]:
-        """What became of a job's due instants, newest first."""
-        async for firing in each(self._connection, await self._path(job, "firings"), {}, records.Firing, limit):
+    async def firings(
+        self, job: str, limit: int | None = None, *, region: str | None = None
+    ) -> AsyncGenerator[records.Firing, None]:
+        """What became of a job's due instants, newest first; in one region, or in all."""
+        path, query = await self._path(job, "firings"), {"region": region}
+        async for firing in each(self._connection, path, query, records.Firing, limit):
             yield firing
 
     async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Run, None]:

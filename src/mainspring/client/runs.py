@@ -83,13 +83,22 @@ class Runs:
         tag: str | None = None,
         queue: str | None = None,
         worker: str | None = None,
+        region: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         error: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[records.Run, None]:
         """Runs, newest first; of running ones, those that `worker` holds; of failed ones, those of an `error` group."""
-        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker, "error": error}
+        named = {
+            "job": job,
+            "task": task,
+            "tag": tag,
+            "queue": queue,
+            "worker": worker,
+            "region": region,
+            "error": error,
+        }
         query = {"state": list(states), **named, **_span(since, until)}
         return each(self._connection, path_of("runs"), query, records.Run, limit)
 
@@ -102,11 +111,12 @@ class Runs:
         tag: str | None = None,
         queue: str | None = None,
         worker: str | None = None,
+        region: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> records.Count:
         """How many runs `list` would give, counted up to 10,000."""
-        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker, "region": region}
         query = {"state": list(states), **named, **_span(since, until)}
         return await self._connection.ask(Request("GET", path_of("runs:count"), query), records.Count)
 

@@ -62,6 +62,8 @@ class RunFilter(msgspec.Struct, frozen=True):
     """The worker that holds the run now: only running ones have one. A finished run's workers are in its attempts."""
     since: str | None = None
     """The smallest id: `core.ids.encode_time` of an instant."""
+    region: str | None = None
+    """Where the run waits, runs or ran: that to which it moved, if it did."""
 
 
 class Saved(msgspec.Struct, frozen=True):

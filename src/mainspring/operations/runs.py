@@ -120,6 +120,7 @@ class Runs:
         tag: str | None = None,
         queue: str | None = None,
         worker: str | None = None,
+        region: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         error: str | None = None,
@@ -136,6 +137,7 @@ class Runs:
                 tag=tag,
                 queue=queue,
                 worker=worker,
+                region=region,
                 since=since,
                 until=until,
                 error=error,
@@ -154,6 +156,7 @@ class Runs:
         tag: str | None = None,
         queue: str | None = None,
         worker: str | None = None,
+        region: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         error: str | None = None,
@@ -162,7 +165,9 @@ class Runs:
         limit: int = 50,
     ) -> records.Page[records.Run]:
         """One page of runs, newest first, those before an id. As `rows` they have no payloads."""
-        named: dict[str, Any] = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        named: dict[str, Any] = {
+            "job": job, "task": task, "tag": tag, "queue": queue, "worker": worker, "region": region,
+        }  # fmt: skip
         bounds: dict[str, Any] = {"since": since, "until": until, "before": before, "limit": limit + 1}
         runs = await self.stored_page(states=tuple(states), error=error, **named, **bounds)
         read = self._context.read
@@ -203,11 +208,20 @@ class Runs:
         tag: str | None = None,
         queue: str | None = None,
         worker: str | None = None,
+        region: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> records.Count:
         """How many runs `list` would give, counted up to 10,000."""
-        named = {"states": tuple(states), "job": job, "task": task, "tag": tag, "queue": queue, "worker": worker}
+        named = {
+            "states": tuple(states),
+            "job": job,
+            "task": task,
+            "tag": tag,
+            "queue": queue,
+            "worker": worker,
+            "region": region,
+        }
         store = await self._context.open()
         count = await store.count_matching(self._filter(named, since, until, None, MOST_COUNTED))
         return records.Count(count, count >= MOST_COUNTED)
@@ -387,7 +401,7 @@ def rerun_id(run: Run) -> str:
 
 def _fits(run: Run, where: RunFilter) -> bool:
     """Whether a finished run fits a filter."""
-    named = ((where.job, run.job), (where.task, run.task), (where.queue, run.queue))
+    named = ((where.job, run.job), (where.task, run.task), (where.queue, run.queue), (where.region, run.region))
     if where.worker is not None or any(wanted not in (None, value) for wanted, value in named):
         return False
     if where.tag is not None and where.tag not in msgspec.json.decode(run.options, type=RunOptions).tags:

@@ -48,6 +48,8 @@ class Metrics:
         self.lock = Lock()
         self.counts: Counter[tuple[str, str]] = Counter()
         """By name and, where there is one, label."""
+        self.region = ""
+        """The region of this process's worker: empty without a worker, and `several` where it serves more than one."""
         self.breakers: dict[str, str] = {}
         """The state of each circuit breaker of this process, by name: closed, open or half-open."""
         self.run_seconds = Durations()

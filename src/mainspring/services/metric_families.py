@@ -46,6 +46,8 @@ COUNTED = {
     "store_errors": ("call", "Calls of the store that failed"),
 }
 """Counters of `mainspring.process.metrics`: label and meaning."""
+BY_REGION = frozenset({"attempts", "runs_finished"})
+"""Those with the region of the worker besides: one value for each process, so their number is bounded."""
 SPREADS = {
     "run_seconds": "How long attempts took",
     "run_delay": "From when a run was due until a worker took it",
@@ -62,10 +64,11 @@ def process_families(counted: Metrics, strain: Strain) -> Iterator[Metric]:
     with counted.lock:
         counts = dict(counted.counts)
     for name, (label, meaning) in COUNTED.items():
-        family = CounterMetricFamily(f"mainspring_{name}", meaning, labels=[label] if label else [])
-        found = [(value, number) for (counted, value), number in counts.items() if counted == name]
+        place = {"region": counted.region} if name in BY_REGION and counted.region else {}
+        family = CounterMetricFamily(f"mainspring_{name}", meaning, labels=[*([label] if label else []), *place])
+        found = [(value, number) for (each, value), number in counts.items() if each == name]
         for value, number in found or ([] if label else [("", 0)]):
-            family.add_metric([value] if label else [], number)
+            family.add_metric([*([value] if label else []), *place.values()], number)
         yield family
     for name, meaning in SPREADS.items():
         durations: Durations = getattr(counted, name)

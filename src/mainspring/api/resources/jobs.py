@@ -15,7 +15,7 @@ from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, ReasonBody, SyncBody, TriggerBody
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor
-from mainspring.api.schemas.queries import JobQuery, NextQuery, PageQuery, ReasonQuery
+from mainspring.api.schemas.queries import FiringQuery, JobQuery, NextQuery, PageQuery, ReasonQuery
 from mainspring.api.wire.decoding import Given, convert, decode_any, given_of
 from mainspring.core.instants import Instant, parse_instant, to_datetime
 from mainspring.core.model import Job
@@ -203,7 +203,9 @@ async def list_firings(request: Request) -> Response:
     except Problem:
         await request.context.store.get_job(request.namespace, job)  # That there is no such job matters more.
         raise
-    return page(await jobs.firing_page(job, before=before, limit=limit_of(request.query)))
+    return page(
+        await jobs.firing_page(job, before=before, limit=limit_of(request.query), region=request.query.get("region"))
+    )
 
 
 async def list_job_runs(request: Request) -> Response:
@@ -275,7 +277,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/firings", list_firings, "jobs:read", "What became of a job's due instants.",
-        {200: records.Page[records.Firing]}, query=PageQuery, history=True,
+        {200: records.Page[records.Firing]}, query=FiringQuery, history=True,
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/runs", list_job_runs, "runs:read", "List the runs of a job.",

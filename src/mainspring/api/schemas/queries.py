@@ -63,6 +63,7 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     tag: Name | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
+    region: Annotated[Name, Meta(description="where the run waits, runs or ran")] | UnsetType = UNSET
     error: ErrorId | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
@@ -80,6 +81,7 @@ class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
     tag: Name | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
+    region: Annotated[Name, Meta(description="where the run waits, runs or ran")] | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
 
@@ -105,6 +107,12 @@ class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     limit: Limit | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
+
+
+class FiringQuery(PageQuery):
+    """Which firings of a job."""
+
+    region: Annotated[Name, Meta(description="those of this region")] | UnsetType = UNSET
 
 
 class NextQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ class ActRunsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tag: Name | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     worker: Name | UnsetType = UNSET
+    region: Name | UnsetType = UNSET
     error: ErrorId | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET

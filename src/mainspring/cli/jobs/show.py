@@ -99,15 +99,16 @@ class _Story(NamedTuple):
 @click.option(
     "-n", "--firings", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many past ones."
 )
+@click.option("--region", metavar="REGION", help="Of these, those of one region.")
 @web_option
 @click.pass_obj
-def show(session: Session, name: str, firings: int, web: bool) -> None:
+def show(session: Session, name: str, firings: int, region: str | None, web: bool) -> None:
     """Show job NAME: its definition, its next fire times, what became of the last ones, and why it does not fire."""
 
     async def look(scheduler: Scheduler) -> _Story:
         jobs = scheduler.jobs
         job = await find_job(scheduler, name)
-        ledger = [firing async for firing in jobs.firings(job.job_id, firings)]
+        ledger = [firing async for firing in jobs.firings(job.job_id, firings, region=region)]
         states = await _unfinished(scheduler, ledger)
         return _Story(job, ledger, states, await jobs.next(job.job_id, 3), scheduler.now())
 

@@ -232,20 +232,22 @@ class Jobs:
             forecast, job, calendars, store.now(), count, zone, lambda: time.monotonic() > deadline
         )
 
-    def firings(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Firing, None]:
-        """The ledger of a job, newest first."""
+    def firings(
+        self, job: str, limit: int | None = None, *, region: str | None = None
+    ) -> AsyncGenerator[records.Firing, None]:
+        """The ledger of a job, newest first; of one region, or of all."""
 
         async def fetch(place: str | None, size: int) -> records.Page[records.Firing]:
-            return await self.firing_page(job, before=None if place is None else int(place), limit=size)
+            return await self.firing_page(job, before=None if place is None else int(place), limit=size, region=region)
 
         return walk(fetch, limit)
 
     async def firing_page(
-        self, job: str, *, before: Instant | None = None, limit: int = 50
+        self, job: str, *, before: Instant | None = None, limit: int = 50, region: str | None = None
     ) -> records.Page[records.Firing]:
         """One page of the ledger, the rows before an instant. A page ends with a whole instant."""
         found = await self._stored(job)
-        rows = await (await self._context.open()).list_firings(found.id, before=before, limit=limit + 1)
+        rows = await (await self._context.open()).list_firings(found.id, before=before, limit=limit + 1, region=region)
         shown = _whole_instants(rows, limit)
         following = str(shown[-1].fire_at) if len(rows) > len(shown) else None
         return records.Page([firing_record(row) for row in shown], following)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from mainspring.conformance.store.samples import a_job, a_run, failure, finish, fire, submit, take_one, trigger
+import msgspec
+
+from mainspring.conformance.store.samples import a_job, a_run, failure, finish, fire, options, submit, take_one, trigger
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import JobPolicy
 from mainspring.core.schedules.triggers import EveryTrigger
-from mainspring.core.states import FAILED, PENDING, RUNNING, SUCCEEDED
+from mainspring.core.states import CANCELLED, FAILED, PENDING, RUNNING, SUCCEEDED
 from mainspring.store import JobOrder, RunFilter, Store
 from mainspring.testing.clock import ManualClock
 
@@ -80,3 +82,26 @@ class OverviewSuite:
                         assert await store.count_matching(where) == len(await store.list_runs(where)), where
         assert await store.count_matching(RunFilter("default", (PENDING, RUNNING))) == 4
         assert await store.count_matching(RunFilter("default", (FAILED,), since=since)) == 0
+
+    async def test_runs_are_listed_and_counted_by_region_whatever_else_is_asked(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for region in ("default", "eu", "us"):
+            for number in range(6):
+                tagged = options(tags=("even",) if number % 2 == 0 else ())
+                job = {"job_id": "job-1", "job": "nightly", "fire_at": clock.now()} if number < 2 else {}
+                run = a_run(clock, region=region, queue="ab"[number % 2], options=tagged, **job)
+                await submit(store, run)
+                if number < 4:
+                    await store.request_cancel("default", run.id, "")
+                clock.advance(SECOND)
+        every = await store.list_runs(RunFilter(limit=100))
+        assert len(every) == 18
+        for region in ("default", "eu", "us", "nowhere"):
+            for states in ((), (PENDING,), (CANCELLED,)):
+                for words in ({}, {"tag": "even"}, {"queue": "b"}, {"job": "nightly"}, {"task": every[0].task}):
+                    where = RunFilter("default", states, region=region, **words)  # type: ignore[arg-type]  # Of words.
+                    without = msgspec.structs.replace(where, region=None, limit=100)
+                    expected = [run.id for run in await store.list_runs(without) if run.region == region]
+                    assert [run.id for run in await store.list_runs(where)] == expected, where
+                    assert await store.count_matching(where) == len(expected), where

@@ -120,10 +120,16 @@ class Jobs:
         return await self._schedule(lambda tx: backfill(tx, job, firings), audit, size=len(firings))
 
     async def list_firings(
-        self, job_id: str, *, since: Instant | None = None, before: Instant | None = None, limit: int = 50
+        self,
+        job_id: str,
+        *,
+        since: Instant | None = None,
+        before: Instant | None = None,
+        limit: int = 50,
+        region: str | None = None,
     ) -> list[Firing]:
         first, until = EARLIEST if since is None else since, LATEST + 1 if before is None else before
-        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, first, until, limit))
+        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, first, until, limit, region))
         return [read_firing(row) for row in rows]
 
     async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:

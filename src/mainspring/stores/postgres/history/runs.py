@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 from mainspring.core.ids import TAIL
-from mainspring.core.model import Attempt, LogLine, NewRun, Run
+from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, RUNNING, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import MOST_COUNTED, Audit, RunFilter
@@ -156,7 +156,7 @@ async def _list_active(
 ) -> list[Record]:
     """Where few come into question, these; else by the index of a filter, or by id where there is none."""
     states, few = unfinished_states(where)
-    asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker)
+    asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker, where.region)
     ids = await _some_active(tx, where, states, few + 1)
     if len(ids) > few:
         found = await _find_active(tx, where, states, asked)
@@ -200,20 +200,26 @@ async def _list_finished(
     """By the index that leads to the fewest rows that do not fit."""
     states = sorted(FINAL.intersection(where.states) or FINAL)
     if where.job is not None:
-        return await tx.fetch(queries["list_of_job"], *page, states, where.job, where.task, where.queue, where.tag)
+        of_job = (where.job, where.task, where.queue, where.tag, where.region)
+        return await tx.fetch(queries["list_of_job"], *page, states, *of_job)
+    if where.region not in (None, DEFAULT):
+        return await tx.fetch(
+            queries["list_of_region"], *page, states, where.region, where.task, where.queue, where.tag
+        )
     classes = await tx.fetch(_Q["classes"], where.namespace, where.queue, where.task, states)
     if not classes:
         return []
     if where.tag is not None and sum(row[3] for row in classes) > FEW_RUNS:
         since = await tx.fetchval(_Q["states_of_tags_since"])
-        return await tx.fetch(queries["list_tagged"], *page, where.tag, states, where.task, where.queue, since)
+        tagged = (where.tag, states, where.task, where.queue, since, where.region)
+        return await tx.fetch(queries["list_tagged"], *page, *tagged)
     if len(classes) > SOME_CLASSES and where.task is None:
         # A filter that fits this many classes mostly fits most runs: they are among the newest of all.
         looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
-        rows = await tx.fetch(queries["list_finished"], *page, states, where.queue, where.tag, looked_at)
+        rows = await tx.fetch(queries["list_finished"], *page, states, where.queue, where.tag, looked_at, where.region)
         found = rows[0][0] if queries is _COUNTS else len(rows)
         if looked_at is None or found == where.limit:
             return rows
     queues, tasks, kinds = ([row[number] for row in classes] for number in range(3))
     earliest = min(row[4] for row in classes)
-    return await tx.fetch(queries["list_classes"], *page, queues, tasks, kinds, earliest, where.tag)
+    return await tx.fetch(queries["list_classes"], *page, queues, tasks, kinds, earliest, where.tag, where.region)

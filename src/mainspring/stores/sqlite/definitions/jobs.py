@@ -117,10 +117,16 @@ class Jobs:
         return await self._db.write(audited(lambda tx: backfill(tx, job, firings), audit))
 
     async def list_firings(
-        self, job_id: str, *, since: Instant | None = None, before: Instant | None = None, limit: int = 50
+        self,
+        job_id: str,
+        *,
+        since: Instant | None = None,
+        before: Instant | None = None,
+        limit: int = 50,
+        region: str | None = None,
     ) -> list[Firing]:
         first, until = EARLIEST if since is None else since, LATEST + 1 if before is None else before
-        values = (job_id, first, until, limit)
+        values = (job_id, first, until, limit, region)
         return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
 
     async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:

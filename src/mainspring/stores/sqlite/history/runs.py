@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mainspring.core.ids import TAIL
-from mainspring.core.model import Attempt, LogLine, NewRun, Run
+from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import MOST_COUNTED, Audit, RunFilter, SubmissionListener
@@ -200,6 +200,7 @@ def _values(where: RunFilter) -> dict[str, object]:
         "queue": where.queue,
         "tag": where.tag,
         "worker": where.worker,
+        "region": where.region,
         "states": ",".join(where.states),
         "limit": where.limit,
     }
@@ -253,6 +254,8 @@ def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object
 
     if where.job is not None:
         found = [newest(_Q["newest_of_job"], state=state) for state in states]
+    elif where.region not in (None, DEFAULT):
+        found = [newest(_Q["newest_of_region"])]
     else:
         rows = tx.execute(_Q["classes"], {**values, "classes": MANY_CLASSES + 1}).fetchall()
         classes = [{"queue": row[0], "task": row[1], "state": row[2]} for row in rows]

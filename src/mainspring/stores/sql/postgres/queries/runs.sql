@@ -129,7 +129,7 @@ SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at
 FROM mainspring.runs
 WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
   AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
-  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
 ORDER BY id DESC LIMIT $4;
 
 -- active: the unfinished runs of a namespace in some states, from one queue to another, up to a bound; ordered, so that it goes by an index
@@ -147,14 +147,14 @@ UNION ALL
 SELECT id FROM mainspring.runs
 WHERE namespace = $1 AND job = $6::text AND id || '' >= coalesce($2::text, '') AND id || '' < coalesce($3::text, '~')
   AND job IS NOT NULL AND state || '' = ANY ($5::text[]) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
-  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
 ORDER BY id || '' DESC LIMIT $4;
 
 -- ids_of_task: the same of a task, of runs that are not running
 SELECT id FROM mainspring.runs
 WHERE namespace = $1 AND task = $7::text AND id || '' >= coalesce($2::text, '') AND id || '' < coalesce($3::text, '~')
   AND state <> 'running' AND state || '' = ANY ($5::text[]) AND ($6::text IS NULL OR job = $6) AND ($8::text IS NULL OR queue = $8)
-  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
 ORDER BY id || '' DESC LIMIT $4;
 
 -- ids_of_tag: the same of a tag
@@ -164,7 +164,8 @@ SELECT t.id FROM (
 CROSS JOIN LATERAL (
   SELECT FROM mainspring.runs AS r
   WHERE r.id = t.id AND r.state = ANY ($5::text[]) AND ($6::text IS NULL OR r.job = $6) AND ($7::text IS NULL OR r.task = $7)
-    AND ($8::text IS NULL OR r.queue = $8) AND ($10::text IS NULL OR r.worker = $10) OFFSET 0) AS fitting
+    AND ($8::text IS NULL OR r.queue = $8) AND ($10::text IS NULL OR r.worker = $10)
+    AND ($11::text IS NULL OR r.region = $11) OFFSET 0) AS fitting
 LIMIT $4;
 
 -- sizes: how many unfinished runs a job, a task and a tag have, each counted up to a bound; NULL for what is not asked for
@@ -184,8 +185,8 @@ SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at
 FROM mainspring.runs
 WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
   AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
-  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10)
-  AND id = ANY ($11::text[])
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
+  AND id = ANY ($12::text[])
 ORDER BY id DESC LIMIT $4;
 
 -- classes: the classes of finished runs that a filter fits, how many runs each has, and from which day on
@@ -204,7 +205,7 @@ FROM (
     SELECT h.id, h.finished_at FROM mainspring.history AS h
     WHERE h.namespace = $1 AND h.queue = class.queue AND h.task = class.task AND h.state = class.state
       AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.finished_at >= $8
-      AND ($9::text IS NULL OR h.options::jsonb -> 'tags' ? $9)
+      AND ($9::text IS NULL OR h.options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR h.region = $10)
     ORDER BY h.id DESC LIMIT $4) AS newest
   ORDER BY newest.id DESC LIMIT $4) AS found
 CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
@@ -221,10 +222,21 @@ FROM (
     SELECT h.id, h.finished_at FROM mainspring.history AS h
     WHERE h.namespace = $1 AND h.job = $6 AND h.state = class.state AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~')
       AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8) AND ($9::text IS NULL OR h.options::jsonb -> 'tags' ? $9)
+      AND ($10::text IS NULL OR h.region = $10)
     ORDER BY h.id DESC LIMIT $4) AS newest
   ORDER BY newest.id DESC LIMIT $4) AS found
 CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
 ORDER BY id DESC;
+
+-- list_of_region: finished runs of a region other than `default`, newest first. The last condition is that of the index
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of, finished_at
+FROM mainspring.history
+WHERE namespace = $1 AND region = $6 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND state = ANY ($5::text[])
+  AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8) AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9)
+  AND region <> 'default'
+ORDER BY id DESC LIMIT $4;
 
 -- list_tagged: finished runs with a tag in some states, newest first: the newest of each state, merged. Runs that finished before $9 have no row
 -- with their state: among them, those with the tag
@@ -242,7 +254,7 @@ FROM (
     CROSS JOIN LATERAL (
       SELECT * FROM mainspring.history AS h
       WHERE h.id = tagged_id AND h.finished_at = tagged_at AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8)
-      OFFSET 0) AS run
+        AND ($10::text IS NULL OR h.region = $10) OFFSET 0) AS run
     LIMIT $4) AS newest
   UNION ALL
   (SELECT run.* FROM (
@@ -252,7 +264,8 @@ FROM (
    CROSS JOIN LATERAL (
      SELECT * FROM mainspring.history AS h
      WHERE h.id = tagged_id AND h.finished_at = tagged_at
-       AND h.state = ANY ($6) AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8) OFFSET 0) AS run
+       AND h.state = ANY ($6) AND ($7::text IS NULL OR h.task = $7) AND ($8::text IS NULL OR h.queue = $8)
+       AND ($10::text IS NULL OR h.region = $10) OFFSET 0) AS run
    LIMIT $4)) AS found
 ORDER BY id DESC LIMIT $4;
 
@@ -265,6 +278,7 @@ SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at
        NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM (SELECT * FROM mainspring.history WHERE id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') ORDER BY id DESC LIMIT $8) AS newest
 WHERE namespace = $1 AND state = ANY ($5::text[]) AND ($6::text IS NULL OR queue = $6) AND ($7::text IS NULL OR options::jsonb -> 'tags' ? $7)
+  AND ($9::text IS NULL OR region = $9)
 LIMIT $4;
 
 -- find_prefix: ids that begin with a text

@@ -40,9 +40,10 @@ UPDATE upstreams SET consumed_at = ? WHERE job_id = ? AND upstream_id = ?;
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
 FROM firings WHERE job_id = ? AND request_id = ? ORDER BY region, idx LIMIT 1;
 
--- list: the ledger of a job, newest first
+-- list: the ledger of a job, newest first, of one region or of all
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
-FROM firings WHERE job_id = ? AND fire_at >= ? AND fire_at < ? ORDER BY fire_at DESC, region, idx LIMIT ?;
+FROM firings WHERE job_id = ?1 AND fire_at >= ?2 AND fire_at < ?3 AND (?5 IS NULL OR region = ?5)
+ORDER BY fire_at DESC, region, idx LIMIT ?4;
 
 -- newest: the first rows of the ledger of each of some jobs, the newest first
 SELECT f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at

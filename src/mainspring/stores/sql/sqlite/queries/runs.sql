@@ -77,7 +77,7 @@ SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at
        CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
 FROM runs
 WHERE namespace = :namespace AND id >= :since AND id < :before AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
-  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker)
+  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region)
   AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
 ORDER BY id DESC LIMIT :limit;
@@ -96,7 +96,7 @@ SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_blocked WHERE state = 'block
 SELECT seq FROM runs INDEXED BY runs_by_job
 WHERE namespace = :namespace AND job = :job AND id >= :since AND id < :before
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:worker IS NULL OR worker = :worker) AND (:states = '' OR instr(:states, state) > 0)
+  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
 ORDER BY id DESC LIMIT :limit;
 
@@ -104,7 +104,7 @@ ORDER BY id DESC LIMIT :limit;
 SELECT seq FROM run_tags CROSS JOIN runs ON runs.id = run_tags.id
 WHERE run_tags.namespace = :namespace AND run_tags.tag = :tag AND run_tags.id >= :since AND run_tags.id < :before
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:worker IS NULL OR worker = :worker) AND (:states = '' OR instr(:states, state) > 0)
+  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
 ORDER BY run_tags.id DESC LIMIT :limit;
 
 -- of_task: unfinished runs of a task, up to a bound: read from indexes that have the task
@@ -128,7 +128,7 @@ SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at
        CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
 FROM runs
 WHERE seq IN (SELECT value FROM json_each(:among)) AND namespace = :namespace AND +id >= :since AND +id < :before AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
-  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker)
+  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region)
   AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
 ORDER BY id DESC LIMIT :limit;
@@ -156,14 +156,21 @@ SELECT count(*) FROM (
 -- newest_of_class: the newest finished runs of one class
 SELECT id FROM history
 WHERE namespace = :namespace AND queue = :queue AND task = :task AND state = :state AND id >= :since AND id < :before
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_of_job: the newest finished runs of a job in one state
 SELECT id FROM history
 WHERE namespace = :namespace AND job = :job AND state = :state AND id >= :since AND id < :before
   AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+ORDER BY id DESC LIMIT :limit;
+
+-- newest_of_region: the newest finished runs of a region other than `default`. The last condition is that of the index
+SELECT id FROM history INDEXED BY history_by_region
+WHERE namespace = :namespace AND region = :region AND id >= :since AND id < :before AND instr(:states, state) > 0
+  AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_tagged: the newest finished runs with a tag
@@ -171,17 +178,19 @@ SELECT id FROM (
   SELECT t.id FROM history_tags AS t CROSS JOIN history AS h ON h.id = t.id
   WHERE t.namespace = :namespace AND t.tag = :tag AND t.id >= :since AND t.id < :before
     AND instr(:states, h.state) > 0 AND (:task IS NULL OR h.task = :task) AND (:queue IS NULL OR h.queue = :queue)
+    AND (:region IS NULL OR h.region = :region)
   ORDER BY t.id DESC LIMIT :limit)
 UNION ALL
 SELECT id FROM history NOT INDEXED
 WHERE seq > (SELECT seq FROM summed_up) AND namespace = :namespace AND id >= :since AND id < :before AND instr(options, :tag) > 0
   AND EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)
-  AND instr(:states, state) > 0 AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue);
+  AND instr(:states, state) > 0 AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:region IS NULL OR region = :region);
 
 -- newest: the newest finished runs of so many classes that they are not told apart
 SELECT id FROM history
 WHERE +namespace = :namespace AND id >= :since AND id < :before AND instr(:states, state) > 0 AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
 ORDER BY id DESC LIMIT :limit;
 
 -- find_prefix: ids that begin with a text
