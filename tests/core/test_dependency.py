@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.core.model import AttemptOutcome, Edge, FiringOutcome, RunOptions
 from mainspring.core.runs.dependency import (
-    End,
     Fire,
     Free,
     OneLess,
@@ -47,7 +46,7 @@ def is_fresh(edge: Edge) -> bool:
     return edge.latest_at > edge.consumed_at
 
 
-def used(edges: list[Edge], verdict: Fire | End) -> list[Edge]:
+def used(edges: list[Edge], verdict: Fire | Next) -> list[Edge]:
     """The edges as the store has them after a verdict."""
     consumed = dict(consumed_edges(verdict, edges))
     return [replace(edge, consumed_at=consumed.get(edge.upstream_id, edge.consumed_at)) for edge in edges]
@@ -65,8 +64,8 @@ class TestARunThatWaitsForRuns:
     @pytest.mark.parametrize("state", UNSUCCESSFUL)
     def test_what_another_end_means_is_its_own_choice(self, state: State) -> None:
         assert isinstance(after_upstream("all_succeeded", "run", "up", state), OneLess)
-        assert after_upstream("all_succeeded", "skip", "up", state) == End(SKIPPED, f"upstream run up {state}")
-        assert after_upstream("all_succeeded", "fail", "up", state) == End(FAILED, f"upstream run up {state}")
+        assert after_upstream("all_succeeded", "skip", "up", state) == Next(SKIPPED, f"upstream run up {state}")
+        assert after_upstream("all_succeeded", "fail", "up", state) == Next(FAILED, f"upstream run up {state}")
 
 
 class TestAJobThatFiresAfterJobs:
@@ -90,8 +89,8 @@ class TestAJobThatFiresAfterJobs:
         bad = [edge.upstream for edge in edges if is_fresh(edge) and edge.latest_outcome != "succeeded"]
         for on_failure, state in (("skip", SKIPPED), ("fail", FAILED)):
             verdict = judge_edges("all_succeeded", "skip" if on_failure == "skip" else "fail", edges)
-            assert isinstance(verdict, End) == bool(bad)
-            if isinstance(verdict, End):
+            assert isinstance(verdict, Next) == bool(bad)
+            if isinstance(verdict, Next):
                 assert verdict.state == state
                 assert bad[0] in verdict.reason
 
@@ -104,7 +103,7 @@ class TestAJobThatFiresAfterJobs:
     @given(on_failures, edge_lists())
     def test_a_success_beside_a_bad_end_stays_for_later(self, on_failure: OnFailure, edges: list[Edge]) -> None:
         verdict = judge_edges("all_succeeded", on_failure, edges)
-        if isinstance(verdict, End):
+        if isinstance(verdict, Next):
             for before, after in zip(edges, used(edges, verdict), strict=True):
                 assert is_fresh(after) == (is_fresh(before) and before.latest_outcome == "succeeded")
 

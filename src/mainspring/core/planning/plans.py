@@ -17,7 +17,8 @@ from mainspring.core.ids import fraction_of, run_id_of
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_duration, to_datetime
 from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
 from mainspring.core.planning.firing_limits import Bounds, runs_of
-from mainspring.core.runs.dependency import End, Fire, Upstream
+from mainspring.core.runs.dependency import Fire, Upstream
+from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, excluded, excluded_until, next_allowed_day
 from mainspring.core.schedules.cron import parse_cron
 from mainspring.core.schedules.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger, next_fire
@@ -332,10 +333,10 @@ def _list_misses(misses: Sequence[tuple[Instant, str]]) -> list[PlannedFiring]:
     return rows
 
 
-def settle(made: Plan, verdict: Fire | End, fire_at: Instant, now: Instant) -> Plan:
+def settle(made: Plan, verdict: Fire | Next, fire_at: Instant, now: Instant) -> Plan:
     """The plan of an `after` job as its upstreams turned out, for an instant that its ledger does not have yet."""
     job, planned = made.job, made.job.next_fire_at or 0
-    if isinstance(verdict, End):
+    if isinstance(verdict, Next):
         outcome: FiringOutcome = "failed" if verdict.state == FAILED else "skipped"
         return msgspec.structs.replace(made, firings=(PlannedFiring(fire_at, outcome, verdict.reason),))
     if fire_at == planned:

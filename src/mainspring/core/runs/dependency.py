@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Edge, Firing, FiringOutcome
+from mainspring.core.model import Edge, Firing, FiringOutcome, NewRun
+from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.triggers import OnFailure, When
-from mainspring.core.states import FAILED, SKIPPED, SUCCEEDED, State
+from mainspring.core.states import FAILED, FINAL, SKIPPED, SUCCEEDED, State
+from mainspring.errors import InvalidInput
 
 
 class OneLess(msgspec.Struct, frozen=True):
@@ -20,13 +24,6 @@ class Free(msgspec.Struct, frozen=True):
     """Nothing else needs to be waited for."""
 
 
-class End(msgspec.Struct, frozen=True):
-    """The waiting run or firing ends here."""
-
-    state: State
-    reason: str
-
-
 class Wait(msgspec.Struct, frozen=True):
     """Not yet."""
 
@@ -35,19 +32,71 @@ class Fire(msgspec.Struct, frozen=True):
     """Every upstream has something new."""
 
 
-def after_upstream(when: When, on_failure: OnFailure, upstream_id: str, upstream_state: State) -> OneLess | Free | End:
-    """A run that another waits for has ended in `upstream_state`."""
+def after_upstream(when: When, on_failure: OnFailure, upstream_id: str, upstream_state: State) -> OneLess | Free | Next:
+    """A run that another waits for has ended in `upstream_state`. Next: the waiting run ends with it."""
     if when == "any_finished":
         return Free()
     if upstream_state == SUCCEEDED or on_failure == "run":
         return OneLess()
     state: State = FAILED if on_failure == "fail" else SKIPPED
-    return End(state, f"upstream run {upstream_id} {upstream_state}")
+    return Next(state, _upstream_ended(upstream_id, upstream_state))
+
+
+def _upstream_ended(upstream_id: str, state: State) -> str:
+    return f"upstream run {upstream_id} {state}"
+
+
+def unmet_dependencies(run: NewRun, state_of: Callable[[str], State | None]) -> tuple[list[str], Next | None]:
+    """The runs that a new run must still wait for; and its end, if one that has already ended decides it.
+
+    `state_of` returns None for what is not a run of the same namespace.
+    """
+    waiting = []
+    for upstream in dict.fromkeys(run.after):
+        state = state_of(upstream)
+        if state is None:
+            raise InvalidInput("after", upstream, "is not a run", "name a run that was submitted before")
+        if state not in FINAL:
+            waiting.append(upstream)
+            continue
+        verdict = after_upstream(run.when, run.on_failure, upstream, state)
+        if isinstance(verdict, Free):
+            return [], None
+        if isinstance(verdict, Next):
+            return [], verdict
+    return waiting, None
+
+
+class Dependants(NamedTuple):
+    """What the end of runs means for those that wait for them."""
+
+    met: Counter[str]
+    """How many dependencies of each run are met."""
+    freed: set[str]
+    """Those that wait for nothing else."""
+    ends: dict[str, Next]
+    """Those that end."""
+    reasons: dict[str, str]
+    """The end that was the last to count for each."""
+
+
+def judge_dependants(edges: Iterable[tuple[str, str, When, OnFailure]], ended: Mapping[str, State]) -> Dependants:
+    """Judge edges (upstream, dependant, when, on failure) by the states in which their upstreams ended."""
+    found = Dependants(Counter(), set(), {}, {})
+    for upstream, dependant, when, on_failure in edges:
+        verdict = after_upstream(when, on_failure, upstream, ended[upstream])
+        found.met[dependant] += 1
+        found.reasons[dependant] = _upstream_ended(upstream, ended[upstream])
+        if isinstance(verdict, Free):
+            found.freed.add(dependant)
+        elif isinstance(verdict, Next):
+            found.ends.setdefault(dependant, verdict)
+    return found
 
 
 def judge_edges(
     when: When, on_failure: OnFailure, edges: Sequence[Edge], *, hurried: bool = False
-) -> Fire | End | Wait:
+) -> Fire | Next | Wait:
     """Whether an `after` job is due, given the newest ended firing of each upstream job and the one last used.
 
     `hurried`: one that has something new is enough, and the others are not waited for.
@@ -60,11 +109,11 @@ def judge_edges(
     bad = [edge for edge in fresh if edge.latest_outcome != SUCCEEDED]
     if bad and on_failure != "run":
         state: State = FAILED if on_failure == "fail" else SKIPPED
-        return End(state, f"upstream job {bad[0].upstream} {bad[0].latest_outcome}")
+        return Next(state, f"upstream job {bad[0].upstream} {bad[0].latest_outcome}")
     return Fire() if hurried or len(fresh) == len(edges) else Wait()
 
 
-def consumed_edges(verdict: Fire | End, edges: Sequence[Edge]) -> list[tuple[str, Instant]]:
+def consumed_edges(verdict: Fire | Next, edges: Sequence[Edge]) -> list[tuple[str, Instant]]:
     """Which upstream firings the verdict uses up: all of them when it fires, the failed ones when it ends.
 
     A success beside a failure stays unused: if the failed upstream succeeds later, the pair still fires.

@@ -1,16 +1,25 @@
-"""What follows when an attempt ends, however it ends: success, failure, deadline, cancel, loss, hand-back, a late
-word."""
+"""What follows when a claim ends, however it ends: success, failure, deadline, cancel, loss, hand-back, a late report.
+
+Stores read the claimed runs, call these functions, and write what they return.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from mainspring.core.ids import fraction_of
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, format_duration, format_instant
-from mainspring.core.model import AttemptOutcome, RunOptions
+from mainspring.core.model import AttemptOutcome, Event, Report, RunOptions
 from mainspring.core.runs.retry import Again, decide
 from mainspring.core.states import CANCELLED, FAILED, PENDING, SKIPPED, State
+from mainspring.core.text import clean
+
+Token = tuple[str, int]
+"""A claim: the run's id and the token under which it was claimed."""
+_options = msgspec.json.Decoder(RunOptions)
 
 
 class Next(NamedTuple):
@@ -19,6 +28,153 @@ class Next(NamedTuple):
     state: State
     reason: str
     delay: Duration = 0
+
+
+class ClaimedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A running run, as far as its end concerns."""
+
+    seq: int
+    """Its place in the order of acceptance."""
+    id: str
+    token: int
+    namespace: str
+    task: str
+    worker: str
+    attempt: int
+    started_at: Instant | None
+    options: str = ""
+    """Empty if the store read no more than this, because nothing depends on the run's end."""
+    losses: int = 0
+    cancel_requested_at: Instant | None = None
+    cancel_reason: str = ""
+    job_id: str | None = None
+    job: str | None = None
+    fire_at: Instant | None = None
+    region: str = ""
+    idx: int = 0
+    dependants: int = 0
+    lines: int = 0
+    gates: Sequence[str] | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Whether anything else depends on its end."""
+        return bool(self.job_id or self.dependants or self.lines or self.gates)
+
+    @property
+    def cancel(self) -> str | None:
+        """The reason of a request to cancel, if there is one."""
+        return None if self.cancel_requested_at is None else self.cancel_reason or "cancelled"
+
+
+class Ended(NamedTuple):
+    """A run that has just been moved to history, with what its end may set off."""
+
+    id: str
+    namespace: str
+    state: State
+    reason: str
+    job_id: str | None
+    fire_at: Instant | None
+    region: str
+    idx: int
+    dependants: int
+    lines: int
+    gates: Sequence[str] | None
+    ran: bool
+    options: str
+
+
+class EndedColumns(NamedTuple):
+    """What is written of a run whose attempt has ended, or that has ended without one."""
+
+    state: State
+    outcome: AttemptOutcome | None
+    reason: str
+    started_at: Instant | None
+    finished_at: Instant
+    result: str | None = None
+    error: str | None = None
+    attempts: int = 0
+    """How many to add."""
+    losses: int = 0
+    """How many to add."""
+
+
+def ended(run: ClaimedRun, state: State, reason: str) -> Ended:
+    """A run that was claimed and has ended."""
+    return Ended(run.id, run.namespace, state, reason, run.job_id, run.fire_at, run.region, run.idx, run.dependants,
+                 run.lines, run.gates, True, run.options)  # fmt: skip
+
+
+def unattempted(verdict: Next, now: Instant) -> EndedColumns:
+    """The end of a run that comes without the end of an attempt."""
+    return EndedColumns(verdict.state, None, verdict.reason, None, now)
+
+
+def end_attempt(
+    run: ClaimedRun, verdict: Next, report: Report, now: Instant, *, losses: int = 0
+) -> tuple[EndedColumns, Event]:
+    """The attempt ended as `report` says, and the run goes where `verdict` says: what is written, and its event."""
+    state, reason = verdict.state, clean(verdict.reason)
+    started_at, finished_at = report.started_at or run.started_at, report.finished_at or now
+    columns = EndedColumns(state, attempt_outcome(state, report.outcome), reason, started_at, finished_at,
+                           clean(report.result), clean(report.error), 1, losses)  # fmt: skip
+    kind = "run." + state if state != PENDING else "run.lost" if losses else "run.retrying"
+    duration = None if started_at is None else finished_at - started_at
+    event = Event(kind, now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker, run.fire_at,
+                  run.attempt + 1, reason, duration)  # fmt: skip
+    return columns, event
+
+
+def accepted_reports(reports: Sequence[Report], claimed: Mapping[str, ClaimedRun]) -> list[ClaimedRun | None]:
+    """For each report its run, if the report is the first under the run's newest token; else None."""
+    accepted: list[ClaimedRun | None] = []
+    seen: set[Token] = set()
+    for report in reports:
+        run, claim = claimed.get(report.run_id), (report.run_id, report.token)
+        is_first = run is not None and run.token == report.token and claim not in seen
+        accepted.append(run if is_first else None)
+        if is_first:
+            seen.add(claim)
+    return accepted
+
+
+def after_report(report: Report, run: ClaimedRun) -> Next:
+    """Where an accepted report leads, if the run's cancellation was requested or not."""
+    return settle(Next(report.state, report.reason, report.delay), run.cancel)
+
+
+def still_claimed(claims: Iterable[Token], claimed: Mapping[str, ClaimedRun]) -> list[ClaimedRun]:
+    """The runs whose claims still hold, once each."""
+    return [
+        claimed[run_id]
+        for run_id, token in dict.fromkeys(claims)
+        if run_id in claimed and claimed[run_id].token == token
+    ]
+
+
+def after_hand_back(run: ClaimedRun, now: Instant) -> tuple[Next, Event]:
+    """A worker gives a claim back that it has not begun: the run waits again, unless its cancellation was requested."""
+    cancel = run.cancel
+    if cancel is None:
+        verdict, kind = Next(PENDING, f"handed back by {run.worker}"), "run.handed_back"
+    else:
+        verdict, kind = Next(CANCELLED, cancel), "run.cancelled"
+    return verdict, Event(kind, now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker)
+
+
+def after_expiry(run: ClaimedRun) -> tuple[Next, Report]:
+    """The claim ran out: where the run goes, and the report that its worker could not make."""
+    verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)
+    return verdict, Report(run.id, run.token, "lost", verdict.state, verdict.reason)
+
+
+def stops_line(run_id: str, state: State, options: str, line: str) -> Next | None:
+    """How the runs behind this one in a line end with it: by choice, if it failed and the line is that of a key."""
+    if state == FAILED and line.startswith("key:") and _options.decode(options).on_key_failure == "stop":
+        return Next(SKIPPED, f"run {run_id} before it in line {line} failed")
+    return None
 
 
 def after_failure(

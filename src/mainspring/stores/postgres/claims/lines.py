@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-import msgspec
-
-from mainspring.core.model import Gate, NewRun, RunOptions
-from mainspring.core.runs.outcome import Next
-from mainspring.core.states import FAILED, SKIPPED, State
+from mainspring.core.model import Gate, NewRun
+from mainspring.core.runs.outcome import Next, stops_line
+from mainspring.core.states import State
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.sql import load_queries
 
@@ -22,7 +20,6 @@ _Q = load_queries("postgres", "endings")
 _RUNS = load_queries("postgres", "runs")
 _AT_ONCE = 100
 """How many `grant_lines` lets into a line in one go."""
-_options = msgspec.json.Decoder(RunOptions)
 
 Line = tuple[str, str]
 """Namespace and name."""
@@ -80,8 +77,7 @@ async def leave_lines(tx: Transaction, ended: Sequence[tuple[str, State, str]]) 
     stopped: list[tuple[str, Next]] = []
     for run_id, namespace, name in rows:
         state, options = runs[run_id]
-        if state == FAILED and name.startswith("key:") and _options.decode(options).on_key_failure == "stop":
-            verdict = Next(SKIPPED, f"run {run_id} before it in line {name} failed")
+        if verdict := stops_line(run_id, state, options, name):
             stopped += [(row[0], verdict) for row in await tx.fetch(_Q["waiting_in_line"], namespace, name)]
     await _grant(tx, sorted({(namespace, name) for _, namespace, name in rows}))
     return stopped

@@ -7,14 +7,12 @@ wave takes a few statements, however many runs it has.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event
-from mainspring.core.runs.dependency import Free, OneLess, after_upstream
-from mainspring.core.runs.outcome import Next
+from mainspring.core.runs.dependency import judge_dependants
+from mainspring.core.runs.outcome import Ended, Next, unattempted
 from mainspring.core.runs.regions import home_of
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
 from mainspring.stores.postgres.claims.gates import leave_gates
@@ -27,24 +25,6 @@ _Q = load_queries("postgres", "endings")
 
 EndedRow = tuple[str, State, str | None, str, Instant | None, Instant, str | None, str | None, int, int]
 """Id, state, the attempt's outcome, reason, started, finished, result, error, attempts and losses to add."""
-
-
-class Ended(NamedTuple):
-    """A run that has just been moved to history, with what its end may set off."""
-
-    id: str
-    namespace: str
-    state: State
-    reason: str
-    job_id: str | None
-    fire_at: Instant | None
-    region: str
-    idx: int
-    dependants: bool
-    lines: int
-    gates: Sequence[str] | None
-    ran: bool
-    options: str
 
 
 async def cancel_run(tx: Transaction, run_id: str, reason: str) -> State | None:
@@ -79,7 +59,7 @@ async def _move(tx: Transaction, verdicts: dict[str, Next]) -> list[Ended]:
     if not rows:
         return []
     ended = [_ended(rows[run_id], verdict) for run_id, verdict in verdicts.items() if run_id in rows]
-    await move_to_history(tx, [unattempted(tx, run.id, Next(run.state, run.reason)) for run in ended])
+    await move_to_history(tx, [(run.id, *unattempted(Next(run.state, run.reason), tx.now)) for run in ended])
     blocked = [run_id for run_id, row in rows.items() if row[3] == BLOCKED]
     if blocked:
         await tx.run(_Q["drop_edges"], blocked)
@@ -96,11 +76,6 @@ def _ended(row: Record, verdict: Next) -> Ended:
     run_id, namespace, _, _, job_id, _, fire_at, region, idx, dependants, lines, gates, options = row
     return Ended(run_id, namespace, verdict.state, verdict.reason, job_id, fire_at, region, idx, dependants, lines,
                  gates, False, options)  # fmt: skip
-
-
-def unattempted(tx: Transaction, run_id: str, verdict: Next) -> EndedRow:
-    """The end of a run that comes without the end of an attempt."""
-    return (run_id, verdict.state, None, verdict.reason, None, tx.now, None, None, 0, 0)
 
 
 async def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
@@ -139,25 +114,15 @@ async def _judge_dependants(tx: Transaction, ended: dict[str, State]) -> dict[st
     ids = list(ended)
     waiting = list({row[0] for row in await tx.fetch(_Q["dependants"], ids)})
     await tx.fetch(_Q["lock_unstarted"], waiting)
-    less: Counter[str] = Counter()
-    freed: set[str] = set()
-    ends: dict[str, Next] = {}
-    last: dict[str, str] = {}
-    for upstream, dependant, when, on_failure in await tx.fetch(_Q["take_edges"], ids):
-        verdict = after_upstream(when, on_failure, upstream, ended[upstream])
-        less[dependant] += 1
-        last[dependant] = f"upstream run {upstream} {ended[upstream]}"
-        if isinstance(verdict, Free):
-            freed.add(dependant)
-        elif not isinstance(verdict, OneLess):
-            ends.setdefault(dependant, Next(verdict.state, verdict.reason))
-    if freed:
-        less.update([row[0] for row in await tx.fetch(_Q["drop_edges"], list(freed))])
-    if going_on := sorted(less.keys() - ends.keys()):
-        rows = await tx.fetch(_Q["depend_less"], going_on, [less[run_id] for run_id in going_on])
+    found = judge_dependants(await tx.fetch(_Q["take_edges"], ids), ended)
+    if found.freed:
+        found.met.update([row[0] for row in await tx.fetch(_Q["drop_edges"], list(found.freed))])
+    if going_on := sorted(found.met.keys() - found.ends.keys()):
+        rows = await tx.fetch(_Q["depend_less"], going_on, [found.met[run_id] for run_id in going_on])
         tx.events += [
-            Event("dependency.ready", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=last[run_id])
+            Event("dependency.ready", tx.now, namespace, run_id, job_id, job, task, None, fire_at,
+                  reason=found.reasons[run_id])
             for run_id, namespace, job_id, job, task, fire_at, ready in rows
             if ready
-        ]
-    return ends
+        ]  # fmt: skip
+    return found.ends

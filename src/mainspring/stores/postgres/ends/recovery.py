@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.core.instants import Duration
-from mainspring.core.model import Event, Report, RunOptions, Worker
-from mainspring.core.runs.outcome import after_loss, too_late
+from mainspring.core.model import Event, Worker
+from mainspring.core.runs.outcome import after_expiry, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.store import Reaped
 from mainspring.stores.postgres.claims.gates import leave_gates
 from mainspring.stores.postgres.claims.lines import lock_lines_of
 from mainspring.stores.postgres.ends.endings import end_unstarted
-from mainspring.stores.postgres.ends.reports import Endings, load_held
+from mainspring.stores.postgres.ends.reports import Endings, load_claimed
 from mainspring.stores.postgres.history.cleaning import clean
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "maintenance")
-_options = msgspec.json.Decoder(RunOptions)
 
 
 class Maintenance:
-    """See `store.CareStore`."""
+    """See `store.MaintenanceStore`."""
 
     _db: Database
 
@@ -49,13 +46,12 @@ async def _recover_lost(tx: Transaction, limit: int) -> int:
         return 0
     await lock_lines_of(tx, found)
     ours = [row[0] for row in await tx.fetch(_Q["lock_expired"], found, tx.given)]
-    held = await load_held(tx, ours)
+    claimed = await load_claimed(tx, ours)
     endings = Endings(tx)
-    for run in held.values():
-        verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)
-        endings.add(run, verdict, Report(run.id, run.token, "lost", verdict.state, verdict.reason), losses=1)
+    for run in claimed.values():
+        endings.add(run, *after_expiry(run), losses=1)
     await endings.apply()
-    return len(held)
+    return len(claimed)
 
 
 async def _end_late(tx: Transaction, limit: int) -> int:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Amendment, Event, Report
-from mainspring.core.runs.outcome import Next, attempt_outcome, settle
-from mainspring.core.states import CANCELLED, PENDING, State
+from mainspring.core.model import Amendment, Report
+from mainspring.core.runs.outcome import (
+    ClaimedRun,
+    Ended,
+    Next,
+    Token,
+    accepted_reports,
+    after_hand_back,
+    after_report,
+    attempt_outcome,
+    end_attempt,
+    ended,
+    still_claimed,
+    unattempted,
+)
+from mainspring.core.states import CANCELLED, PENDING
+from mainspring.core.text import clean
 from mainspring.errors import Unstorable
 from mainspring.store import Verdict
 from mainspring.stores.postgres.claims.gates import leave_gates, need_gates
 from mainspring.stores.postgres.claims.lines import lock_lines_of
-from mainspring.stores.postgres.ends.endings import Ended, EndedRow, follow, move_to_history, unattempted
+from mainspring.stores.postgres.ends.endings import EndedRow, follow, move_to_history
 from mainspring.stores.postgres.history.days import not_before
-from mainspring.stores.postgres.server.database import Database, Transaction
-from mainspring.stores.rows.text import clean
+from mainspring.stores.postgres.server.database import Database, Record, Transaction
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "endings")
@@ -31,47 +43,13 @@ Pending = tuple[str, str, Duration, int, int]
 """Id, reason, delay, attempts and losses to add."""
 
 
-class Held(NamedTuple):
-    """A running run, locked, as far as its end concerns."""
-
-    id: str
-    token: int
-    namespace: str
-    task: str
-    worker: str
-    cancel_requested_at: Instant | None
-    cancel_reason: str
-    job_id: str | None
-    job: str | None
-    fire_at: Instant | None
-    region: str
-    idx: int
-    dependants: bool
-    lines: int
-    gates: Sequence[str] | None
-    attempt: int
-    losses: int
-    options: str
-    started_at: Instant | None
-
-    @property
-    def matters(self) -> bool:
-        """Whether its end affects anything else: gates, lines, dependants, the ledger."""
-        return bool(self.job_id or self.dependants or self.lines or self.gates)
-
-    @property
-    def cancel(self) -> str | None:
-        """The reason of a request to cancel, if there is one."""
-        return None if self.cancel_requested_at is None else self.cancel_reason or "cancelled"
-
-
 class Reports:
     """The reporting half of `store.WorkStore`."""
 
     _db: Database
 
     _careful = 0
-    """For this many further batches the short path is not tried: most runs of the last one had dependants or gates."""
+    """How many more batches are not worth a look whether nothing else depends on the ends of their runs."""
 
     async def report(self, reports: Sequence[Report]) -> list[Verdict]:
         try:
@@ -99,21 +77,24 @@ class Reports:
         return {row[0] for row in rows}
 
     async def hand_back(self, claims: Sequence[tuple[str, int]]) -> int:
-        return await self._db.write(lambda tx: hand_back(tx, list(dict.fromkeys(claims)))) if claims else 0
+        return await self._db.write(lambda tx: hand_back(tx, claims)) if claims else 0
 
     async def amend(self, amendments: Sequence[Amendment]) -> int:
         return await self._db.write(lambda tx: _amend(tx, amendments)) if amendments else 0
 
 
-async def load_held(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Held]:
-    """Those of the runs that are running, locked in order of id. Those that stand in lines come after the others,
-    because the locks of their lines have to be taken first."""
-    rows = await tx.fetch(_Q["lock_running"], run_ids)
-    held = {row[0]: Held(*row) for row in rows}
-    rest = [run_id for run_id in run_ids if run_id not in held]
+async def load_claimed(tx: Transaction, run_ids: Sequence[str]) -> dict[str, ClaimedRun]:
+    """Those of the runs that are running, locked in order of id. Runs in lines come after the others, because the locks
+    of their lines have to be taken first."""
+    claimed = _by_id(await tx.fetch(_Q["lock_running"], run_ids))
+    rest = [run_id for run_id in run_ids if run_id not in claimed]
     if rest and await lock_lines_of(tx, rest):
-        held.update({row[0]: Held(*row) for row in await tx.fetch(_Q["lock_running_in_lines"], rest)})
-    return held
+        claimed |= _by_id(await tx.fetch(_Q["lock_running_in_lines"], rest))
+    return claimed
+
+
+def _by_id(rows: Sequence[Record]) -> dict[str, ClaimedRun]:
+    return {run.id: run for run in (ClaimedRun(*row) for row in rows)}
 
 
 def _plain_row(report: Report, now: Instant) -> tuple[object, ...]:
@@ -124,28 +105,28 @@ def _plain_row(report: Report, now: Instant) -> tuple[object, ...]:
 
 
 async def _report(tx: Transaction, reports: Sequence[Report]) -> list[Verdict]:
-    held = await load_held(tx, [report.run_id for report in reports])
+    claimed = await load_claimed(tx, [report.run_id for report in reports])
     endings = Endings(tx)
-    accepted: set[int] = set()
-    claims: set[tuple[str, int]] = set()
-    for number, report in enumerate(reports):
-        run, claim = held.get(report.run_id), (report.run_id, report.token)
-        if run is None or run.token != report.token or claim in claims:
+    known: set[Token] = set()
+    refused: list[str] = []
+    accepted = accepted_reports(reports, claimed)
+    for report, run in zip(reports, accepted, strict=True):
+        if run is None:
+            refused.append(report.run_id)
             continue
-        accepted.add(number)
-        claims.add(claim)
-        endings.add(run, settle(Next(report.state, report.reason, report.delay), run.cancel), report)
-    known = claims if len(accepted) == len(reports) else claims | await _reported(tx, reports, accepted)
+        known.add((run.id, run.token))
+        endings.add(run, after_report(report, run), report)
+    if refused:
+        known |= await _reported(tx, list(dict.fromkeys(refused)))
     await endings.apply()
-    verdicts: list[Verdict] = ["repeated" if (each.run_id, each.token) in known else "stale" for each in reports]
-    for number in accepted:
-        verdicts[number] = "accepted"
-    return verdicts
+    return [
+        "accepted" if run is not None else "repeated" if (report.run_id, report.token) in known else "stale"
+        for report, run in zip(reports, accepted, strict=True)
+    ]
 
 
-async def _reported(tx: Transaction, reports: Sequence[Report], accepted: set[int]) -> set[tuple[str, int]]:
-    """Which of the attempts that cannot be accepted were reported before."""
-    ids = list({report.run_id for number, report in enumerate(reports) if number not in accepted})
+async def _reported(tx: Transaction, ids: Sequence[str]) -> set[Token]:
+    """The attempts of these runs that were reported before."""
     return {(row[0], row[1]) for row in await tx.fetch(_Q["reported"], ids, not_before(ids, tx.now))}
 
 
@@ -160,29 +141,22 @@ class Endings:
         self._ended: list[Ended] = []
         self._freed: list[tuple[str, Sequence[str], bool]] = []
 
-    def add(self, run: Held, verdict: Next, report: Report, *, losses: int = 0) -> None:
+    def add(self, run: ClaimedRun, verdict: Next, report: Report, *, losses: int = 0) -> None:
         """The attempt ended as `report` says, and the run goes where `verdict` says."""
-        tx, state = self._tx, verdict.state
-        reason, result, error = clean(verdict.reason), clean(report.result), clean(report.error)
-        started_at, finished_at = report.started_at or run.started_at, report.finished_at or tx.now
-        outcome = attempt_outcome(state, report.outcome)
-        if state == PENDING:
-            attempt = (run.attempt + 1, run.token, run.worker, outcome, started_at, finished_at, reason, error)
-            self._attempts.append((run.id, *attempt))
-            self._pending.append((run.id, reason, verdict.delay, 1, losses))
-            if run.gates:
-                self._freed.append((run.namespace, run.gates, True))
-            kind = "run.lost" if losses else "run.retrying"
-        else:
-            self._finished.append((run.id, state, outcome, reason, started_at, finished_at, result, error, 1, losses))
+        columns, event = end_attempt(run, verdict, report, self._tx.now, losses=losses)
+        self._tx.events.append(event)
+        if columns.state != PENDING:
+            self._finished.append((run.id, *columns))
             if run.matters:
-                self._ended.append(_ended(run, state, reason))
-            kind = "run." + state
-        duration = None if started_at is None else finished_at - started_at
-        tx.events.append(
-            Event(kind, tx.now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker, run.fire_at,
-                  run.attempt + 1, reason, duration)
-        )  # fmt: skip
+                self._ended.append(ended(run, columns.state, columns.reason))
+            return
+        times = (columns.started_at, columns.finished_at)
+        self._attempts.append(
+            (run.id, run.attempt + 1, run.token, run.worker, columns.outcome, *times, columns.reason, columns.error)
+        )
+        self._pending.append((run.id, columns.reason, verdict.delay, 1, losses))
+        if run.gates:
+            self._freed.append((run.namespace, run.gates, True))
 
     async def apply(self) -> None:
         """Write it all."""
@@ -204,43 +178,38 @@ async def back_to_pending(tx: Transaction, rows: Sequence[Pending]) -> None:
     tx.changed = True
 
 
-def _ended(run: Held, state: State, reason: str) -> Ended:
-    return Ended(run.id, run.namespace, state, reason, run.job_id, run.fire_at, run.region, run.idx, run.dependants,
-                 run.lines, run.gates, True, run.options)  # fmt: skip
-
-
-async def hand_back(tx: Transaction, claims: Sequence[tuple[str, int]]) -> int:
+async def hand_back(tx: Transaction, claims: Sequence[Token]) -> int:
     """Give claims back, those that still hold; how many."""
-    held = await load_held(tx, [run_id for run_id, _ in claims])
-    runs = [held[run_id] for run_id, token in claims if run_id in held and held[run_id].token == token]
-    cancelled = [run for run in runs if run.cancel is not None]
-    returned = [run for run in runs if run.cancel is None]
-    if cancelled:
-        await move_to_history(tx, [unattempted(tx, run.id, Next(CANCELLED, run.cancel or "")) for run in cancelled])
-    if returned:
-        await back_to_pending(tx, [(run.id, f"handed back by {run.worker}", 0, 0, 0) for run in returned])
-        await leave_gates(tx, [(run.namespace, run.gates, True) for run in returned if run.gates])
+    runs = still_claimed(claims, await load_claimed(tx, [run_id for run_id, _ in claims]))
+    cancelled: dict[str, Ended] = {}
+    returned: dict[str, Pending] = {}
     for run in runs:
-        kind = "run.handed_back" if run.cancel is None else "run.cancelled"
-        tx.events.append(Event(kind, tx.now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker))
-    await follow(tx, [_ended(run, CANCELLED, run.cancel or "") for run in cancelled])
+        verdict, event = after_hand_back(run, tx.now)
+        tx.events.append(event)
+        if verdict.state == CANCELLED:
+            cancelled[run.id] = ended(run, verdict.state, verdict.reason)
+        else:
+            returned[run.id] = (run.id, verdict.reason, 0, 0, 0)
+    if cancelled:
+        rows = [(run.id, *unattempted(Next(run.state, run.reason), tx.now)) for run in cancelled.values()]
+        await move_to_history(tx, rows)
+    if returned:
+        await back_to_pending(tx, list(returned.values()))
+        await leave_gates(tx, [(run.namespace, run.gates, True) for run in runs if run.gates and run.id in returned])
+    await follow(tx, list(cancelled.values()))
     return len(runs)
 
 
 async def _amend(tx: Transaction, amendments: Sequence[Amendment]) -> int:
     wanted = {(each.run_id, each.token): each for each in amendments}
-    held = await load_held(tx, [run_id for run_id, _ in wanted])
+    runs = still_claimed(wanted, await load_claimed(tx, [run_id for run_id, _ in wanted]))
     count = await hand_back(tx, list(wanted))
-    kept = [
-        each
-        for each in wanted.values()
-        if each.run_id in held and held[each.run_id].token == each.token and held[each.run_id].cancel is None
-    ]
+    kept = [(run, wanted[run.id, run.token]) for run in runs if run.cancel is None]
     if kept:
-        await need_gates(tx, [(held[each.run_id].namespace, each.gate) for each in kept if each.gate is not None])
+        await need_gates(tx, [(run.namespace, each.gate) for run, each in kept if each.gate is not None])
         rows = [
             (each.run_id, clean(each.reason), each.options, each.priority, each.gate and each.gate.name, each.delay)
-            for each in kept
+            for _, each in kept
         ]
         await tx.run(_WORK["amend"], *zip(*rows, strict=True), tx.given)
     return count

@@ -12,11 +12,11 @@ from mainspring.core.ids import encode_time
 from mainspring.core.instants import LATEST, Duration, Instant
 from mainspring.core.model import Run
 from mainspring.core.runs.tallies import Kind, Tally, TallyKey
+from mainspring.core.text import clean
 from mainspring.errors import NotFound
 from mainspring.stores.postgres.history.days import not_before
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.rows.run_rows import run_of
-from mainspring.stores.rows.text import clean
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "insight")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from itertools import groupby
 
 import msgspec
 
 from mainspring.core.model import Event, NewRun
-from mainspring.core.runs.dependency import End, Free, after_upstream
+from mainspring.core.runs.dependency import unmet_dependencies
 from mainspring.core.runs.outcome import Next
-from mainspring.core.states import BLOCKED, FINAL, PENDING, State
-from mainspring.errors import InvalidInput
+from mainspring.core.states import BLOCKED, PENDING, State
 from mainspring.stores.postgres.claims.gates import save_gates
 from mainspring.stores.postgres.claims.lines import Places
 from mainspring.stores.postgres.ends.endings import end_unstarted
@@ -198,7 +198,7 @@ class _Batch:
 
     def add(self, run: NewRun) -> None:
         """Find out what a run has to wait for."""
-        upstreams, ending = self._unmet(run)
+        upstreams, ending = unmet_dependencies(run, partial(self._state_in, run.namespace))
         self._edges += [(upstream, run) for upstream in upstreams]
         waits_for = len(upstreams)
         for line in run.lines:
@@ -211,22 +211,9 @@ class _Batch:
         if ending:
             self._endings[run.id] = ending
 
-    def _unmet(self, run: NewRun) -> tuple[list[str], Next | None]:
-        """The runs that it must still wait for; and its end, if one that has already ended decides it."""
-        waiting = []
-        for upstream in dict.fromkeys(run.after):
-            namespace, state = self._states.get(upstream, (None, None))
-            if state is None or namespace != run.namespace:
-                raise InvalidInput("after", upstream, "is not a run", "name a run that was submitted before")
-            if state not in FINAL:
-                waiting.append(upstream)
-                continue
-            verdict = after_upstream(run.when, run.on_failure, upstream, state)
-            if isinstance(verdict, Free):
-                return [], None
-            if isinstance(verdict, End):
-                return [], Next(verdict.state, verdict.reason)
-        return waiting, None
+    def _state_in(self, namespace: str, upstream: str) -> State | None:
+        known = self._states.get(upstream)
+        return None if known is None or known[0] != namespace else known[1]
 
     def rows(self) -> list[NewRun | dict[str, object]]:
         """What to insert."""

@@ -12,8 +12,8 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, TaskNotice, Worker
 from mainspring.core.runs.outcome import is_suspect, too_late
 from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
+from mainspring.core.text import clean
 from mainspring.store import Audit, Outlook, Renewal, Standing
-from mainspring.stores.rows.text import clean
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.claims.queues import without_paused
 from mainspring.stores.sqlite.ends.endings import end_unstarted

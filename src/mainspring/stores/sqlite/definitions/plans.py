@@ -12,6 +12,7 @@ from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, Job, Term
 from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
 from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges
+from mainspring.core.runs.outcome import Ended
 from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FAILED, SKIPPED
 from mainspring.store import MOST_CHANGED, Fired
@@ -19,7 +20,7 @@ from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs,
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.definitions.firing import Recorder, free_instant
 from mainspring.stores.sqlite.definitions.jobs import adopt_zones
-from mainspring.stores.sqlite.ends.endings import Ended, follow
+from mainspring.stores.sqlite.ends.endings import follow
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.submissions.intake import insert_runs

@@ -7,17 +7,16 @@ An end may end others (a dependant whose upstream failed), so endings are worked
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Edge, Event, RunOptions
-from mainspring.core.runs.dependency import Fire, Free, OneLess, Wait, after_upstream, combined_outcome, judge_edges
-from mainspring.core.runs.outcome import Next
+from mainspring.core.model import Edge, Event
+from mainspring.core.runs.dependency import Fire, Wait, combined_outcome, judge_dependants, judge_edges
+from mainspring.core.runs.outcome import Ended, Next, stops_line, unattempted
 from mainspring.core.runs.regions import home_of
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
-from mainspring.core.states import BLOCKED, CANCELLED, FAILED, RUNNING, SKIPPED, State
+from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.transaction import Transaction
 
@@ -25,7 +24,6 @@ _Q = load_queries("sqlite", "endings")
 _RUNS = load_queries("sqlite", "runs")
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(list[str])
-_options = msgspec.json.Decoder(RunOptions)
 _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
 
 
@@ -34,24 +32,6 @@ EndedRow = tuple[int, State, str | None, str, Instant | None, Instant, str | Non
 
 SucceededRow = tuple[int, Instant | None, Instant, str | None]
 """Seq, started, finished, result."""
-
-
-class Ended(NamedTuple):
-    """A run that has just been moved to history, with what its end may set off."""
-
-    id: str
-    namespace: str
-    state: State
-    reason: str
-    job_id: str | None
-    fire_at: Instant | None
-    region: str
-    idx: int
-    dependants: int
-    lines: int
-    gates: str | None
-    ran: bool
-    options: str
 
 
 def cancel_run(tx: Transaction, run_id: str, reason: str) -> State | None:
@@ -80,33 +60,16 @@ def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> Iterable[Ende
         if row is None:
             continue
         seq, _, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options = row
-        move_to_history(tx, [unattempted(tx, seq, verdict)])
+        move_to_history(tx, [(seq, *unattempted(verdict, tx.now))])
         if state == BLOCKED:
             tx.execute(_Q["drop_edges"], (run_id,))
         kind = f"run.{verdict.state}"
         tx.events.append(
             Event(kind, tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=verdict.reason)
         )
-        yield Ended(
-            run_id,
-            namespace,
-            verdict.state,
-            verdict.reason,
-            job_id,
-            fire_at,
-            region,
-            idx,
-            dependants,
-            lines,
-            gates,
-            False,
-            options,
-        )
-
-
-def unattempted(tx: Transaction, seq: int, verdict: Next) -> EndedRow:
-    """The end of a run that comes without the end of an attempt."""
-    return (seq, verdict.state, None, verdict.reason, None, tx.now, None, None, 0, 0)
+        names = None if gates is None else _names.decode(gates)
+        yield Ended(run_id, namespace, verdict.state, verdict.reason, job_id, fire_at, region, idx, dependants, lines,
+                    names, False, options)  # fmt: skip
 
 
 def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
@@ -150,10 +113,10 @@ def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
         _tell_downstream(tx, firings)
 
 
-def leave_gates(tx: Transaction, namespace: str, gates: str, *, held: bool) -> None:
-    """Give up places at gates, and admit waiting runs. Without a place (it never ran) there may still be one to
-    pass on."""
-    for name in sorted(_names.decode(gates)):
+def leave_gates(tx: Transaction, namespace: str, gates: Sequence[str], *, held: bool) -> None:
+    """Free the run's slots at gates, and admit waiting runs. A run that never ran holds no slot, but a waiting run may
+    still be admitted."""
+    for name in sorted(gates):
         if held:
             tx.execute(_Q["leave_gate"], (namespace, name))
         tx.execute(_Q["promote_at_gate"], (namespace, name))
@@ -163,8 +126,7 @@ def _leave_lines(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
     stopped: list[tuple[str, Next]] = []
     places = tx.execute(_Q["leave_lines"], (run.id,)).fetchall()
     for namespace, name in places:
-        if run.state == FAILED and name.startswith("key:") and _options.decode(run.options).on_key_failure == "stop":
-            verdict = Next(SKIPPED, f"run {run.id} before it in line {name} failed")
+        if verdict := stops_line(run.id, run.state, run.options, name):
             stopped += [(row[0], verdict) for row in tx.execute(_Q["waiting_in_line"], (namespace, name))]
         grant_line(tx, namespace, name)
     return stopped
@@ -181,26 +143,20 @@ def grant_line(tx: Transaction, namespace: str, name: str) -> None:
 
 
 def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
-    ends = []
-    for dependant, when, on_failure in tx.execute(_Q["take_edges"], (run.id,)).fetchall():
-        verdict = after_upstream(when, on_failure, run.id, run.state)
-        if isinstance(verdict, OneLess):
-            _depend_less(tx, dependant, 1, run)
-        elif isinstance(verdict, Free):
-            _depend_less(tx, dependant, 1 + tx.execute(_Q["drop_edges"], (dependant,)).rowcount, run)
-        else:
-            ends.append((dependant, Next(verdict.state, verdict.reason)))
-    return ends
-
-
-def _depend_less(tx: Transaction, run_id: str, less: int, upstream: Ended) -> None:
-    """Count down what a run waits for. That it depends on no other run any more is an event."""
-    for namespace, job_id, job, task, fire_at, ready in tx.execute(_Q["depend_less"], (less, run_id)).fetchall():
-        if ready:
-            why = f"upstream run {upstream.id} {upstream.state}"
-            tx.events.append(
-                Event("dependency.ready", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=why)
-            )
+    """Count down what dependants wait for; returns those that end. A run that depends on no other any more is an
+    event."""
+    edges = [(run.id, *row) for row in tx.execute(_Q["take_edges"], (run.id,)).fetchall()]
+    found = judge_dependants(edges, {run.id: run.state})
+    for run_id, met in found.met.items():
+        if run_id in found.ends:
+            continue
+        dropped = tx.execute(_Q["drop_edges"], (run_id,)).rowcount if run_id in found.freed else 0
+        rows = tx.execute(_Q["depend_less"], (met + dropped, run_id)).fetchall()
+        for namespace, job_id, job, task, fire_at, ready in rows:
+            if ready:
+                tx.events.append(Event("dependency.ready", tx.now, namespace, run_id, job_id, job, task, None, fire_at,
+                                       reason=found.reasons[run_id]))  # fmt: skip
+    return list(found.ends.items())
 
 
 def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) -> None:

@@ -8,14 +8,14 @@ from functools import partial
 import msgspec
 
 from mainspring.core.instants import DAY, Duration, Instant
-from mainspring.core.model import Event, Report, RunOptions, Worker
-from mainspring.core.runs.outcome import after_loss, too_late
+from mainspring.core.model import Event, Worker
+from mainspring.core.runs.outcome import after_expiry, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.store import Reaped
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted
-from mainspring.stores.sqlite.ends.reports import Endings, load_held
+from mainspring.stores.sqlite.ends.reports import Endings, load_claimed
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.portion import Portion
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -24,7 +24,6 @@ from mainspring.stores.sqlite.history.tallies import forget_tallies
 
 _Q = load_queries("sqlite", "maintenance")
 _END = load_queries("sqlite", "endings")
-_options = msgspec.json.Decoder(RunOptions)
 _names = msgspec.json.Decoder(tuple[str, ...])
 _WORKERS_KEPT: Duration = DAY
 SUMMED_UP_AT_ONCE = 5_000
@@ -34,7 +33,7 @@ FORGOTTEN_AT_ONCE = 1_000
 
 
 class Maintenance:
-    """See `store.CareStore`."""
+    """See `store.MaintenanceStore`."""
 
     _db: Database
 
@@ -120,13 +119,12 @@ def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
 
 
 def _recover_lost(tx: Transaction, limit: int) -> int:
-    held = load_held(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))], whole=True)
+    claimed = load_claimed(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))], whole=True)
     endings = Endings(tx)
-    for run in held.values():
-        verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)
-        endings.add(run, verdict, Report(run.id, run.token, "lost", verdict.state, verdict.reason), losses=1)
+    for run in claimed.values():
+        endings.add(run, *after_expiry(run), losses=1)
     endings.apply()
-    return len(held)
+    return len(claimed)
 
 
 def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:

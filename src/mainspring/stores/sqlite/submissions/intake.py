@@ -8,10 +8,9 @@ from itertools import groupby
 import msgspec
 
 from mainspring.core.model import NewRun
-from mainspring.core.runs.dependency import End, Free, after_upstream
+from mainspring.core.runs.dependency import unmet_dependencies
 from mainspring.core.runs.outcome import Next
-from mainspring.core.states import BLOCKED, FINAL, PENDING, State
-from mainspring.errors import InvalidInput
+from mainspring.core.states import BLOCKED, PENDING, State
 from mainspring.stores.rows.run_rows import common_values, submitted
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted, grant_line
@@ -117,21 +116,11 @@ def _insert_waiting(tx: Transaction, run: NewRun) -> None:
 
 
 def _unmet_dependencies(tx: Transaction, run: NewRun) -> tuple[list[str], Next | None]:
-    """The runs that it must still wait for; and its end, if one that has already ended decides it."""
-    waiting = []
-    for upstream in dict.fromkeys(run.after):
+    def state_of(upstream: str) -> State | None:
         row = tx.execute(_Q["state_of"], (upstream, run.namespace)).fetchone()
-        if row is None:
-            raise InvalidInput("after", upstream, "is not a run", "name a run that was submitted before")
-        if row[0] not in FINAL:
-            waiting.append(upstream)
-            continue
-        verdict = after_upstream(run.when, run.on_failure, upstream, row[0])
-        if isinstance(verdict, Free):
-            return [], None
-        if isinstance(verdict, End):
-            return [], Next(verdict.state, verdict.reason)
-    return waiting, None
+        return None if row is None else row[0]
+
+    return unmet_dependencies(run, state_of)
 
 
 def _full_gate(tx: Transaction, run: NewRun) -> str | None:

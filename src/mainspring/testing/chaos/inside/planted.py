@@ -41,8 +41,8 @@ def _accept_any_token(right: Callable[..., Any]) -> Callable[..., Any]:
     reports_of = import_module(f"{_STORE}.ends.reports")
 
     async def report(tx: Any, reports: Sequence[Report]) -> Any:
-        held = await reports_of.load_held(tx, [each.run_id for each in reports])
-        tokens = {run_id: run.token for run_id, run in held.items()}
+        claimed = await reports_of.load_claimed(tx, [each.run_id for each in reports])
+        tokens = {run_id: run.token for run_id, run in claimed.items()}
         forged = [msgspec.structs.replace(each, token=tokens.get(each.run_id, each.token)) for each in reports]
         return await right(tx, forged)
 

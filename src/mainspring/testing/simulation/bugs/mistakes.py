@@ -76,8 +76,8 @@ def accept_any_token(right: Right) -> Right:
     reports_of = import_module("mainspring.stores.sqlite.ends.reports")
 
     def report(tx: Any, reports: Sequence[Report]) -> Any:
-        held = reports_of.load_held(tx, [each.run_id for each in reports])
-        tokens = {run_id: run.token for run_id, run in held.items()}
+        claimed = reports_of.load_claimed(tx, [each.run_id for each in reports])
+        tokens = {run_id: run.token for run_id, run in claimed.items()}
         return right(tx, [msgspec.structs.replace(each, token=tokens.get(each.run_id, each.token)) for each in reports])
 
     return report

@@ -1,13 +1,13 @@
 -- For `claimed_until IS NOT NULL` see work.sql.
 
 -- lock_running: what must be known of running runs that stand in no line, to end or give back their attempts
-SELECT id, token, namespace, task, worker, cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines,
-       gates, attempt, losses, options, started_at
+SELECT seq, id, token, namespace, task, worker, attempt, started_at, options, losses, cancel_requested_at, cancel_reason, job_id, job,
+       fire_at, region, idx, dependants, lines, gates
 FROM mainspring.runs WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND lines = 0 ORDER BY id FOR UPDATE;
 
 -- lock_running_in_lines: the same of those that stand in lines, whose locks are taken first
-SELECT id, token, namespace, task, worker, cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines,
-       gates, attempt, losses, options, started_at
+SELECT seq, id, token, namespace, task, worker, attempt, started_at, options, losses, cancel_requested_at, cancel_reason, job_id, job,
+       fire_at, region, idx, dependants, lines, gates
 FROM mainspring.runs WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND lines > 0 ORDER BY id FOR UPDATE;
 
 -- lock_unstarted: what must be known of runs to end them before they start

@@ -49,12 +49,12 @@ RETURNING drain_requested_at;
 SELECT id, cancel_reason FROM runs
 WHERE cancel_requested_at IS NOT NULL AND state = 'running' AND id IN (SELECT value FROM json_each(?));
 
--- running: what the end of runs must know of them, as one text; unless all of it is asked for, less of those on whose end nothing hangs
+-- running: what the end of runs must know of them, as one text; unless all of it is asked for, less of those on whose end nothing depends
 SELECT json_group_array(
          CASE WHEN NOT ?2 AND cancel_requested_at IS NULL AND coalesce(job_id, job, fire_at, gates) IS NULL AND dependants = 0 AND lines = 0
          THEN json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at)
-         ELSE json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at, 1, losses, options,
-                         cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines, gates) END)
+         ELSE json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at, options, losses,
+                         cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines, json(gates)) END)
 FROM json_each(?1) CROSS JOIN runs ON runs.id = json_each.value WHERE state = 'running';
 
 -- was_reported: whether an attempt under this token has already been recorded

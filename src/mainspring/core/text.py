@@ -1,5 +1,4 @@
-"""Text from outside, made storable: what a task prints or raises must not break the transaction that records
-it."""
+"""Text of users, made storable: what a task prints or raises must not spoil the transaction that records it."""
 
 from __future__ import annotations
 
