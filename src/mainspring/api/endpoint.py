@@ -49,7 +49,7 @@ class Response(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """Where the ids of what a request makes come from: an idempotency key gives the same ones again."""
+    """The source of the ids that a request assigns. The same idempotency key gives the same ids again."""
 
     key: str | None
     seed: str
@@ -93,17 +93,17 @@ class Request(NamedTuple):
             raise forbidden(permission, self.namespace)
 
     async def spend(self, cost: int) -> dict[str, str]:
-        """Take an amount of what the caller may submit; returns the headers that show the rest. Problem if it is too
-        much."""
+        """Take an amount from the caller's submission budget; returns the headers that show the rest. Problem if the
+        budget is used up."""
         rate = self.caller.rate(self.namespace, self.context.settings.submit_rate, self.context.rates)
         return await self.context.limits.spend(self.caller.subject, cost, rate)
 
     async def spend_definitions(self, cost: int) -> dict[str, str]:
-        """The same of the jobs that the caller may create or declare."""
+        """The same for the jobs that the caller creates or declares."""
         return await self.context.limits.spend(self.caller.subject, cost, self.context.settings.job_rate, DEFINE)
 
     def named(self, part: str) -> str:
-        """A part of the path: what cannot be a name or an id names nothing."""
+        """A parameter of the path. Problem (404) if it cannot be a name or an id."""
         text = self.parameters[part]
         if not text.isprintable() or len(text) > LONGEST_NAME:
             raise Problem("not-found", "there is nothing of that name")
@@ -134,16 +134,16 @@ class Endpoint(NamedTuple):
     problems: tuple[int, ...] = ()
     """Statuses of refusals beyond those that every endpoint may answer with."""
     grows: bool = False
-    """Makes more work: refused when there is far too much."""
+    """Adds work: refused under the highest level of pressure."""
     history: bool = False
-    """Looks at what has ended: slowed down under pressure."""
+    """Reads history: slowed down under pressure."""
     patient: bool = False
     """A long poll or a stream: it waits on purpose."""
     vital: bool = False
-    """Health and metrics: served without a place, so that they answer when all places are taken, and without the store,
-    so that they answer while it is away."""
+    """Health and metrics: served without a capacity slot, so that they answer when all slots are taken, and without the
+    store, so that they answer while it is unreachable."""
     rule: Mapping[str, object] | None = None
-    """What the type of the body cannot say of its fields together, as JSON Schema does."""
+    """Rules between fields of the body that its type cannot express, as JSON Schema."""
     example: Mapping[str, object] | None = None
     description: str = ""
 

@@ -86,7 +86,7 @@ class Pipeline:
         return caller, namespace
 
     def _admit(self, endpoint: Endpoint, caller: Caller, namespace: str) -> None:
-        """Problem if the namespace is under too much pressure, or the caller has asked too often."""
+        """Problem if the namespace is under too much pressure, or the caller exceeds its rate limit."""
         self._context.guard.check_room(namespace, grows=endpoint.grows)
         if endpoint.method == "GET" and not (endpoint.vital or endpoint.permission == PUBLIC):
             self._context.limits.query(caller.subject, self._context.settings.query_rate)
@@ -121,13 +121,13 @@ class Pipeline:
     async def _receive_body(self, endpoint: Endpoint, request: HttpRequest, owner: Owner | None) -> bytes:
         settings = self._context.settings
         declared, timeout_s = request.headers.get("content-length"), settings.body_timeout / SECOND
-        if endpoint.permission == PUBLIC:  # Anybody can send it: it must not take a slot from callers with a token.
+        if endpoint.permission == PUBLIC:  # It needs no token, so it must not take a slot from callers with one.
             return await read_body(request.receive, declared, PUBLIC_BODY_LIMIT, timeout_s)
         with self._context.capacity.enter("reading", owner):
             return await read_body(request.receive, declared, settings.body_limit, timeout_s)
 
     async def _answer_once(self, endpoint: Endpoint, incoming: HttpRequest, request: Request) -> Response:
-        """Call the endpoint; or, for an idempotency key that was used before, give the response of then."""
+        """Call the endpoint; or, for an idempotency key that was used before, return the earlier response."""
 
         async def act(stamp: Stamp) -> Response:
             return await self._call(endpoint, incoming.receive, request._replace(stamp=stamp))
@@ -198,7 +198,7 @@ def _read_query(endpoint: Endpoint, request: HttpRequest) -> Given:
 
 
 async def _call_while_connected(endpoint: Endpoint, request: Request, receive: Receive) -> Response:
-    """Call a long poll that hands something over, such as work, so that it can see whether the caller has left."""
+    """Call a long poll that hands something over, such as work, and let it see whether the caller has disconnected."""
     leaving = asyncio.ensure_future(receive())
     try:
         return await endpoint.act(request._replace(gone=leaving.done))

@@ -43,7 +43,7 @@ TITLES: dict[str, tuple[int, str]] = {
 }
 """Every type of problem: its status and title. Types are never renamed."""
 _LISTS = frozenset({"after", "calendars", "jobs"})
-"""Fields of several names: a fault of one says which."""
+"""A field that has several names: a fault says which of them was used."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -133,17 +133,17 @@ _KINDS = ((NotFound, "not-found"), (Conflict, "conflict"), (MainspringError, "co
 
 
 class Wrong(NamedTuple):
-    """Faults found so far, and how names of ours are called by the caller."""
+    """Faults found so far, and the caller's names of our fields."""
 
     faults: list[Fault]
     names: dict[str, str]
 
     def add(self, field: str, fault: str, remedy: str = "") -> None:
-        """One more."""
+        """Add a fault."""
         self.faults.append(Fault(field, fault, remedy))
 
     def take(self, error: InvalidInput, prefix: str = "") -> None:
-        """Count one more."""
+        """Count a fault."""
         fault = fault_of(error, self.names)
         self.faults.append(Fault(prefix + fault.field, fault.fault, fault.remedy))
 
@@ -154,5 +154,5 @@ class Wrong(NamedTuple):
 
 
 def nothing_wrong() -> Wrong:
-    """The start of reading a request."""
+    """No faults yet: the start of reading a request."""
     return Wrong([], {})

@@ -24,14 +24,14 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 MOST_QUEUES, OTHERS = 50, "others"
-"""Pairs of queue and region with labels of their own; a tenant may invent any number."""
+"""How many pairs of queue and region get labels of their own: a tenant may create any number of them."""
 
 MOST_SOURCES = 500
-"""Queues and partitions of the broker that are told apart."""
+"""How many queues and partitions of the broker get labels of their own."""
 
 
 class ApiMetrics:
-    """Figures of the API of this process, in a registry of their own."""
+    """Metrics of this process's API, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -72,7 +72,7 @@ class _Given(Collector):
 
 
 def show(families: Iterable[Metric]) -> bytes:
-    """Families in Prometheus's words."""
+    """Families in the text format of Prometheus."""
     registry = CollectorRegistry()
     registry.register(_Given(families))
     return generate_latest(registry)
@@ -81,7 +81,7 @@ def show(families: Iterable[Metric]) -> bytes:
 def namespace_families(
     namespace: str, runs: dict[State, int], crowd: Crowd, backlog: list[Backlog], now: Instant
 ) -> Iterator[Metric]:
-    """What the store holds of one namespace. Made anew for each request: no tenant sees another's."""
+    """Metrics of one namespace in the store. Created for each request, so that no tenant sees another's."""
     held = GaugeMetricFamily("mainspring_runs", "Runs in the store", labels=["namespace", "state"])
     for state in STATES:
         held.add_metric([namespace, state], runs.get(state, 0))
@@ -91,7 +91,7 @@ def namespace_families(
 
 
 def broker_families(namespace: str, depths: Mapping[tuple[str, str, str, str], int]) -> Iterator[Metric]:
-    """What waits in the broker of one namespace; the queues and partitions with the most are told apart."""
+    """What waits in the broker for one namespace. The longest queues and partitions get labels of their own."""
     labels = ["namespace", "queue", "region", "source"]
     family = GaugeMetricFamily("mainspring_broker_depth", "Messages that no worker has acknowledged", labels=labels)
     found = {place: waiting for place, waiting in depths.items() if place[0] == namespace}
@@ -125,8 +125,8 @@ def _worker_families(namespace: str, crowd: Crowd) -> Iterator[Metric]:
 
 
 def _queue_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: Instant) -> Iterator[Metric]:
-    """By queue and region: of those with most to do, and of those that workers serve, up to a bound; the rest is told
-    together."""
+    """By queue and region: those with most to do, and those that workers serve, up to a bound; the rest is summed
+    up."""
     waiting: Tally[tuple[str, str]] = Tally()
     for row in backlog:
         waiting[row.queue, row.region] += row.count
@@ -152,7 +152,7 @@ def _queue_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: I
 
 
 def _region_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: Instant) -> Iterator[Metric]:
-    """Of the regions with most workers or most to do, up to a bound."""
+    """The regions with most workers or most to do, up to a bound."""
     health = sorted(region_health(crowd.living(), backlog, now), key=lambda each: (-each.depth, -each.workers))
     shown = sorted(health[:MOST_QUEUES])
     for name, meaning, values in (

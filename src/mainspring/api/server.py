@@ -42,7 +42,7 @@ class PortTaken(Conflict):
 
 
 class _Telling(uvicorn.Server):
-    """Says when it serves."""
+    """Calls back when it serves."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -59,10 +59,10 @@ class Server:
     def __init__(
         self, app: Mainspring, node: Callable[[], Node | None] = lambda: None, *, health_only: bool = False
     ) -> None:
-        """Reads the settings of the app, and refuses those that would leave it open to strangers.
+        """Reads the settings of the app. Refuses settings that would expose the API without authentication.
 
-        `health_only`: whether it lives, is ready, and its figures, without tokens, where the settings `health_host` and
-        `health_port` say; for workers.
+        `health_only`: serve liveness, readiness and metrics only, without tokens, at the settings `health_host` and
+        `health_port`; for workers.
         """
         settings, endpoints = app.settings, ENDPOINTS
         if health_only:

@@ -70,7 +70,7 @@ class Caller(msgspec.Struct, frozen=True):
         return permission in self.grants.get(namespace, ()) or permission in self.grants.get(EVERYWHERE, ())
 
     def rate(self, namespace: str, usual: int, by_role: Mapping[str, int]) -> int:
-        """How much the caller may submit: the most that a role of theirs has been given, or the usual."""
+        """How much the caller may submit: the highest rate of its roles, or the default rate."""
         if not by_role:
             return usual
         named = self.roles.get(namespace, frozenset()) | self.roles.get(EVERYWHERE, frozenset())

@@ -18,15 +18,15 @@ from mainspring.errors import StoreError
 FRESH: Duration = 5 * SECOND
 """How old the list of revocations may be before it is read again."""
 STALE: Duration = 60 * SECOND
-"""The greatest age of the list: beyond it, no token is believed."""
+"""The greatest age of the list. Beyond it, every token is refused."""
 REFRESH_S = 2.0
-"""How long a request waits for it to be read again."""
+"""How long a request waits for the list to be read again."""
 
 LOCAL = Caller("local", {EVERYWHERE: PERMISSIONS})
 
 
 class Revoked:
-    """Tokens that are no longer good, as the store knows them."""
+    """Revoked tokens, as the store has them."""
 
     def __init__(self, read: Callable[[], Awaitable[Mapping[str, Instant]]], clock: Clock) -> None:
         self._read = read
@@ -39,7 +39,7 @@ class Revoked:
         """The caller with what has not been revoked: a token by its id, or all earlier ones of a subject; everywhere,
         or in one namespace. None if nothing is left.
 
-        `without_store`: while the store is away, go by what was known last, however old. Nothing can be revoked
+        `without_store`: while the store is unreachable, use the last list, however old it is. Nothing can be revoked
         meanwhile, since revoking writes to the same store; but this process alone may be cut off from it, so only
         answers that reveal little are served like that.
         """
@@ -125,9 +125,8 @@ def _token_of(headers: Mapping[str, str]) -> str:
 
 
 def _local(headers: Mapping[str, str]) -> Caller:
-    """A process of this machine may do all; but not a web page that a browser here happens to show.
-
-    Such a page gives itself away by its origin, or, if a name of its own points to this machine, by that name.
+    """A process of this machine may do everything. A web page in a browser on this machine may not: it is recognized by
+    its origin or, if its own host name resolves to this machine, by that name.
     """
     host = headers.get("host", "")
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host

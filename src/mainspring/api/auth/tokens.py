@@ -37,9 +37,9 @@ REMEMBERED = 1_024
 SHORTEST_SECRET = 32
 FEWEST_DIFFERENT = 10
 LOOK_S = 5.0
-"""How often the file of keys is looked at."""
+"""How often the file of keys is checked for changes."""
 LOST_S = 60.0
-"""For how long keys are believed that cannot be read again."""
+"""How long keys stay valid while their file cannot be read."""
 MAKE_ONE = "make one with `openssl rand -base64 48`, and set MAINSPRING_SECRET"
 
 
@@ -54,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Keys:
-    """What tokens are checked with, by key id; and signed with, if it may."""
+    """The keys that check tokens, by key id, and the key that signs them, if there is one."""
 
     def __init__(
         self, algorithm: str, checking: Mapping[str | None, Any], signing: Any = None, signs_as: str | None = None
@@ -123,7 +123,8 @@ def _load_file(path: Path, algorithm: str) -> Keys:
 
 
 def _from_secrets(data: bytes) -> Keys:
-    """One on each line: the first signs, all are believed, so that an old one can be let run out."""
+    """One on each line. The first signs and all verify, so that an old secret stays valid until its tokens have
+    expired."""
     if b"-----BEGIN" in data or data.lstrip().startswith(b"{"):
         raise ValueError("what is there is for another algorithm")  # A public key must never be taken for a secret.
     secret_lines = [line for line in data.decode().splitlines() if line and not line.startswith("#")]
@@ -133,7 +134,7 @@ def _from_secrets(data: bytes) -> Keys:
 
 
 def _key_id(secret: str) -> str:
-    """Tells secrets apart, and nothing of what they are."""
+    """Identifies a secret without revealing it."""
     return blake2b(secret.encode(), digest_size=6, person=b"key id").hexdigest()
 
 
@@ -200,7 +201,7 @@ def issue(
 
 
 class Verifier:
-    """Checks tokens. What was checked lately is remembered: a signature costs more than the rest of a request."""
+    """Checks tokens, and caches recent results: a signature costs more than the rest of a request."""
 
     def __init__(self, keys: Keys, settings: Settings) -> None:
         self._keys = keys
@@ -239,8 +240,8 @@ class Verifier:
         return claims
 
     def _keys_for(self, header: Mapping[str, Any]) -> list[Any]:
-        """The keys that a token may be signed with: one, unless it names none and there are several secrets. Such are
-        the tokens of a time when there was one secret."""
+        """The keys that a token may be signed with: one, unless it names none and there are several secrets. A token
+        without a key id comes from a time when there was one secret."""
         kind = str(header.get("typ", "")).lower().removeprefix("application/")
         if header.get("alg") != self._keys.algorithm or kind != TYPE or "crit" in header or "b64" in header:
             raise ValueError("of another kind")
@@ -280,7 +281,7 @@ class KeyWatch:
         self._looked_at = self._good_at = monotonic()
 
     def verifier(self) -> Verifier:
-        """For one token. Problem if it has not been possible to read the keys for too long."""
+        """For one token. Problem if the keys could not be read for too long."""
         now = self._monotonic()
         if self._path is not None and now - self._looked_at >= LOOK_S:
             self._looked_at = now
@@ -307,7 +308,7 @@ class KeyWatch:
         try:
             keys = load_keys(self._settings)
         except InvalidInput as error:
-            # It may be being written just now. What was known goes on to count for a while.
+            # The file may be incomplete while it is being written. The previous keys stay valid for a while.
             log.warning("keys of tokens could not be read again: %s", error)
             return
         assert keys is not None
@@ -340,6 +341,6 @@ class _Claims(msgspec.Struct):
 
 
 def unauthenticated(detail: str) -> Problem:
-    """The one answer to every token that is missing or not good."""
+    """The answer to every token that is missing or invalid."""
     header = {"WWW-Authenticate": 'Bearer realm="mainspring"'}
     return Problem("unauthenticated", detail, remedy="send `Authorization: Bearer TOKEN`", headers=header)

@@ -1,5 +1,5 @@
-"""How much is worked on at once. Beyond it a request is refused at once, instead of waiting in a growing queue; and no
-subject or namespace can take the last places from the others."""
+"""Capacity: how many requests are served at once. Further requests are refused immediately instead of waiting in a
+growing queue. No subject or namespace can take the last slots from the others."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from mainspring.api.problems import Problem, retry_after
 
 K = TypeVar("K")
 Kind = Literal["reading", "working", "waiting"]
-"""A request whose body is still arriving, one that is worked on, and one that waits on purpose."""
+"""A request whose body is still arriving, one that is being served, and one that waits on purpose."""
 Owner = tuple[str, str]
 """The namespace and the subject of a request."""
 
 
 class Share(NamedTuple):
-    """How many places one owner may hold, as a multiple of those that are still free.
-
-    The bound shrinks as places fill up: it always leaves some for an owner that holds none, and one owner alone still
-    gets most of them. With a multiple of 1 half of the places, with 4 four fifths.
+    """How many slots one owner may hold, as a multiple of the free slots. The bound shrinks as slots fill up: it always
+    leaves some for an owner that holds none, and one owner alone still gets most of them. With a multiple of 1 an owner
+    gets half of the slots, with 4 four fifths.
     """
 
     subject: int
@@ -29,7 +28,7 @@ class Share(NamedTuple):
 
 
 SHARES: dict[Kind, Share] = {"reading": Share(9, 19), "working": Share(9, 19), "waiting": Share(1, 4)}
-"""Short requests come in bursts and end soon, so an owner gets nearly all places; a waiter holds one for minutes."""
+"""Short requests come in bursts and end soon, so an owner gets nearly all slots; a long poll holds one for minutes."""
 _BUSY: dict[Kind, str] = {
     "reading": "bodies are arriving",
     "working": "requests are being worked on",
@@ -42,11 +41,11 @@ class Slot(NamedTuple):
 
     kind: Kind
     owner: Owner | None
-    """None for a caller that has the server for itself."""
+    """None for a local caller, which has the server to itself."""
 
 
 class Capacity:
-    """Counts places by kind, namespace and subject."""
+    """Counts slots by kind, namespace and subject."""
 
     def __init__(self, requests: int, watchers: int) -> None:
         self._limits: dict[Kind, int] = {"reading": requests, "working": requests, "waiting": watchers}
@@ -57,7 +56,7 @@ class Capacity:
 
     @contextmanager
     def enter(self, kind: Kind, owner: Owner | None) -> Iterator[None]:
-        """Hold a place for the duration of a block; Problem if there is none."""
+        """Hold a slot for the duration of a block; Problem if none is free."""
         place = self.take(kind, owner)
         try:
             yield
@@ -65,7 +64,7 @@ class Capacity:
             self.leave(place)
 
     def take(self, kind: Kind, owner: Owner | None) -> Slot:
-        """Take a place; Problem if there is none for this owner."""
+        """Take a slot; Problem if none is free for this owner."""
         if why := self._why_not(kind, owner):
             self.refused[kind] += 1
             raise Problem("overloaded", why, remedy="try again soon", headers=retry_after(1))
@@ -89,7 +88,7 @@ class Capacity:
         return ""
 
     def leave(self, place: Slot) -> None:
-        """Give it back."""
+        """Release a slot."""
         kind, owner = place
         self.busy[kind] -= 1
         if owner is not None:
@@ -98,7 +97,7 @@ class Capacity:
 
 
 def _take_one(counter: Counter[K], key: K) -> None:
-    """Count one less, and forget what is at zero: there may be any number of subjects over time."""
+    """Decrement a count, and remove it at zero: the number of subjects over time is unbounded."""
     if counter[key] > 1:
         counter[key] -= 1
     else:

@@ -1,4 +1,4 @@
-"""The guard: measures how hard it is, gives up what matters least, and does not call a store that does not answer."""
+"""The guard: measures pressure, sheds the least important work, and stops calling a store that does not answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger("mainspring")
 LOOK_S = 2.0
 """How often the pressure is measured."""
 IDLE_SHARE = 2
-"""So many times as long where nothing waited the last time."""
+"""The interval is this many times longer after a measurement that found nothing waiting."""
 TOLD_TOGETHER = 16
 SHED_AT_ONCE = 1_000
 HISTORY_AT_ONCE = 2
@@ -48,32 +48,33 @@ HISTORY_PAUSE_S = 0.25
 
 
 class Burden(NamedTuple):
-    """How hard one namespace has it, or all of them together, and what is given up because of it."""
+    """The pressure on one namespace, or on all of them together, and the level of degradation that follows from it."""
 
     load: Load = Load()
     level: Level = Level()
 
     def after(self, load: Load, limits: Limits, now: Instant) -> Burden:
-        """The same after another look."""
+        """The same after another measurement."""
         return Burden(load, degradation.judge(self.level, degradation.pressure(load, limits), now))
 
 
 class Guard:
     """One for a server. Lives on the API's loop.
 
-    The namespace that causes the pressure bears it: its backlog is its own burden, and no other namespace's runs are
-    shed or refused for it. Only how long requests wait for the database is everybody's.
+    The namespace that causes the pressure bears it: no other namespace's runs are shed or refused because of its
+    backlog. Only the time that requests wait for the database counts for all namespaces.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.limits = Limits(settings.most_pool_wait, settings.most_waiting, settings.most_late)
         self.shared = Burden()
         self.tenants: dict[str, Burden] = {}
-        """Of namespaces that are, or may soon be, under pressure."""
+        """By namespace, for those that are, or may soon be, under pressure."""
         policy = breaker_policy(settings)
         self.breaker = Breaker(policy)
         self.dependencies = Breaker(policy)
-        """Of the checks of what runs wait for. Open, runs that allow it (`under_pressure`) do not wait."""
+        """The breaker around checks of dependencies. While it is open, runs that allow it (`under_pressure`) do not
+        wait."""
         self.worst_lag_s = 0.0
         self._busy = True
         self._clock = clock
@@ -82,7 +83,7 @@ class Guard:
         self._strain = Strain()
         self._stall_s = settings.stall_after / SECOND
         self.looked_at = clock.monotonic()
-        """When the last look ended, well or not."""
+        """When the last measurement ended, successful or not."""
         self._history: Counter[str] = Counter()
         self._task: asyncio.Task[None] | None = None
 
@@ -94,7 +95,7 @@ class Guard:
 
     @property
     def pressure(self) -> float:
-        """The worst of what is measured anywhere, beside its limit."""
+        """The highest measured value anywhere, relative to its limit."""
         burdens = (self.shared, *self.tenants.values())
         return max(degradation.pressure(each.load, self.limits) for each in burdens)
 
@@ -104,11 +105,11 @@ class Guard:
         return {name: found[name] for name in degradation.NAMES[SHEDDING:]}
 
     def burden_of(self, namespace: str) -> Burden:
-        """What a namespace has to bear: its own burden, or everybody's if that is worse."""
+        """The burden of a namespace: its own, or the shared one if that is worse."""
         return max(self.tenants.get(namespace, Burden()), self.shared, key=lambda each: each.level.number)
 
     def admit(self) -> None:
-        """Before a call of the store; StoreUnavailable if it is not to be made."""
+        """Called before each call of the store; StoreUnavailable if the breaker is open."""
         if self.breaker.state == "closed":
             return
         self.breaker, let = breaker.admit(self.breaker, self._clock.monotonic())
@@ -116,10 +117,10 @@ class Guard:
             raise StoreUnavailable("the store has not answered lately, and is asked again in a moment")
 
     def note(self, *, well: bool) -> None:
-        """How that call went."""
+        """Record how that call went."""
         before = self.breaker
         if well and before.state == "closed" and self._untold < TOLD_TOGETHER:
-            self._untold += 1  # Most calls go well, and to say so each time would cost more than to count.
+            self._untold += 1  # Most calls succeed. Reporting each would cost more than counting them.
             return
         self.breaker = breaker.note(before, self._clock.monotonic(), well=well, before=self._untold)
         self._untold = 0
@@ -129,7 +130,8 @@ class Guard:
     async def submit_waiting(
         self, store: Store, runs: Sequence[NewRun], audit: Audit[list[str]] | None = None
     ) -> list[str]:
-        """Accept runs that wait for others; without waiting, where that cannot be checked and they allow it."""
+        """Accept runs with dependencies. While dependencies cannot be checked, runs that allow it are accepted without
+        them."""
         self.dependencies, let = breaker.admit(self.dependencies, self._clock.monotonic())
         if not let:
             if not all(_is_hasty(run) for run in runs if run.after):
@@ -167,13 +169,13 @@ class Guard:
             log.warning("%d runs do not wait for what they follow, which could not be recorded: %s", len(runs), error)
 
     def check_room(self, namespace: str, *, grows: bool) -> None:
-        """Refuse what would make more work, where there is far too much."""
+        """Refuse requests that add work while the pressure is at its highest level."""
         if grows and (burden := self.burden_of(namespace)).level.number >= REFUSING:
             detail = f"no new work is taken on: {degradation.describe(burden.load, self.limits)}"
             raise Problem("overloaded", detail, remedy="try again later", headers=retry_after(10))
 
     async def look_back(self, namespace: str, act: Callable[[T], Awaitable[U]], call: T) -> U:
-        """Serve a look at history: under pressure few at once, and slowly."""
+        """Serve a read of history: under pressure, few at once and with a delay."""
         burden = self.burden_of(namespace)
         if burden.level.number < SLOW_HISTORY:
             return await act(call)
@@ -190,20 +192,20 @@ class Guard:
                 del self._history[namespace]
 
     def start(self, store: Store) -> None:
-        """Begin to measure, on the running loop."""
+        """Start measuring, on the running loop."""
         self._task = asyncio.get_running_loop().create_task(
             endure("guard", partial(self._watch, store), 0.0), name="guard"
         )
         self.looked_at = self._clock.monotonic()
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         if self._task is not None:
             self._task.cancel()
         self._task = None
 
     def troubles(self) -> dict[str, str]:
-        """What is wrong with measuring, if it should be under way."""
+        """What is wrong with the measuring task, if it should be running."""
         silent_s = self._clock.monotonic() - self.looked_at
         if self._task is None or (not self._task.done() and silent_s < self._stall_s):
             return {}
@@ -237,7 +239,7 @@ class Guard:
         await self._give_up(store, rows)
 
     async def _living(self, store: Store, namespace: str, rows: Sequence[Backlog], now: Instant) -> list[Worker]:
-        """The workers of a namespace, if it matters whether they have a hand free."""
+        """The workers of a namespace, if it matters whether they have free slots."""
         if all(now - row.oldest_at < self.limits.lateness * degradation.LEAVE for row in rows):
             return []
         oldest = now - self._dead_after
@@ -262,7 +264,7 @@ class Guard:
             self.tenants[namespace] = after
 
     async def _give_up(self, store: Store, rows: Sequence[Backlog]) -> None:
-        """What the levels ask for: of namespaces under pressure; or of all, those with the longest queues first."""
+        """Shed what the levels ask for: of namespaces under pressure; or of all, beginning with the longest queues."""
         depths: Counter[str] = Counter()
         for row in rows:
             depths[row.namespace] += row.count
@@ -292,7 +294,7 @@ class Guard:
             log.warning("degradation: %d did not wait for what they follow: %s", hurried, why)
 
     def _pool_wait(self, strain: Strain) -> Duration:
-        """The mean of the waits since the last look."""
+        """The mean of the waits since the last measurement."""
         before, self._strain = self._strain, strain
         waits = strain.waits - before.waits
         return round((strain.waited_s - before.waited_s) / waits * SECOND) if waits > 0 else 0
@@ -306,9 +308,9 @@ def _is_hasty(run: NewRun) -> bool:
 
 
 def measure(rows: Sequence[Backlog], workers: Sequence[Worker], now: Instant) -> Load:
-    """What waits in a namespace although it should not. What is shed first is no reason to shed. And lateness counts
-    only where the workers that serve a queue have no hand free: one without workers is late, but shedding would not
-    change that."""
+    """The late runs of a namespace. Runs that are shed first are no reason to shed. Lateness counts only where the
+    workers that serve a queue have no free slots: a queue without workers is late, but shedding would not change
+    that."""
     served = [row for row in rows if row.priority < SHED_FROM]
     free: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for worker in workers:

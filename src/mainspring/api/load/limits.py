@@ -1,5 +1,5 @@
-"""How much a subject may ask for: for submissions and jobs one budget in the store for all servers, of which each takes
-slices, so that not every request costs a write; for queries one in each server, so that reading writes nothing."""
+"""Rate limits by subject. Submissions and jobs have one budget in the store for all servers; each server takes slices
+of it, so that not every request costs a write. Queries have a budget in each server, so that a read writes nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mainspring.core.load.rate_limits import Pace, allow
 from mainspring.limiter import RateLimiter
 
 SLICE = 20
-"""A slice is this part of the whole at most."""
+"""A slice is at most this fraction of the budget."""
 SLICE_S = 1.0
-"""What of a slice is not used in this time is lost: so a server that is not asked keeps nothing from the others."""
+"""The unused rest of a slice expires after this time, so that an idle server keeps nothing from the others."""
 MOST_SUBJECTS = 10_000
 
 
@@ -29,7 +29,7 @@ class _Slice:
 
 
 class Operation(NamedTuple):
-    """What is counted, in words for people."""
+    """What is counted, as error messages name it."""
 
     name: str
     what: str
@@ -59,7 +59,7 @@ class Limits:
         headers = self._from_slice(name, cost, rate)
         if headers is not None:
             return headers
-        # One at a time asks for a slice: a crowd that did so at once would use up the budget by asking.
+        # One request at a time takes a slice: many at once would use up the budget with slices.
         async with self._taking.setdefault(name, asyncio.Lock()):
             return self._from_slice(name, cost, rate) or await self._take(name, cost, rate, operation)
 
@@ -86,7 +86,7 @@ class Limits:
             self._slices.clear()
             self._taking = {name: lock for name, lock in self._taking.items() if lock.locked()}
         now, pace = self._clock.monotonic(), Pace(rate, MINUTE)
-        # Twice what was used of the last slice: a caller of little is not charged for much.
+        # Twice what was used of the last slice, so that a caller with few requests takes small slices.
         last = self._slices.get(name)
         used = 0 if last is None else last.size - last.left
         wanted = max(cost, min(2 * used, rate // SLICE))

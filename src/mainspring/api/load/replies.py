@@ -15,8 +15,8 @@ from mainspring.operations.jobs.options import LONGEST_NAME
 from mainspring.store import Reply, Store
 
 HOLD: Duration = 5 * SECOND
-"""After this silence of the server that computes an answer, the next one that is asked does it. Shorter than a
-client's patience; and should the first only be slow, both make the same."""
+"""If the server that computes an answer is silent for this long, the next server that gets the key computes it. Shorter
+than a client's timeout. If the first server is only slow, both compute the same."""
 KEEP: Duration = DAY
 
 

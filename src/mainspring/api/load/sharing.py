@@ -1,4 +1,4 @@
-"""What many viewers look at is read once for all of them: the overview of a namespace, and news of what has changed."""
+"""Shared reads: the overview of a namespace, and the news of what has changed, are read once for all viewers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mainspring.store import Store
 T = TypeVar("T")
 
 FRESH_S: Final = 1.0
-"""An answer is given to all that ask within this time of its beginning."""
+"""All callers within this time of the start of a computation get the same answer."""
 NEWS_S: Final = 0.5
 """News is gathered for this long, so that a page hears at most twice a second what to fetch again."""
 MOST_NAMED: Final = 200
-"""Of more jobs or runs than this it is only said that there are more."""
+"""News names at most this many jobs and runs, and then only says that there are more."""
 
 
 class Fresh(Generic[T]):
@@ -30,7 +30,8 @@ class Fresh(Generic[T]):
         self._answers: dict[str, tuple[float, asyncio.Task[T]]] = {}
 
     async def get(self, key: str, compute: Callable[[], Awaitable[T]]) -> T:
-        """The answer for a key; as old as its beginning. A caller that leaves does not end it for the others."""
+        """The answer for a key, as of the start of its computation. A caller that disconnects does not cancel it for
+        the others."""
         now = asyncio.get_running_loop().time()
         began, task = self._answers.get(key, (0.0, None))
         if task is None or now - began >= FRESH_S or (task.done() and (task.cancelled() or task.exception())):

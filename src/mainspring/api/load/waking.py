@@ -10,7 +10,7 @@ from mainspring.store import Store
 
 
 class Waking:
-    """Lives on the API's loop; the store speaks up from any thread."""
+    """Lives on the API's loop; the store calls it from any thread."""
 
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()

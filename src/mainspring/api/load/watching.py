@@ -23,7 +23,7 @@ EVENTS_LOOK_S: Final = 0.25
 LINES_LOOK_S: Final = 0.2
 WORK_LOOK_S: Final = 1.0
 GAP_S: Final = 0.01
-"""However often something changes, looks are so far apart."""
+"""The shortest interval between two reads, however often something changes."""
 SHORTEST_S: Final = 0.001
 BATCH: Final = 200
 MOST_KEPT: Final = 500

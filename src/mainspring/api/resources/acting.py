@@ -1,5 +1,5 @@
-"""The operations of one request: on behalf of its caller, within the caller's limits, with ids that an idempotency key
-gives again."""
+"""The operations of one request: on behalf of its caller, within the caller's limits, with the same ids for the same
+idempotency key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ LONGEST_WAIT_S = 300.0
 
 
 class Acting:
-    """What a request does. `headers` says how much of the caller's rate limit is left, once something was counted."""
+    """The operations that a request may call. `headers` shows the rest of the caller's rate limit, once something was
+    counted."""
 
     __slots__ = ("_request", "context", "headers")
 
@@ -62,6 +63,6 @@ class Acting:
         return self._request.context.watching.tail.follow(position)
 
     async def more_lines(self, run_id: str, after: int) -> bool:
-        """See `Follower`: one look at the store serves all streams of the server."""
+        """See `Follower`: one read of the store serves all streams of the server."""
         await self._request.context.watching.lines.wait((run_id, after), LONGEST_WAIT_S)
         return not self._request.context.waking.closing

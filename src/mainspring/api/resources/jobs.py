@@ -201,7 +201,7 @@ async def list_firings(request: Request) -> Response:
     try:
         before = read_number(request.query)
     except Problem:
-        await request.context.store.get_job(request.namespace, job)  # That there is no such job matters more.
+        await request.context.store.get_job(request.namespace, job)  # An unknown job is reported before other faults.
         raise
     return page(
         await jobs.firing_page(job, before=before, limit=limit_of(request.query), region=request.query.get("region"))

@@ -175,7 +175,7 @@ class _Alike:
         self.texts: list[str] = []
 
     def encode(self, args: dict[str, Any], limit: int) -> str | None:
-        """Arguments as they are stored; None if they need a closer look."""
+        """Arguments as they are stored; None if they have to be checked one by one."""
         if self.recipe.model.task in PROVIDED_TASKS:
             return None
         if self._signature is None:

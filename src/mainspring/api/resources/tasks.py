@@ -1,4 +1,4 @@
-"""Which tasks somebody can do: a submission of one that no live worker knows is accepted, with a warning."""
+"""Which tasks live workers know. A submission of any other task is accepted, with a warning."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mainspring.operations.views.explain import look_around
 from mainspring.sdk.app import Mainspring
 
 FRESH_S = 5.0
-"""How long what workers announced is remembered."""
+"""How long the announcements of workers are cached."""
 LOOK_AGAIN_S = 1.0
-"""How old that must be before it is read again because a task is not among it: a worker may just have started."""
+"""An unknown task makes the cache be read again if it is older than this: a worker may just have started."""
 MOST_NAMESPACES = 1_000
 MOST_WARNINGS = 10
 
 
 class KnownTasks:
-    """What the live workers of each namespace know, read at most once a second."""
+    """The tasks that live workers of each namespace know, read at most once a second."""
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Workers without a database: they register, are heard of, take work by long poll, and are asked to stop."""
+"""Workers without a database: they register, send heartbeats, take work by long poll, and are asked to stop."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from mainspring.store import RunFilter
 
 LONGEST_WAIT_S = 60.0
 NAMED_LOOK_S = 1.0
-"""How often a worker that waits for one job looks: what wakes the others may not be for it."""
+"""How often a worker that waits for one job looks: hints of other work need not concern it."""
 MOST_LOOKED_AT = 1_000
 """Waiting runs of a job that is named, of which those are taken that are due."""
 
 
 def owner_mark(request: Request) -> str:
-    """The end of the ids of a caller's workers: by it others' workers are told apart without asking the store."""
+    """The suffix of the ids of a caller's workers. It distinguishes them from others' workers without a query."""
     seed = f"{request.namespace}\0{request.caller.subject}".encode()
     return "~" + blake2b(seed, digest_size=8).hexdigest()
 
 
 async def register_worker(request: Request) -> Response:
-    """Announce a worker. Its id is what it takes work and is heard of by."""
+    """Announce a worker. Its id identifies it when it takes work and sends heartbeats."""
     request.wrong.settle()
     given = request.given
     tag = (
@@ -90,7 +90,7 @@ async def heartbeat(request: Request) -> Response:
     request.wrong.settle()
     worker, store = await _own_worker(request), request.context.store
     if worker.state in ("dead", "stopped"):
-        # It was taken for dead, and is not. What it held may have gone to others: the renewal says so.
+        # It was marked dead, and is alive. Other workers may have its runs: the renewal says which claims hold.
         worker = msgspec.structs.replace(worker, state="active")
         await store.register(worker)
     claims = [(each.run_id, each.token) for each in request.given.get("claims", ())]
@@ -118,7 +118,9 @@ async def assign_work(request: Request) -> Response:
     limit, kind = request.given.get("limit", 1), kind_of(worker)
     while True:
         if request.gone():
-            return Response(200, records.Assigned([]))  # Nobody would hear of it: it is left to others.
+            return Response(
+                200, records.Assigned([])
+            )  # The caller has disconnected: the work is left to other workers.
         claims = await _claim(request, worker, limit)
         left = deadline - loop.time()
         if claims and "job_id" not in request.given:

@@ -76,7 +76,7 @@ async def learn_tasks(request: Request, bodies: Iterable[Given]) -> None:
     workers fill in the options of the others when they claim their runs."""
     app = request.context.app
     named = {task for body in bodies if isinstance(task := body.get("task") or body.get("type"), str)}
-    # What is no name is refused later, with all else that is wrong.
+    # An invalid name is refused later, with all other faults.
     foreign = [task for task in sorted(named - app.tasks.keys()) if task.isprintable()]
     for task in foreign[:MOST_LEARNED]:
         await app.known_tasks.learn(request.context.store, request.namespace, task, app.clock.monotonic())
@@ -100,14 +100,14 @@ def need_command(request: Request, task: str, wanted: RunOptions, had: RunOption
 
 
 def need_secrets(request: Request, args: str) -> None:
-    """Refuse a caller without run:command if the stored arguments ask for a secret of the worker's: an author of
-    where a secret goes could have it sent to himself."""
+    """Refuse a caller without run:command if the stored arguments refer to a secret of the worker: the author of the
+    arguments could send the secret anywhere."""
     if names_secret(args):
         request.need("run:command")
 
 
 def names_secret(args: str) -> bool:
-    """Whether there may be a reference to a secret; never missed, for what is stored was encoded here."""
+    """Whether there may be a reference to a secret. None is missed, because stored arguments are encoded here."""
     return _SECRET in args
 
 
@@ -142,7 +142,7 @@ def encode_work(app: Mainspring, work: Work, wrong: Wrong, prefix: str = "") -> 
 
 
 def _fits(work: Work, wrong: Wrong, prefix: str) -> bool:
-    """Whether a task that Mainspring itself provides could be done as its arguments say; all that is wrong is noted."""
+    """Whether the arguments fit a task that Mainspring itself provides; every fault is noted."""
     before = len(wrong.faults)
     try:
         faults = convert(without_secrets(work.args), SPECS[work.task])[1].faults
@@ -155,7 +155,7 @@ def _fits(work: Work, wrong: Wrong, prefix: str) -> bool:
 
 
 def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """A body with a change put over it. Another kind of trigger or work takes the place of the old one."""
+    """A body with a change applied. Another kind of trigger or work replaces the old one."""
     base, change = dict(body), rename_aliases(change)
     if "dependencies" in change and "after" in base and not any(change.get(name) for name in _TIMED):
         change = {"after" if name == "dependencies" else name: value for name, value in change.items()}
@@ -178,7 +178,7 @@ def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str
 
 
 def _merge_retry(stored: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Other waits take the place of the old ones together."""
+    """Retry delays are replaced together."""
     waits = {"delay", "delays", "factor", "backoff", "policy"}
     old = waits if waits & change.keys() else set()
     old |= {"cap"} if "policy" in change else set()

@@ -21,7 +21,7 @@ def write_cursor(place: str) -> str:
 
 
 def read_cursor(query: Given) -> str | None:
-    """The place from which a page should go on."""
+    """The position from which a page continues."""
     text = query.get("cursor")
     if text is None:
         return None
@@ -46,7 +46,7 @@ def read_number(query: Given) -> int | None:
 
 
 def unknown_cursor() -> Exception:
-    """The refusal of a cursor that no page gave."""
+    """The refusal of a cursor that no page returned."""
     return invalid([Fault("cursor", "is not one of ours", "give the `next` of the page before, unchanged")])
 
 

@@ -42,7 +42,8 @@ _ALIASES = (
     ("retry", "max_retries"),
     ("regions", "targetDataCenters"),
 )
-"""Words of ours, and what other schedulers call them (docs/sources.md). They are understood, never answered with."""
+"""Our names of fields, and the names that other schedulers use (docs/sources.md). Requests may use the latter; answers
+never do."""
 _TRIGGERS = ("schedule", "every", "run_at", "after", "manual")
 _TRIGGER_WORDS = frozenset(
     {"schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect"}
@@ -106,7 +107,7 @@ def read_work(given: Given, wrong: Wrong) -> Work:
 
 
 def _take(wrong: Wrong, read: Any, *values: Any) -> Any:
-    """What a reader makes of values; None, and the fault noted, if it refuses them."""
+    """The result of a reader; None, and the fault noted, if it refuses the values."""
     try:
         return read(*values)
     except InvalidInput as error:
@@ -137,7 +138,7 @@ def _read_retry(written: RetryBody | int) -> Retry:
 
 
 def read_instant(text: str, field: str, zone: str | None) -> Instant:
-    """An instant with its offset, or a reading of the clocks of `zone`."""
+    """An instant with its offset, or a wall-clock time in `zone`."""
     if zone is not None:
         with suppress(ValueError):
             wall = datetime.fromisoformat(text.strip())
@@ -222,8 +223,8 @@ def read_run_options(given: Given, wrong: Wrong) -> Values:
 
 
 def rename_aliases(change: Mapping[str, Any]) -> dict[str, Any]:
-    """A change under our own words, so that it takes the place of what was stored under them. What is given twice is
-    left for `settle_names` to refuse."""
+    """A change under our own names, so that it replaces what is stored under them. Fields that are given twice are
+    refused by `settle_names`."""
     ours = {alias: name for name, alias in _ALIASES if alias not in ("cron", "at", "tz") and name not in change}
     return {ours.get(name, name): value for name, value in change.items()}
 

@@ -16,7 +16,7 @@ UNROUTED = "unrouted"
 SINGLE_HEADERS = frozenset({"authorization", "content-encoding", "content-type", "cookie", "host", "idempotency-key",
                             "if-match", "last-event-id", "mainspring-namespace", "mainspring-ui", "origin",
                             "sec-fetch-site"})  # fmt: skip
-"""Headers that decide something. If one is sent twice, a proxy on the way may have gone by the other value."""
+"""Headers that decide something. If one is sent twice, a proxy may have used the other value."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _JSON_TYPES = ("application/json", "application/merge-patch+json")

@@ -9,7 +9,7 @@ import msgspec
 
 SSE = "text/event-stream"
 BEAT_S = 15.0
-"""How often something is sent, if only a comment: proxies close silent streams, and we notice closed ones."""
+"""How often to send at least a comment: proxies close silent streams, and a failed write shows a closed one."""
 
 
 def sse(kind: str, data: object, number: int | None = None) -> bytes:

@@ -1,5 +1,5 @@
-"""Whether it is alive, whether it is ready, and its figures. All of it answers when every place is taken, and while the
-store is away: that is when it is needed most."""
+"""Liveness, readiness and metrics. They answer when all capacity slots are taken and while the store is unreachable:
+that is when they are needed most."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ T = TypeVar("T")
 
 PATIENCE_S = 5.0
 COUNTED_UP_TO = 50_000_000
-"""Waiting runs of one queue, region and priority are counted up to here: to count ten million takes a few seconds."""
+"""Waiting runs of one queue, region and priority are counted up to this number: counting ten million takes seconds."""
 COUNTING_SHARE = 0.05
-"""Of the time, at most so much is spent on one count: what took 2 s is counted again after 40 s."""
+"""The largest share of time that one count may take: a count that took 2 s is repeated after 40 s."""
 STUCK_S = 60.0
-"""A loop that has not turned for so long is not alive. The slowest look once in half a minute."""
+"""A loop without a turn for this long is not alive. The slowest loops turn every half minute."""
 STORE_FIGURES_WAIT_S = 2.0
-"""How long a scrape waits for the store's figures before it answers with the last ones: Prometheus gives up after ten
-seconds, and then has none of the process's own either."""
+"""How long a scrape waits for the store's metrics before it answers with the last ones. Prometheus gives up after ten
+seconds, and then has no metrics of the process either."""
 STORE_FIGURES_LIMIT_S = 30.0
-"""How long the store may take for them at all."""
+"""The longest time that the store may take for them."""
 MOST_NAMESPACES = 1_000
 FALLBACKS = {
     "broker": "runs are claimed from the store",
     "cache": "statuses are read from the store",
     "dependencies": 'runs with under_pressure="run" do not wait for others; others that wait are refused',
 }
-"""What happens while a breaker is open that is no reason to send requests elsewhere."""
+"""The fallback of each breaker that does not make a process unready while it is open."""
 
 
 async def live(request: Request) -> Response:
@@ -100,7 +100,7 @@ def _breakers(request: Request) -> dict[str, str]:
 
 
 def _fallen_back(request: Request) -> dict[str, str]:
-    """Breakers that are not closed and have something in their place: no reason not to be ready."""
+    """Breakers that are not closed and have a fallback: the process stays ready."""
     return {name: state for name, state in _breakers(request).items() if state != "closed" and name in FALLBACKS}
 
 
@@ -112,7 +112,7 @@ async def _check_store(request: Request) -> dict[str, str]:
         return {"store": f"has not answered for {PATIENCE_S:g} s", "schema": "unknown"}
     except MainspringError as error:
         return {"store": f"cannot be reached ({type(error).__name__})", "schema": "unknown"}
-    # A newer one is no fault: during an upgrade two versions of the program work side by side.
+    # A newer schema is no fault: during an upgrade two versions of the program run side by side.
     return {"store": "ok", "schema": "ok" if version >= known else f"version {version}, {known} is needed"}
 
 
@@ -127,16 +127,16 @@ def _loop(loop: Loop, request: Request) -> str:
 
 
 class Vitals:
-    """What health and metrics ask of the store, once for all that ask at the same time: these requests take no place,
-    so no number of them may become as many calls of the store."""
+    """The reads of health and metrics, shared by all concurrent requests. These requests take no capacity slot, so many
+    of them must not become as many calls of the store."""
 
     def __init__(self) -> None:
         self._check: asyncio.Task[dict[str, str]] | None = None
         self._reads: dict[str, asyncio.Task[None]] = {}
         self._last: dict[str, tuple[float, Sequence[Metric]]] = {}
-        """By namespace: when the figures were read, and the figures."""
+        """By namespace: when the metrics were read, and the metrics."""
         self._counts: dict[str, tuple[float, float, Any]] = {}
-        """What was counted, by what it is of: when, how long that took, and what came of it."""
+        """By subject of the count: when it was counted, how long that took, and the result."""
 
     async def check_store(self, request: Request) -> dict[str, str]:
         """Whether the store answers, and has the schema that this program needs."""
@@ -145,8 +145,7 @@ class Vitals:
         return await asyncio.shield(self._check)
 
     async def figures(self, request: Request) -> list[Metric]:
-        """What the store holds of the caller's namespace: as it is now, or as it was when the store last told, with its
-        age."""
+        """The metrics of the caller's namespace: current ones, or the last that the store returned, with their age."""
         namespace, now = request.namespace, request.context.app.clock.monotonic
         reading = self._reads.get(namespace)
         if reading is None:
@@ -178,7 +177,7 @@ class Vitals:
         self._last[namespace] = (context.app.clock.monotonic(), families)
 
     async def _count(self, request: Request, what: str, count: Callable[[], Awaitable[T]]) -> T:
-        """Counted now, or lately: the longer a count takes, the longer it holds."""
+        """A count, new or cached: the longer a count takes, the longer it is cached."""
         monotonic = request.context.app.clock.monotonic
         began, (read_at, took_s, kept) = monotonic(), self._counts.get(what, (float("-inf"), 0.0, None))
         if began - read_at < took_s / COUNTING_SHARE:
@@ -189,8 +188,8 @@ class Vitals:
 
 
 async def metrics(request: Request) -> Response:
-    """Figures for Prometheus. Those of runs and workers are of the caller's namespace; while the store does not tell
-    them, they are the last that it told, and `mainspring_store_figures_age_seconds` says how old they are."""
+    """Metrics for Prometheus. Those of runs and workers are of the caller's namespace. While the store does not answer,
+    they are the last that it returned, and `mainspring_store_figures_age_seconds` is their age."""
     context = request.context
     _measure(request)
     families = process_families(context.unguarded.metrics, context.unguarded.strain())

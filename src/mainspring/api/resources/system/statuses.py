@@ -30,7 +30,7 @@ from mainspring.store import Store
 
 SOURCE_HEADER: Final = "Mainspring-Source"
 AskStore = Callable[[int], Awaitable[Posting]]
-"""Given the position that the answer is good for."""
+"""Called with the position that the answer is valid for."""
 
 
 class Statuses:
@@ -51,8 +51,8 @@ class Statuses:
         self._posting: set[asyncio.Task[None]] = set()
 
     async def find(self, subject: str, namespace: str, ask: AskStore, *, fresh: bool) -> tuple[Status, str]:
-        """How a subject stands, and who said so. What is in another namespace is asked of the store, which knows
-        nothing of it there."""
+        """The status of a subject, and its source. A subject of another namespace is looked up in the store, which does
+        not find it in the caller's."""
         mark = None
         if self._cache is not None and not fresh:
             mark, status = await self._read(self._cache, subject)
@@ -89,7 +89,7 @@ def _answer(found: tuple[Status, str]) -> Response:
 
 
 async def get_run_status(request: Request) -> Response:
-    """How a run stands: of one that runs or has ended, never older than the last event that was relayed."""
+    """The status of a run. For a run that has started, it is never older than the last relayed event."""
     run_id, context = request.named("run_id"), request.context
 
     async def ask(position: int) -> Posting:

@@ -67,7 +67,7 @@ async def show_job_ledger(request: Request) -> Response:
     try:
         before = read_number(request.query)
     except Problem:
-        await request.context.store.get_job(request.namespace, job)  # That there is no such job matters more.
+        await request.context.store.get_job(request.namespace, job)  # An unknown job is reported before other faults.
         raise
     words = asked(request, "outcome", "bucket", moments=("since", "until"))
     limit = request.query.get("limit", MOST_ROWS)

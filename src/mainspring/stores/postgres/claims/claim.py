@@ -27,19 +27,20 @@ _options = msgspec.json.Decoder(RunOptions)
 _encode = msgspec.json.Encoder().encode
 _ROUNDS = 50
 _WINDOW = 500
-"""After some candidates had to wait at gates, a claim reads further candidates: batch size, number of reads."""
+"""After some candidates had to wait at gates, a claim reads more candidates: the batch size, and the number of
+batches."""
 
 SLOW: Duration = 5 * MILLISECOND
 SLOW_EACH: Duration = 20
-"""A look that takes longer than this, and this for each run that it finds, passes over much that is dead."""
+"""A search that takes longer than this, plus this for each run that it finds, passes over many dead index entries."""
 WRITE_EACH: Duration = 20
 _TELLING = 100
-"""What it takes to write a claim; and of how many the time says something about the search."""
+"""How long it takes to write a claim; and from how many claims on the duration says something about the search."""
 FULL_LOOK_EVERY: Duration = SECOND
 FULL_LOOK_SHARE = 5
-"""Looks from the start take at most a sixth of the time: they are this many times their own duration apart."""
+"""Full searches take at most a sixth of the time: the interval between them is this multiple of their duration."""
 LATE: Duration = 2 * SECOND
-"""What comes due is visible this long afterwards at the latest, but for rare cases that a full look finds."""
+"""A run that comes due is found within this time, except in rare cases, which a full search finds."""
 _START = (-1, -1)
 
 Mark = tuple[Instant, int]
@@ -47,7 +48,7 @@ Mark = tuple[Instant, int]
 
 
 class Place(NamedTuple):
-    """Where runs wait, and for which worker."""
+    """Where runs wait: one range of the index of claimable runs."""
 
     namespace: str
     queue: str
@@ -57,26 +58,26 @@ class Place(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a look for due runs came to."""
+    """The result of a search for due runs."""
 
     places: Sequence[Place]
     rows: Sequence[Record]
-    """The best of what was found, best first, locked."""
+    """The best runs that were found, best first, locked."""
     full: bool
-    """Whether it began at the start."""
+    """Whether it was a full search, from the start of the index."""
     exhausted: bool
-    """Whether it saw all there was."""
+    """Whether it reached the end."""
     began: Instant
     took: Duration
 
 
 class Marks:
-    """Where to start reading in each place, while reads from the start are slow.
+    """Where to begin the search in each place, while full searches are slow.
 
-    A transaction that is held open elsewhere keeps every deleted run in the index, and each look would pass over all of
-    them. So after a slow look, for a second, looks begin where the last one ended. What appears before that (a run that
-    was freed, or whose claimer gave up) is found by the next look from the start: a second later, or, where such a look
-    takes a fifth of a second and more, five times its duration later.
+    A long transaction elsewhere keeps every deleted run in the index, and each search would pass over all of them. So
+    for a second after a slow search, searches begin where the last one ended. A run that appears before that point (it
+    was freed, or its claimer gave up) is found by the next full search: a second later or, where a full search takes a
+    fifth of a second or more, five times its duration later.
     """
 
     def __init__(self) -> None:
@@ -85,13 +86,13 @@ class Marks:
         self._until: Instant = 0
 
     def of(self, places: Sequence[Place], now: Instant) -> list[Mark] | None:
-        """Where to begin now; None: from the start."""
+        """Where to begin now; None for a full search."""
         if not self._from <= now < self._until:
             return None
         return [self._marks.get(place, _START) for place in places]
 
     def note(self, look: Look, handled: Container[str]) -> None:
-        """A look is over, and these of the runs that it found are no longer there for others."""
+        """A search has ended, and these of its runs have been claimed."""
         if look.exhausted:
             nothing_before = (look.began - LATE, -1)
             for place in look.places:
@@ -124,20 +125,21 @@ class Claims:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._careful = False
-        """Whether the last look met a special run: then the next one may, too."""
+        """Whether the last search met a special run: then the next one may, too."""
         self._seen: tuple[Worker, Instant | None] | None = None
-        """What the last claim saw beyond what was due, if it came back short, and for which worker."""
+        """What the last claim found beyond due runs, if it returned fewer than asked for, and for which worker."""
         self.marks = Marks()
 
     def seen(self, worker: Worker) -> tuple[bool, Instant | None]:
-        """Whether the last claim was this worker's and came back short; and when the next run will be due, by it."""
+        """Whether the last claim was this worker's and returned fewer than asked for; and when the next run is due by
+        it."""
         seen, self._seen = self._seen, None
         return (True, seen[1]) if seen is not None and seen[0] == worker else (False, None)
 
     async def take(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration = 0
     ) -> list[Claim]:
-        """Plain runs in one round trip; if a special one is among them, one by one."""
+        """Claim plain runs in one round trip; one by one if a special run is among them."""
         self._seen = None
         if not self._careful:
             claims = await self._take_plain(worker, limit, ttl, ordering, ahead)
@@ -148,7 +150,7 @@ class Claims:
     async def _take_plain(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
     ) -> list[Claim] | None:
-        """None: there is a special one, and nothing was taken."""
+        """None if there is a special run; then nothing was claimed."""
         places, now = _places(worker), self._db.clock.now()
         marks = self.marks.of(places, now)
         question = _question(places, marks, worker, now, limit, ordering, ahead)
@@ -173,8 +175,8 @@ class Claims:
     async def _take_carefully(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, ahead: Duration
     ) -> list[Claim]:
-        """Rounds, because candidates may turn out to have to wait at a gate, and others behind them not. Each is a
-        transaction: gates are not held for longer than it takes to enter them."""
+        """Claims in rounds, because some candidates may have to wait at a gate, while others behind them need not. Each
+        round is a transaction, so that gates are locked no longer than it takes to enter them."""
         claims: list[Claim] = []
         for number in range(_ROUNDS):
             wanted = limit - len(claims)
@@ -183,7 +185,7 @@ class Claims:
                 taken, done = await self._round(worker, wanted, window, ttl, ordering, ahead, first=not claims)
             except StoreError:
                 if claims:
-                    break  # What has been claimed must not be forgotten over what could not be.
+                    break  # Claims of earlier rounds must be returned although this round failed.
                 raise
             claims += taken
             if done or len(claims) >= limit:
@@ -210,7 +212,7 @@ class Claims:
         *,
         first: bool,
     ) -> tuple[list[Claim], bool]:
-        """What was claimed, and whether there is no use in another round."""
+        """The claims, and whether another round would be useless."""
 
         async def work(tx: Transaction) -> tuple[Look, list[Claim], Judgement]:
             look = await self._look(tx, worker, window, ordering, ahead)
@@ -220,7 +222,7 @@ class Claims:
 
         look, claims, judgement = await self._db.write(work)
         self._careful = any(row["special"] for row in look.rows)
-        if not ahead:  # What is not due yet says nothing about what is.
+        if not ahead:  # Runs that are not due yet say nothing about due ones.
             self.marks.note(look, {claim.run_id for claim in claims} | judgement.blocked)
         return claims, judgement.alone or not judgement.blocked or len(look.rows) < window
 
@@ -239,7 +241,7 @@ class Claims:
 
 
 def look_columns(worker: Worker) -> tuple[list[object], ...]:
-    """Queues, regions and priorities in which to look for what will be due."""
+    """Queues, regions and priorities in which to search for runs that will be due."""
     return _columns(_places(worker), None)[:3]
 
 
@@ -251,8 +253,8 @@ def _places(worker: Worker) -> list[Place]:
 
 
 def _search_time(took: Duration, found: int) -> Duration:
-    """How long the search of a claim took that also wrote what it found: of a few, the sync may have been longer than
-    all the rest, and says nothing; an empty claim, which follows, says it."""
+    """How long the search of a claim took that also wrote what it found. With few runs, the sync may have taken longer
+    than the rest, so the duration says nothing; the empty claim that follows tells."""
     return 0 if 0 < found < _TELLING else max(took - WRITE_EACH * found, 0)
 
 
@@ -271,7 +273,8 @@ def _question(
 
 
 def _lanes(places: Sequence[Place], ordering: Ordering) -> int:
-    """Within a priority all lanes must be seen before the best is known; the next priority only if too few."""
+    """Within a priority, all queues and regions are searched before the best runs are known. The next priority is
+    searched only if there are too few."""
     return len(places) if ordering != "strict" else len(places) // len({place.priority for place in places})
 
 

@@ -38,7 +38,7 @@ class Dispatching:
         return await self._claim_carefully(worker, tokens, ttl)
 
     async def _claim_carefully(self, worker: Worker, tokens: dict[str, int], ttl: Duration) -> list[Claim]:
-        """Where one is among them that needs a place at a gate, or was lost before."""
+        """Claim runs one by one, because one of them needs a slot at a gate, or was lost before."""
 
         async def work(tx: Transaction) -> list[Claim]:
             words = (tx.given, list(tokens), worker.namespace, tx.now, worker.tasks, worker.queues, worker.regions)

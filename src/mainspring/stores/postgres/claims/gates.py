@@ -21,13 +21,13 @@ _PASSING = "firing:"
 
 
 async def save_gates(tx: Transaction, runs: Collection[NewRun]) -> None:
-    """The gates that runs need are there, with their newest capacities."""
+    """Create the gates that runs need, with their newest capacities."""
     await need_gates(tx, [(run.namespace, gate) for run in runs for gate in run.gates])
 
 
 async def need_gates(tx: Transaction, needed: Iterable[tuple[str, Gate]]) -> None:
-    """These gates, by namespace, are there. One that is already so is not locked, since submissions would then wait for
-    each other."""
+    """Create these gates, by namespace. A gate that already has this capacity is not locked: otherwise submissions
+    would wait for each other."""
     wanted: dict[str, dict[str, int]] = defaultdict(dict)
     for namespace, gate in needed:
         wanted[namespace][gate.name] = gate.capacity
@@ -41,7 +41,7 @@ async def need_gates(tx: Transaction, needed: Iterable[tuple[str, Gate]]) -> Non
 
 
 class Room:
-    """How many more may enter gates, as runs enter them; locked until the transaction ends."""
+    """The free slots of gates, as runs enter them; locked until the transaction ends."""
 
     def __init__(self, namespace: str, free: dict[str, int]) -> None:
         self._namespace = namespace
@@ -56,7 +56,7 @@ class Room:
         return cls(namespace, dict(await tx.fetch(_WORK["lock_gates"], namespace, wanted)) if wanted else {})
 
     def enter(self, run_id: str, gates: Sequence[str]) -> bool:
-        """Take a place at all of these gates; or else wait at the first that is full."""
+        """Take a slot at all of these gates; otherwise wait at the first that is full."""
         for name in gates:
             # A gate that does not exist limits nothing.
             if self._free.get(name, 1) <= 0:
@@ -78,8 +78,8 @@ class Room:
 
 
 async def leave_gates(tx: Transaction, leaving: Iterable[tuple[str, Sequence[str], bool]]) -> None:
-    """Give up places at gates (namespace, names, whether places are held), and admit waiting runs. Without a place
-    (it never ran) there may still be one to pass on."""
+    """Free slots at gates (namespace, names, whether slots are held), and admit waiting runs. A run that never ran
+    holds no slot, but a waiting run may still be admitted."""
     places: dict[str, Counter[str]] = defaultdict(Counter)
     for namespace, names, held in leaving:
         places[namespace].update(dict.fromkeys(names, int(held)))

@@ -19,7 +19,7 @@ from mainspring.stores.sql import load_queries
 _Q = load_queries("postgres", "endings")
 _RUNS = load_queries("postgres", "runs")
 _AT_ONCE = 100
-"""How many `grant_lines` lets into a line in one go."""
+"""How many runs one call of `grant_lines` admits to a line."""
 
 Line = tuple[str, str]
 """Namespace and name."""
@@ -36,7 +36,7 @@ async def lock_lines_of(tx: Transaction, run_ids: Sequence[str]) -> int:
 
 
 class Places:
-    """The places of locked lines, as runs join them."""
+    """The free slots of locked lines, as runs join them."""
 
     def __init__(self, taken: dict[Line, int], crowded: set[Line]) -> None:
         self._taken = taken
@@ -44,7 +44,7 @@ class Places:
 
     @classmethod
     async def of(cls, tx: Transaction, runs: Collection[NewRun]) -> Places:
-        """Lock the lines of these runs, and look how full they are."""
+        """Lock the lines of these runs, and read how full they are."""
         capacities: dict[Line, int] = {}
         for run in runs:
             for line in run.lines:
@@ -59,7 +59,7 @@ class Places:
         return cls(taken, {(row[0], row[1]) for row in rows if row[3]})
 
     def enter(self, namespace: str, line: Gate) -> bool:
-        """Stand in a line; whether that gives a place at once."""
+        """Join a line; returns whether a slot is free at once."""
         key = (namespace, line.name)
         if key in self._crowded or self._taken[key] >= line.capacity:
             self._crowded.add(key)
@@ -69,7 +69,7 @@ class Places:
 
 
 async def leave_lines(tx: Transaction, ended: Sequence[tuple[str, State, str]]) -> list[tuple[str, Next]]:
-    """Give up the places of runs (id, state, options) that have ended, and admit the next ones; those that end
+    """Free the slots of runs (id, state, options) that have ended, and admit the next ones; returns those that end
     because of it."""
     runs = {run_id: (state, options) for run_id, state, options in ended}
     await lock_lines_of(tx, list(runs))

@@ -1,4 +1,4 @@
-"""How much waits, and letting go of what matters least."""
+"""Backlog and shedding: how much waits, and skipping the least important runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Pressure:
 
 
 async def _look(tx: Transaction, limit: int) -> tuple[Sequence[Sequence[Any]], tuple[int, Duration]]:
-    """What waits, and how far servers that follow are behind: both are read for the figures."""
+    """The backlog, and the lag of replicas: both are read for metrics."""
     rows = await tx.fetch(_Q["backlog"], tx.now, limit)
     ((standbys, lag),) = await tx.fetch(_Q["replication"])
     return rows, (standbys, lag)

@@ -45,7 +45,7 @@ class Work:
             if worker.state != "active":
                 await tx.run(_OFFERS["withdraw"], worker.id)
             if worker.state == "stopped":
-                # It may have been handed something at the last moment, and not have heard of it.
+                # A run may have been handed to it at the last moment, without its knowledge.
                 await hand_back(tx, [(row[0], row[1]) for row in await tx.fetch(_OFFERS["unheard"], worker.id)])
             kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
             tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))

@@ -74,7 +74,7 @@ def _may_overlap(job: Job) -> bool:
 
 
 class _Rows:
-    """Rows of the ledger on their way."""
+    """Rows of the ledger that are about to be written."""
 
     def __init__(self, now: Instant) -> None:
         self._now = now
@@ -135,7 +135,7 @@ async def _record_round(tx: Transaction, entries: Sequence[Entry]) -> list[Recor
 
 
 async def _judge_overlap(tx: Transaction, entries: Sequence[Entry]) -> _Verdicts:
-    """Where runs of a job that have not ended stand in the way of its firings."""
+    """The jobs and regions with unfinished runs, which overlap with new firings."""
     judged = [entry.job for entry in entries if not _may_overlap(entry.job)]
     if not judged:
         return {}
@@ -158,7 +158,7 @@ async def _admit(
     written: Sequence[NewRun],
     verdicts: _Verdicts,
 ) -> list[NewRun]:
-    """The runs of one firing that may be, from those whose rows are new; and its events."""
+    """The runs of one firing that are allowed, from those whose rows are new; and its events."""
     runs: list[NewRun] = []
     by_region: dict[str, list[NewRun]] = defaultdict(list)
     for run in written:
@@ -195,7 +195,7 @@ def _tell_idle(tx: Transaction, entry: Entry, fresh: set[_Key]) -> None:
 
 
 async def free_instant(tx: Transaction, job_id: str, instant: Instant) -> Instant:
-    """The first instant from here on that the job's ledger does not have: for firings that no clock has timed."""
+    """The first instant from here on that the job's ledger does not have, for firings without a scheduled time."""
     while await tx.fetchval(_Q["is_recorded"], job_id, instant) is not None:
         instant += 1
     return instant

@@ -1,4 +1,4 @@
-"""What planners ask of the store: what is due, what changed, and to write what they planned."""
+"""The planner's part of the store: due jobs, changed jobs, and writing plans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger("mainspring")
 _Q = load_queries("postgres", "firings")
 _JOBS = load_queries("postgres", "jobs")
 _KNOWN_AGAIN: Duration = 10 * SECOND
-"""How long a task that some worker announced is not looked up again."""
+"""How long to cache that a worker knows a task."""
 
 Task = tuple[str, str]
 """Namespace and name."""
@@ -70,7 +70,7 @@ class Plans:
 
     @cached_property
     def _known(self) -> dict[Task, Instant]:
-        """Tasks that some worker announced, and until when this is assumed to hold."""
+        """Tasks that some worker knows, and until when that is cached."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""What the runs of firings came to: into the ledger, and to the `after` jobs that wait for it."""
+"""Records the outcomes of firings in the ledger, and makes the `after` jobs due that wait for them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the end of runs sets off, in the same transaction: gates and lines freed, dependants judged, the ledger filled
 in.
 
-An end may end others (a dependant whose upstream failed), so endings are worked off in waves until there are none. Each
+An end may end others (a dependant whose upstream failed), so endings are processed in waves until there are none. Each
 wave takes a few statements, however many runs it has.
 """
 
@@ -84,7 +84,7 @@ async def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
 
 
 async def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
-    """Process everything that these endings cause."""
+    """Process everything that these endings set off."""
     fired: list[Ended] = []
     wave = list(ended)
     while wave:

@@ -1,4 +1,4 @@
-"""Recovery: what was lost is found, by whichever node looks first."""
+"""Recovery of lost runs, by whichever node finds them first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Maintenance:
     _db: Database
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
-        # Read first: most passes find nothing, and should not cost a commit then.
+        # A read first: most passes find nothing, and must not cost a commit.
         looked = await self._db.read(lambda tx: tx.fetchrow(_Q["anything"], tx.given, tx.now, dead_after))
         if looked is None or not looked[0]:
             return Reaped(0, 0, (), idle=looked is not None and looked[1])
@@ -40,7 +40,7 @@ class Maintenance:
 
 
 async def _recover_lost(tx: Transaction, limit: int) -> int:
-    """Locks as reports take them; another node that does the same at this moment has its runs left to it."""
+    """Takes locks in the order of reports. Runs that another node recovers at this moment are left to that node."""
     found = [row[0] for row in await tx.fetch(_Q["expired"], tx.given, limit)]
     if not found:
         return 0
@@ -66,7 +66,7 @@ async def _bury(tx: Transaction, dead_after: Duration) -> tuple[str, ...]:
 
 
 async def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
-    """Runs that their region does not take go to another."""
+    """Move runs that their region does not execute to another region."""
     moves, place = [], (0, "")
     rows = await tx.fetch(_Q["live_workers"], tx.given, dead_after)
     workers = [
@@ -90,6 +90,6 @@ async def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
 
 
 async def _open_gates(tx: Transaction) -> None:
-    """A gate with room admits a waiting run: the one admitted before may have no worker."""
+    """Admit a waiting run at each gate with a free slot: the run admitted before may have no worker."""
     waiting = await tx.fetch(_Q["waiting_gates"])
     await leave_gates(tx, [(namespace, [name], False) for namespace, name in waiting])

@@ -38,7 +38,7 @@ _WORK = load_queries("postgres", "work")
 _encode = msgspec.json.Encoder().encode
 
 CAREFUL = 20
-"""After a batch of mostly special runs, this many batches take the long path directly."""
+"""After a batch of mostly special runs, this many batches skip the short path."""
 Pending = tuple[str, str, Duration, int, int]
 """Id, reason, delay, attempts and losses to add."""
 

@@ -16,8 +16,8 @@ _Q = load_queries("postgres", "api")
 
 
 class Api:
-    """See `store.ApiStore`. What a server forgets that lost its power is asked for again: only revocations and the
-    audit trail wait for the disk."""
+    """See `store.ApiStore`. Only revocations and the audit trail wait for the disk: the rest is computed again after a
+    power cut."""
 
     _db: Database
 
@@ -102,7 +102,7 @@ class Api:
 
 
 async def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
-    """Delete what matters no more; how many rows went. Single submissions are kept as long as runs."""
+    """Delete expired rows; returns how many. Single submissions are kept as long as runs."""
     return (
         await tx.run(_Q["forget_replies"], tx.now, limit)
         + await tx.run(_Q["forget_paces"], tx.now)

@@ -1,4 +1,4 @@
-"""Forgetting, in steps: each kind in a transaction of its own, so that none holds up the others."""
+"""Retention, in steps: each kind of row in a transaction of its own, so that none delays the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANY_LEFT = "SELECT EXISTS (SELECT FROM mainspring.history_rest WHERE finished_a
 
 
 async def clean(db: Database, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
-    """See `CareStore.clean`. Partitions are made ahead and dropped whole; rows outside of them are deleted."""
+    """See `MaintenanceStore.clean`. Partitions are made ahead and dropped whole; rows outside of them are deleted."""
     await make_partitions(db)
     gone = await drop_partitions(db, db.clock.now() - keep_runs)
     await index_tails(db)
@@ -77,7 +77,7 @@ async def _forget_rest(tx: Transaction, run_ids: Sequence[str]) -> None:
 
 
 async def _forget_gates(tx: Transaction, limit: int) -> int:
-    """Locked first, then looked at anew: a submission that is about to need one keeps it from being locked."""
+    """Gates are locked first, then read again. A gate that a submission is about to use cannot be locked."""
     idle = await tx.fetch(_Q["idle_gates"], limit)
     if not idle:
         return 0

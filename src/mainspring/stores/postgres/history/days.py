@@ -1,4 +1,4 @@
-"""History lies in partitions by day. Which days have to be looked at for a run, by its id alone."""
+"""History has partitions by day. Says which days to search for a run, by its id alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mainspring.core.ids import ALPHABET
 from mainspring.core.instants import DAY, MILLISECOND, Duration, Instant
 
 SLACK: Duration = 2 * DAY
-"""Ids are made by clocks that may be ahead of the server's; by more than half of this, they are searched everywhere."""
+"""Ids come from clocks that may be ahead of the server's. If by more than half of this, all days are searched."""
 _VALUES = {character: value for value, character in enumerate(ALPHABET)}
 
 

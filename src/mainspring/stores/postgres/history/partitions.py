@@ -1,7 +1,7 @@
-"""Partitions by day: made ahead, and dropped whole when their time has come.
+"""Partitions by day: created ahead, and dropped whole at the end of their retention.
 
-Both need, for a moment, a lock that all other statements wait for. So they wait only briefly, and try again at the
-next pass: rows of a day without a partition go to the default one, from which they are deleted.
+Both need, for a moment, a lock that blocks all other transactions. So they wait for it only briefly, and try again at
+the next pass: rows of a day without a partition go to the default one, from which they are deleted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def _begin(tx: Transaction, partition: str, *, exists: bool) -> bool:
 
 
 async def index_tails(db: Database) -> None:
-    """Make what is shown of ids findable in days that are over: then no run pays for it when it ends."""
+    """Index the short forms of ids in days that are over, so that no run pays for it when it ends."""
     today = partition_name("history", day_of(db.clock.now()))
     for table, partition, _ in await db.read(lambda tx: tx.fetch(_Q["partitions"])):
         if table == "history" and not partition.endswith("_rest") and partition < today:
@@ -92,7 +92,7 @@ async def _index_tails(tx: Transaction, partition: str) -> None:
 
 
 async def drop_partitions(db: Database, before: Instant) -> int:
-    """Forget whole days that ended before an instant; about how many rows went."""
+    """Drop whole days that ended before an instant; returns about how many rows they had."""
     gone = 0
     for table, partition, rows in await db.read(lambda tx: tx.fetch(_Q["partitions"])):
         if partition.endswith("_rest") or partition >= partition_name(table, day_of(before)):
@@ -104,7 +104,7 @@ async def drop_partitions(db: Database, before: Instant) -> int:
 
 
 async def _drop(tx: Transaction, table: str, partition: str) -> bool:
-    """What belongs to runs that have not ended stays, in the default partition."""
+    """Rows of unfinished runs stay, in the default partition."""
     if not await _begin(tx, partition, exists=True):
         return False
     await tx.run(f"ALTER TABLE mainspring.{table} DETACH PARTITION mainspring.{partition}")

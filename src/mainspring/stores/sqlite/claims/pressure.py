@@ -1,4 +1,4 @@
-"""How much waits, and letting go of what matters least."""
+"""Backlog and shedding: how much waits, and skipping the least important runs."""
 
 from __future__ import annotations
 

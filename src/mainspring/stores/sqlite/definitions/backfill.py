@@ -1,4 +1,4 @@
-"""Firing past instants that came to nothing when they were due."""
+"""Fires past instants that had no run when they were due."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ class Recorder:
     def _write_rows(
         self, runs: Sequence[NewRun], kind: FiringKind, request_id: str | None, refusal: Refuse | None = None
     ) -> list[NewRun]:
-        """The rows of runs that are to be, or are refused; those whose instant was not in the ledger before."""
+        """Write the rows of runs that are created or refused; returns those whose instant was not in the ledger
+        before."""
         execute, record, now = self._tx.execute, _Q["record"], self._tx.now
         fresh = []
         for run in runs:
@@ -129,7 +130,7 @@ class Recorder:
 
 
 def free_instant(tx: Transaction, job_id: str, instant: Instant) -> Instant:
-    """The first instant from here on that the job's ledger does not have: for firings that no clock has timed."""
+    """The first instant from here on that the job's ledger does not have, for firings without a scheduled time."""
     while tx.execute(_Q["is_recorded"], (job_id, instant)).fetchone():
         instant += 1
     return instant

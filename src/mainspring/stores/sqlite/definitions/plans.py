@@ -1,4 +1,4 @@
-"""What planners ask of the store: what is due, what changed, and to write what they planned."""
+"""The planner's part of the store: due jobs, changed jobs, and writing plans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mainspring.stores.sqlite.submissions.intake import insert_runs
 _Q = load_queries("sqlite", "firings")
 _JOBS = load_queries("sqlite", "jobs")
 _KNOWN_AGAIN: Duration = 10 * SECOND
-"""How long a task that some worker announced is not looked up again."""
+"""How long to cache that a worker knows a task."""
 
 Task = tuple[str, str]
 """Namespace and name."""
@@ -62,7 +62,7 @@ class Plans:
 
     @cached_property
     def _known(self) -> dict[Task, Instant]:
-        """Tasks that some worker announced, and until when this is assumed to hold."""
+        """Tasks that some worker knows, and until when that is cached."""
         return {}
 
 

@@ -1,7 +1,7 @@
 """What the end of runs sets off, in the same transaction: gates and lines freed, dependants judged, the ledger filled
 in.
 
-An end may end others (a dependant whose upstream failed), so endings are worked off a list until it is empty.
+An end may end others (a dependant whose upstream failed), so endings are processed from a list until it is empty.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
 
 
 def move_succeeded(tx: Transaction, rows: Sequence[SucceededRow]) -> None:
-    """The same of runs that succeeded, and of which there is nothing else to say."""
+    """The same for runs that succeeded and have no reason or error."""
     tx.bulk(_Q["succeed"], rows)
     _forget(tx, rows)
 
@@ -89,7 +89,7 @@ def _forget(tx: Transaction, rows: Sequence[EndedRow | SucceededRow]) -> None:
 
 
 def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
-    """Process everything that these endings cause."""
+    """Process everything that these endings set off."""
     firings: dict[tuple[str, Instant], None] = {}
     outcomes: list[tuple[object, ...]] = []
     work = list(ended)
@@ -133,7 +133,7 @@ def _leave_lines(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
 
 
 def grant_line(tx: Transaction, namespace: str, name: str) -> None:
-    """Admit as many waiting runs of a line as it has places for, in order."""
+    """Admit as many waiting runs of a line as it has free slots, in order."""
     while following := tx.execute(_Q["next_in_line"], (namespace, name)).fetchone():
         seq, run_id, capacity = following
         if tx.execute(_Q["granted_in_line"], (namespace, name, capacity)).fetchone()[0] >= capacity:
@@ -188,7 +188,7 @@ def _judge_job(tx: Transaction, job_id: str) -> None:
 
 
 def make_due(tx: Transaction, job_id: str) -> bool:
-    """Let the planner fire an `after` job that waits; whether it was not due already."""
+    """Make an `after` job due; returns whether it was not due already."""
     change = tx.execute(_Q["next_change"]).fetchone()[0]
     tx.changed = True
     return tx.execute(_Q["make_due"], (tx.now, change, job_id)).rowcount > 0

@@ -41,9 +41,9 @@ class Maintenance:
         self._forgetting, self._summing_up = Portion(FORGOTTEN_AT_ONCE), Portion(SUMMED_UP_AT_ONCE)
 
     async def recover(self, dead_after: Duration, limit: int) -> Reaped:
-        # Read first: most passes find nothing, and should not cost a commit then.
+        # A read first: most passes find nothing, and must not cost a commit.
         if not await self._db.read(lambda tx: _anything_to_recover(tx, dead_after), quick=True):
-            return Reaped(0, 0, ())  # Reading a file costs almost nothing, so it need not be postponed.
+            return Reaped(0, 0, ())  # A read of a file costs next to nothing, so it need not be delayed.
         return await self._db.write(lambda tx: _recover(tx, dead_after, limit))
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
@@ -52,12 +52,12 @@ class Maintenance:
             self._forgetting, limit, lambda tx, rows: _forget_old(tx, tx.now - keep_runs, rows)
         )
         summed_up = await self._in_portions(self._summing_up, SUMMED_UP_AT_ONCE, _sum_up)
-        # What ended lately is reason to come again soon; at once, if there is more to sum up.
+        # Recent ends are a reason to run again soon; immediately, if there is more to sum up.
         return max(gone, limit if summed_up >= SUMMED_UP_AT_ONCE else min(summed_up, 1))
 
     async def _in_portions(self, portion: Portion, most: int, work: Callable[[Transaction, int], int]) -> int:
-        """Do work on rows until there are no more, or until it was enough for one pass; how many they were. Others take
-        their turn between two portions."""
+        """Process rows until there are none left, or enough for one pass; returns how many. Other transactions run
+        between two portions."""
         done = 0
         while done < most:
             rows = min(portion.rows, most - done)
@@ -98,7 +98,7 @@ def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
 
 
 def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
-    """Runs that their region does not take go to another."""
+    """Move runs that their region does not execute to another region."""
     moves, place = [], (0, "")
     workers = [
         Worker(id=row[0], namespace=row[1], queues=_names.decode(row[2]), regions=_names.decode(row[3]),

@@ -103,7 +103,7 @@ class Api:
 
 
 def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
-    """Delete what matters no more; how many rows went. Single submissions are kept as long as runs."""
+    """Delete expired rows; returns how many. Single submissions are kept as long as runs."""
     return (
         tx.execute(_Q["forget_replies"], (tx.now, limit)).rowcount
         + tx.execute(_Q["forget_paces"], (tx.now,)).rowcount
