@@ -1,4 +1,4 @@
-"""Jobs, firings and calendars as rows, there and back; and what every store says of jobs that it refuses."""
+"""Jobs, firings and calendars as rows, and back; and the errors that every store raises for jobs."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def obeying(rows: Iterable[Row], saved: Calendar, calendars: Mapping[str, Calend
 
 
 def job_event(kind: str, job: Job, now: Instant, reason: str = "") -> Event:
-    """Something that happened to a job."""
+    """An event of a job."""
     return Event(kind, now, job.namespace, None, job.id, job.name, job.task, reason=reason)
 
 
 def firing_event(now: Instant, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> Event:
-    """What became of a firing."""
+    """The event of a firing's outcome."""
     kind = f"firing.{outcome}"
     return Event(kind, now, job.namespace, None, job.id, job.name, job.task, None, fire_at, reason=reason, count=count)
 

@@ -16,9 +16,9 @@ from mainspring.errors import Conflict
 
 IDEMPOTENCY_KEPT: Duration = 7 * DAY
 SUBMIT = "run.submit"
-"""What the audit trail calls a single submission; indexes know the word too."""
+"""The audit trail's name of a single submission; indexes contain it, too."""
 FEW_UNFINISHED, FEW_RUNNING = 1_000, 20_000
-"""Up to this many unfinished runs are scanned one by one, however many others there are."""
+"""Up to this many unfinished runs are filtered one by one, however many others there are."""
 _encode = msgspec.json.Encoder().encode
 
 RUN_FIELDS = (
@@ -46,8 +46,7 @@ _noted_for = attrgetter("noted_for")
 
 
 def common_values(run: NewRun) -> tuple[object, ...]:
-    """The same, as it is bound once for all of them. First, whether a claim must look closer at them, since they may
-    expire."""
+    """The same, bound once for all of them. First, whether the runs are special for claims, because they may expire."""
     return (run.expires_at is not None, *shared_values(run))
 
 
@@ -95,7 +94,7 @@ def other_request(key: str | None, run_id: str) -> Conflict:
 
 def unfinished_states(where: RunFilter) -> tuple[list[State], int]:
     """The states in which an unfinished run can fit a filter, and how many runs in these are few. Only a running run
-    has a worker, and no more are running than workers have places."""
+    has a worker, and no more runs are running than workers have slots."""
     states = sorted(UNFINISHED.intersection(where.states) if where.states else UNFINISHED)
     if where.worker is not None:
         states = [state for state in states if state == RUNNING]

@@ -16,11 +16,11 @@ from mainspring.core.model import Job
 from mainspring.core.planning.declaring import PAGE, pages_of
 
 NAMES = 10_000
-"""The number of names that one query searches for jobs that are no longer declared."""
+"""How many names are compared at once to find jobs that are no longer declared."""
 
 
 class SyncingStore(Protocol):
-    """What a store does of a sync. Each is a transaction."""
+    """The store's part of a sync. Each method is a transaction."""
 
     async def look(self, page: Sequence[Job], declared: Collection[str]) -> Collection[str]:
         """The names of those that have to be written. Conflict or InvalidInput for one that cannot be."""

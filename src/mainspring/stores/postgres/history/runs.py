@@ -24,9 +24,9 @@ _Q = load_queries("postgres", "runs")
 _COUNTS = counts_only(_Q)
 SOME_CLASSES, NEWEST = 8, 500
 MANY_CLASSES = 200
-"""Of more classes the newest runs are not sought one class after the other: each has to be sought in every day."""
+"""A filter that fits more classes than this is not answered class by class: each class is searched in every day."""
 FEW_RUNS = 5_000
-"""This many rows can be scanned one by one in well under 50 ms."""
+"""This many runs are filtered one by one in well under 50 ms."""
 
 LAST_NAME = "\U0010ffff"
 """Sorts after every name."""
@@ -154,7 +154,7 @@ async def _list_rows(tx: Transaction, where: RunFilter, queries: Mapping[str, st
 async def _list_active(
     tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str]
 ) -> list[Record]:
-    """Where few come into question, these; else by the index of a filter, or by id where there is none."""
+    """The candidates themselves if they are few; otherwise by the index of a filter, or by id if there is none."""
     states, few = unfinished_states(where)
     asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker, where.region)
     ids = await _some_active(tx, where, states, few + 1)

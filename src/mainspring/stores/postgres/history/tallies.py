@@ -43,7 +43,7 @@ class Tallies:
             first = expected is None
             noted = _Q["begin_tallied"] if first else _Q["note_tallied"]
             if not await tx.run(noted, position, *(() if first else (expected,))):
-                return False  # The row is locked from here on: of two that count, one does.
+                return False  # The row is locked from here on: of two processes that count, one succeeds.
             if tallies:
                 await _add(tx, tallies)
             if failures:

@@ -11,29 +11,30 @@ RESAMPLE_S = 5.0
 """Clocks drift apart by microseconds in this time; and a server's clock that was set is noticed within it."""
 VAGUE: Duration = 5 * MILLISECOND
 AGAIN_S = 0.5
-"""The interval between questions until an answer was quick enough, as on a machine that has just started."""
+"""While no answer was quicker than the first value, as on a machine that has just started, ask again after the
+second."""
 
 DRIFT = 0.0005
-"""How much faster this host's clock may run than the server's: what time daemons adjust stays within this."""
+"""How much faster this host's clock may run than the server's. Adjustments by time daemons stay within this."""
 
 
 class StoreClock(Protocol):
-    """What the adapter's transactions take their time from."""
+    """The source of time for the adapter's transactions."""
 
     def now(self) -> Instant:
         """The store's time."""
 
     def surely_now(self) -> Instant:
-        """A time that the server's clock has reached for sure."""
+        """A time that the server's clock has certainly reached."""
 
     def given(self) -> Instant | None:
-        """The time that the server is to use; None for its own clock."""
+        """The time that the server uses in place of its own clock; None for its own."""
 
     def is_stale(self) -> bool:
         """Whether the server should be asked again."""
 
     def learn(self, server: Instant, sent_at: float) -> None:
-        """Take in the server's time, as answered just now to a question that was sent at this monotonic time."""
+        """The server's time in an answer that just arrived, and the monotonic time at which the question was sent."""
 
 
 class ServerClock:

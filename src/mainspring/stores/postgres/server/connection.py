@@ -1,4 +1,4 @@
-"""Connecting to a server: is it one that we can use, is the schema ours and current."""
+"""Connects to a server, and checks that it can be used and that its schema is ours and current."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ log = logging.getLogger("mainspring")
 OLDEST_SERVER = 14
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
-"""A statement that takes longer counts as lost: a connection may be cut silently."""
+"""A statement that takes longer counts as lost: a connection may have been cut silently."""
 IDLE_TIMEOUT = "3s"
-"""A process that stands still in the middle of a transaction would keep its locks, and all others waiting for them."""
+"""A process that is suspended in a transaction would keep its locks, and all others would wait for them."""
 LOCK = 0x4D535052
 """A migrating process holds the advisory lock of this number: "MSPR"."""
 BUILD_TIMEOUT_S = 3_600.0
 """An index of many million rows takes minutes, and only the starting program waits for it."""
 UNUSABLE = 2**31 - 1
-"""The version of a migration that no program knows: a restore keeps programs out by it until it has finished."""
+"""A schema version that no program knows: a restore sets it until it has finished, to keep programs out."""
 _APPLIED = "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)"
 SETTINGS = (
     f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'",
@@ -43,7 +43,7 @@ order of their places, not of their ids: two workers that end and renew the same
 
 
 class SchemaStatus(NamedTuple):
-    """What a database is, beside what this program knows."""
+    """The schema of a database, and the versions that this program knows."""
 
     version: int
     latest: int
@@ -62,9 +62,9 @@ class Server(NamedTuple):
     pooled: bool
     """Whether a pooler stands before it: then every transaction may meet another session."""
     durable: bool = True
-    """Whether commits wait for its disk, as the server itself has it; otherwise they do not."""
+    """Whether commits wait for the disk, as the server is configured; otherwise they do not wait."""
     statement_s: float = COMMAND_TIMEOUT_S
-    """The server ends a statement after this time, too: a process that stands still between preparing a statement and
+    """The server ends a statement after this time, too: a process that is suspended between preparing a statement and
     executing it does not count as idle."""
 
     @property
@@ -74,7 +74,7 @@ class Server(NamedTuple):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Those of our sessions, or, behind a pooler, of our transactions."""
+        """The settings of our sessions or, behind a pooler, of our transactions."""
         bounded = (*SETTINGS, f"statement_timeout = '{round(self.statement_s * 1000)}ms'")
         return bounded if self.durable else (*bounded, "synchronous_commit = off")
 
@@ -145,7 +145,7 @@ async def look_at(url: str) -> tuple[SchemaStatus, int]:
 
 
 async def close_quietly(connection: Connection) -> None:
-    """Close a connection in any state; a statement under way is cancelled first."""
+    """Close a connection, whatever state it is in; a running statement is cancelled first."""
     try:
         await connection.close(timeout=CONNECT_TIMEOUT_S)
     except DRIVER_ERRORS:
@@ -156,7 +156,7 @@ async def close_quietly(connection: Connection) -> None:
 
 
 async def is_pooled(connection: Connection) -> bool:
-    """Whether a pooler stands between: it makes up the process id that it greets with."""
+    """Whether there is a pooler in between: the process id in its greeting is invented."""
     async with connection.transaction():
         return bool(await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid())
 

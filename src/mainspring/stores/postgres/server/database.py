@@ -34,10 +34,10 @@ Record: TypeAlias = Any
 """An `asyncpg.Record`."""
 
 TRIES = 8
-"""How often work is tried again after a conflict with another transaction."""
+"""How often to try work that lost a conflict with another transaction."""
 PARTING_S = 5.0
 ACCEPTED = "accepted"
-"""What the procedure says to its caller when a submission is committed, and not yet on the disk."""
+"""The notice of the procedure that a submission is committed, and not yet on the disk."""
 
 _APPEND = load_queries("postgres", "events")["append"]
 _TIME = "SELECT mainspring.store_now(NULL)"
@@ -45,7 +45,7 @@ _encode_events = msgspec.json.Encoder().encode
 
 
 class _NotBegun(Exception):
-    """A connection turned out to be lost before anything was done with it: another may do."""
+    """A connection was lost before anything was done with it: another connection may work."""
 
     def __init__(self, cause: Exception) -> None:
         self.cause = cause
@@ -100,14 +100,14 @@ class Limits(NamedTuple):
 
     call_s: float = 15.0
     schedule_s: float = 5.0
-    """The limit for calls that schedule something, for which a program waits: submissions, triggers, edits of jobs."""
+    """The deadline of calls that schedule something: submissions, triggers, edits of jobs."""
     schedule_retries_s: tuple[float, ...] = (1.0, 2.0)
     """The pauses before a submission that the server did not answer is repeated, within its time."""
     pool: Bounds = Bounds()
 
 
 BULK_PER_S = 1_000
-"""A bulk submission gets one more second for each of this many runs: any server is faster."""
+"""A bulk submission gets one more second for each of these runs: every server writes them faster."""
 
 
 _LIMITS = Limits()
@@ -117,9 +117,9 @@ class Database:
     """The server. `write` and `read` run work in a transaction each; writes are durable when they return."""
 
     herald: Callable[[Sequence[NewRun]], None] | None = None
-    """Announces submissions instead of this: see `submissions`."""
+    """Announces submissions in place of this database: see `submissions`."""
     schedulers: tuple[float, Sequence[str]] = (-math.inf, ())
-    """The holder of the scheduler's lease at a monotonic instant: an idle worker's look brings it along."""
+    """The holder of the scheduler's lease at a monotonic instant, as the last query of an idle worker returned it."""
 
     def __init__(self, server: Server, clock: Clock, *, limits: Limits, listen: str | None, given_time: bool) -> None:
         self.server = server
@@ -154,7 +154,7 @@ class Database:
         database = cls(server, clock, limits=limits, listen=listen, given_time=given_time)
         if not given_time:
             await database.read(lambda tx: tx.fetchval(_TIME))
-            await database._let_go_here()  # The loop that opens the store may end before others use it.
+            await database._let_go_here()  # The loop that opens the store may end while the store stays open.
         return database
 
     async def write(
@@ -169,8 +169,7 @@ class Database:
         return await self._try(work, self._begin if durable else self._begin_unsynced, patient=patient)
 
     async def read(self, work: Callable[[Transaction], Awaitable[T]], *, consistent: bool = False) -> T:
-        """Run work that only looks. If it asks more than one question whose answers must fit together, `consistent`
-        gives it one snapshot for all."""
+        """Run work that only reads. With `consistent`, all of its queries see one snapshot."""
         if consistent:
             return await self._try(work, self._begin_snapshot, looks=True)
         return await self._try(work, self._begin_reading if self.server.pooled else "", looks=True)
@@ -186,8 +185,8 @@ class Database:
         return await self._try(work, self._begin if self.server.pooled else "")
 
     async def schedule(self, call: Callable[[], Awaitable[T]], *, size: int = 1, again: bool = False) -> T:
-        """Make a call that a program waits for which schedules something: within one deadline, whatever it meets.
-        What may be done `again` without harm is repeated within that, while the server does not answer."""
+        """Make a call that schedules something, within one deadline. If it may be repeated without harm (`again`), it
+        is retried within the deadline while the server does not answer."""
         within_s = self._limits.schedule_s + (size - 1) / BULK_PER_S
         pauses, trouble = iter(self._limits.schedule_retries_s if again else ()), None
         try:
@@ -209,7 +208,7 @@ class Database:
         return StoreUnavailable(f"not done within {seconds:.3g} s, so given up: {why}. It may be tried again")
 
     def count_connections(self) -> tuple[int, int, int, int]:
-        """Of the pools of all loops: how many connections there may be, are in use, are idle, are waited for."""
+        """The connection pools of all loops together: size, connections in use, idle connections, waiting callers."""
         pools = list(self._pools.values())
         return (
             sum(pool.size for pool in pools),
@@ -223,7 +222,7 @@ class Database:
         return not self.server.pooled and self.listener.may_tell()
 
     def announce(self) -> None:
-        """Planners or workers may have something to do, here and elsewhere. After a commit."""
+        """After a commit: planners or workers, here and in other processes, may have something to do."""
         self.listener.call()
         self.listener.publish(self._pool())
 
@@ -232,7 +231,7 @@ class Database:
         return self.listener.add(listener, remote=remote)
 
     async def close(self) -> None:
-        """Finish what was begun and close all connections, on each loop."""
+        """Finish what was begun and close all pools, on every loop."""
         if self._closed:
             return
         self._closed = True
@@ -331,10 +330,11 @@ class Database:
         return answer
 
     async def _recover(self, pool: Pool, connection: Connection, error: BaseException) -> None:
-        """Make the connection ready for the next use, or close it if its state is unknown."""
+        """Reset the connection for its next use, or close it if its state is unknown."""
         lost = connection.is_closed() or isinstance(error, _NotBegun | asyncpg.InternalClientError)
         if lost or getattr(error, "sqlstate", "") == "25006":
-            # The server has gone, or has become a replica: the others are no better, and new ones may find another.
+            # The server is gone, or has become a replica. The other connections are useless, too; new ones may find the
+            # primary.
             pool.drop_idle()
         elif isinstance(error, Exception) and not isinstance(error, OSError):
             with suppress(Exception):
@@ -358,8 +358,8 @@ async def _hearing(tx: Transaction, heard: Callable[[], None], query: str, *args
 
 
 def _is_worth_retrying(error: BaseException) -> bool:
-    """Whether the server itself says that another try may do: the loser of a conflict, or a statement that was prepared
-    before a migration."""
+    """Whether the server's error allows a retry: the work lost a conflict, or its statement was prepared before a
+    migration."""
     if isinstance(error, asyncpg.InvalidCachedStatementError | asyncpg.OutdatedSchemaCacheError):
         return True
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in ("40001", "40P01")

@@ -21,7 +21,7 @@ from mainspring.errors import (
 from mainspring.process.urls import show_url
 
 DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""What can go wrong on a connection; a timeout is an OSError."""
+"""Errors of a connection; a timeout is an OSError."""
 
 _Words = tuple[type[StoreError], str]
 _SCHEMA: _Words = (StoreMismatch, "the schema of {url} is not as expected ({text}): run `mainspring db status`")

@@ -34,15 +34,16 @@ log = logging.getLogger("mainspring")
 
 CHANNEL = "mainspring"
 GAP_S = 0.004
-"""Changes are published one by one unless they come closer together than this; then all of this time together."""
+"""Changes are published one by one, unless they come closer together than this; then those of this interval
+together."""
 LENIENCE_S = 0.012
-"""The tolerance by which some may come too soon, if others came late."""
+"""A notification may come too early by this much, if earlier ones came late."""
 POLL_S = 0.5
 PING_S = 3.0
-"""How often the connection is checked: one that was cut silently would never deliver anything again."""
+"""How often the connection is checked: one that was cut silently would never report it."""
 LONGEST_PAUSE_S = 5.0
 SILENT_S = 60.0
-"""A thread that has neither checked its connection nor polled for this long counts as stalled."""
+"""A thread that has neither checked its connection nor polled for this long has stalled."""
 SHORTEST_S = 0.01
 
 
@@ -59,7 +60,7 @@ class Listener:
         self._stop: asyncio.Event | None = None
         self._stopping = False
         self._remote = 0
-        """How many listeners have to hear of changes by other processes."""
+        """How many listeners need changes by other processes."""
         self._keeps_address = False
         self._changed: asyncio.Event | None = None
         self._connection: Connection | None = None
@@ -71,9 +72,9 @@ class Listener:
         self._seen_at = 0.0
         """When the thread last showed that it lives."""
         self.hears = False
-        """Whether changes of other processes are heard as they happen."""
+        """Whether changes by other processes arrive as they happen."""
         self.address: str | None = None
-        """The name under which this process alone is notified: another for each connection."""
+        """The channel that notifies this process alone; each connection has another one."""
         self.on_hand: Callable[[str], None] = lambda _: None
         self.on_address: Callable[[], None] = lambda: None
         """Called, on the listener's thread, when there is a new address."""
@@ -94,7 +95,7 @@ class Listener:
         return remove
 
     def keep_address(self, wanted: bool) -> None:
-        """Whether this process is to be reached by other processes, even if no listener asks for it."""
+        """Set whether other processes must be able to reach this process, even if no listener needs it."""
         self._keeps_address = wanted
         self._attend()
 
@@ -103,7 +104,7 @@ class Listener:
         return self._remote > 0 or self._keeps_address
 
     def _attend(self) -> None:
-        """Begin to listen, or end it, as needed. From any thread."""
+        """Start or stop listening, as needed. Callable from any thread."""
         with self._lock:
             self._seen_at = time.monotonic()
             if self._thread is None and self._is_needed and not self._stopping:
@@ -114,8 +115,8 @@ class Listener:
                     self._loop.call_soon_threadsafe(self._changed.set)
 
     async def ask(self, query: str, *args: object) -> list[Any]:
-        """The answer to a question that is asked through the connection that listens, from any loop: so the question
-        also shows that the connection lives. ConnectionError if there is none."""
+        """The result of a query through the listening connection, from any loop: the query also shows that the
+        connection is alive. ConnectionError if there is none."""
         loop = self._loop
         if loop is None or self.address is None:
             raise ConnectionError("nothing is listened to")
@@ -151,8 +152,8 @@ class Listener:
                 log.exception("a listener to changes of the store failed")
 
     def may_tell(self) -> bool:
-        """Whether a transaction may notify `CHANNEL` by itself, with a message that this process hears too. Not while
-        many changes share the next notification."""
+        """Whether a transaction may notify `CHANNEL` by itself, with a message that this process receives, too. Not
+        while many changes share the next notification."""
         now = time.monotonic()
         if self._publishing or now < self._paid_until - LENIENCE_S or (self._listeners and not self.hears):
             return False
@@ -180,7 +181,7 @@ class Listener:
         try:
             connection = await pool.take("NOTIFY")
         except (StoreError, *DRIVER_ERRORS):
-            return  # Only a hint: the loops will meet the same error and report it.
+            return  # Only a hint is lost. The loops will meet the same error and report it.
         try:
             await connection.execute(f"NOTIFY {CHANNEL}, '{self._name}'")
         except DRIVER_ERRORS:
@@ -203,7 +204,7 @@ class Listener:
             await asyncio.to_thread(thread.join)
 
     def _serve(self) -> None:
-        """Listen again after any error: otherwise this process would never hear of changes again."""
+        """Restarts listening, whatever ended it: otherwise this process would never receive changes again."""
         while not self._stopping:
             try:
                 with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -239,7 +240,7 @@ class Listener:
                 await self._poll(stop, min(POLL_S * 2.0 ** min(failures, 8), LONGEST_PAUSE_S))
 
     async def _hear(self, url: str, stop: asyncio.Event) -> bool:
-        """Listen until the connection is lost; returns whether listening had begun."""
+        """Listen until the connection is lost; returns whether listening worked at all."""
         connection = await asyncpg.connect(
             url, timeout=CONNECT_TIMEOUT_S, command_timeout=PING_S, statement_cache_size=0,
             server_settings={"application_name": "mainspring listener"},
@@ -274,7 +275,7 @@ class Listener:
             await close_quietly(connection)
 
     async def _make_address(self, connection: Connection) -> None:
-        """The lock goes with the connection: then others know at once that this address is dead."""
+        """The lock ends with the connection, so that other processes see at once that this address is dead."""
         address = secrets.token_hex(8)
         await connection.add_listener(f"{CHANNEL}_{address}", self._handed)
         await connection.execute(f"SELECT pg_advisory_lock(mainspring.ear_lock('{address}'))")

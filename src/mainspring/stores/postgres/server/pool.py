@@ -24,7 +24,7 @@ log = logging.getLogger("mainspring")
 
 PARTING_S = 5.0
 RESTED_S = 30.0
-"""A connection that lay idle for this long is tried before it is lent: a firewall may have cut it without a word."""
+"""A connection that was idle for this long is checked before use: a firewall may have cut it silently."""
 
 
 class Bounds(NamedTuple):
@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
 
     size: int = 10
     min_idle: int = 2
-    """The number of connections that stay open however long they are idle."""
+    """How many connections stay open, however long they are idle."""
     wait_s: float = 5.0
     """A caller that gets no connection within this time gets an error."""
     exhausted_s: float = 5.0
@@ -54,7 +54,7 @@ class Waiting(msgspec.Struct):
     """How often a connection was found to be held for too long."""
 
     def add(self, seconds: float) -> None:
-        """One more wait."""
+        """Record a wait."""
         self.count += 1
         self.seconds += seconds
         self.longest_s = max(self.longest_s, seconds)
@@ -70,7 +70,7 @@ class _Loan(msgspec.Struct):
 
 
 class Pool:
-    """Connections are made when they are needed, and kept. To be used on the loop that it was made on."""
+    """Connections are opened when they are needed, and kept. Belongs to the event loop on which it is created."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], bounds: Bounds, waiting: Waiting) -> None:
         self.loop = asyncio.get_running_loop()
@@ -78,11 +78,11 @@ class Pool:
         self._bounds = bounds
         self._waiting = waiting
         self._idle: list[tuple[Connection, float]] = []
-        """Idle connections, the one used last at the end, each with the time of its return."""
+        """In order of use, the latest last, each with the time of its return."""
         self._free = bounds.size
         self._queue: deque[asyncio.Future[bool]] = deque()
         self._passed_on_at = 0.0
-        """When a connection last became free."""
+        """When a slot last became free."""
         self._held: dict[Connection, _Loan] = {}
         self._made_at: dict[Connection, float] = {}
         self._watch: asyncio.TimerHandle | None = None
@@ -118,7 +118,7 @@ class Pool:
 
     @property
     def in_use(self) -> int:
-        """How many connections are in use or being made."""
+        """How many slots are taken."""
         return self._bounds.size - self._free
 
     @property
@@ -148,7 +148,7 @@ class Pool:
         self._pass_on()
 
     def discard(self, connection: Connection) -> None:
-        """Take back a connection that is not to be used again. Its place is free once it is gone."""
+        """Take back a connection that must not be used again. Its slot is free once the connection is closed."""
         self._held.pop(connection, None)
         self._made_at.pop(connection, None)
         task = self.loop.create_task(close_quietly(connection))
@@ -161,7 +161,7 @@ class Pool:
         task.add_done_callback(self._partings.discard)
 
     def drop_idle(self) -> None:
-        """Close all that are not in use: the server went away, or is no longer the one to write to."""
+        """Close all idle connections: the server is gone, or is no longer the primary."""
         idle, self._idle = self._idle, []
         for connection, _ in idle:
             self._made_at.pop(connection, None)
@@ -222,7 +222,7 @@ class Pool:
         return True
 
     def _pass_on(self) -> None:
-        """A place is free: for the caller that has waited longest."""
+        """A slot is free: it goes to the caller that has waited longest."""
         self._passed_on_at = time.monotonic()
         while self._queue:
             turn = self._queue.popleft()
@@ -232,8 +232,8 @@ class Pool:
         self._free += 1
 
     async def _wait_turn(self) -> None:
-        """Until a place is free. The timer gives the answer itself, so that no wait ends by a cancellation that no
-        caller asked for."""
+        """Wait until a slot is free. The timer resolves the wait itself, so that no wait ends by a cancellation that no
+        caller requested."""
         began = time.monotonic()
         if self._queue and began - self._passed_on_at >= self._bounds.exhausted_s:
             raise StoreUnavailable(self._describe_shortage(began - self._passed_on_at))
@@ -246,7 +246,7 @@ class Pool:
             came = await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.result():
-                self._pass_on()  # The connection became free just as its caller gave up.
+                self._pass_on()  # The slot was granted as the caller left.
             raise
         finally:
             timer.cancel()
@@ -293,7 +293,7 @@ def _end_wait(turn: asyncio.Future[bool]) -> None:
 
 
 def _place(taker: object) -> str:
-    """Where the code is that took a connection."""
+    """The code location that took a connection."""
     code = getattr(taker, "__code__", None)
     if code is None:
         return str(taker)

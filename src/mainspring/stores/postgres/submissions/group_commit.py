@@ -12,10 +12,10 @@ from mainspring.stores.postgres.submissions.paths import is_plain
 from mainspring.stores.postgres.submissions.submit import accept
 
 GROUP_LIMIT = 500
-"""The most runs that share a transaction; a larger submission is not combined with others."""
+"""At most this many runs share a transaction; a larger submission has its own."""
 SIDE_BY_SIDE = 3
-"""The most single submissions under way at once while workers take each directly: if they shared a transaction, they
-would have to be claimed in another."""
+"""How many single submissions are written concurrently while workers take them directly: if they shared a transaction,
+workers would have to claim them in another."""
 
 _Answer = asyncio.Future[list[str]]
 
@@ -25,7 +25,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.alone = 0
-        """Submissions that their own submitters write at the moment."""
+        """Submissions that their own submitters are writing."""
         self.waiting: list[tuple[Sequence[NewRun], _Answer]] = []
         self.writer: asyncio.Task[None] | None = None
 
@@ -74,7 +74,7 @@ class GroupCommit:
         try:
             while group.waiting:
                 await self._accept(_first(group.waiting))
-                await asyncio.sleep(0)  # An answered submitter may have the next one ready.
+                await asyncio.sleep(0)  # A submitter that was answered may submit again at once.
         finally:
             group.writer = None
             for _, answer in group.waiting:  # Only if this task itself was cancelled.
@@ -114,7 +114,7 @@ def _refuse(answer: _Answer, error: MainspringError) -> None:
 
 
 def _first(waiting: list[tuple[Sequence[NewRun], _Answer]]) -> list[tuple[Sequence[NewRun], _Answer]]:
-    """As many as share a transaction, taken from those that wait. A submitter that waited too long has left."""
+    """Take as many waiting submissions as share a transaction. A submitter that waited too long has left."""
     waiting[:] = [each for each in waiting if not each[1].done()]
     count = size = 0
     for runs, _ in waiting:

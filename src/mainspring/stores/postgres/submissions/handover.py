@@ -1,4 +1,4 @@
-"""When to hand over: a lone submission looks for a worker's offer, unless it is likely in vain."""
+"""When to hand over: a single submission looks for a worker's offer, unless that is likely to fail."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PAUSE_S: Final = 0.004
 
 
 class Handover:
-    """The results of this process's attempts to hand over."""
+    """The recent results of hand-overs in one process."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._done_at = self._missed_at = -inf
 
     def done(self) -> None:
-        """A worker was given one."""
+        """A worker accepted a run."""
         self._done_at = self._monotonic()
 
     def missed(self) -> None:

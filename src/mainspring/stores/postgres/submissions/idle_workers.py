@@ -1,4 +1,5 @@
-"""Offers: a worker with nothing to do lets the server know, and is given lone submissions with the claim already made.
+"""Offers: an idle worker registers an offer with the server, and is given single submissions that are already claimed
+for it.
 
 An offer is good for a moment, and is repeated for as long as the worker has nothing to do. What is handed over comes
 through the process's listener, together with the instant, by this process's own clock, at which the offer was sent: the
@@ -36,26 +37,26 @@ _Q = load_queries("postgres", "offers")
 _decode = msgspec.json.Decoder(tuple[int, list[Any]]).decode
 
 GOOD: Final[Duration] = 2 * SECOND
-"""How long an offer is good for, or a quarter of a claim, if that is less: what is handed to a worker that stands still
-waits until its claim has run out."""
+"""How long an offer is valid; at most a quarter of a claim. A run that is handed to a suspended worker waits until its
+claim has expired."""
 FRESH_S: Final = 1.0
 """An offer is not repeated sooner than this."""
 LINGER_S: Final = 1.0
-"""A worker that looks for work itself for less than this need not withdraw its offer."""
+"""A worker that claims from the store for less than this time need not withdraw its offer."""
 MOST_STANDING: Final = 2
-"""The number of free workers, for each set of tasks, queues and regions, that are woken when there is work."""
+"""How many idle workers, for each set of tasks, queues and regions, are woken when there is work."""
 DUTY_S: Final = 5.0
-"""How long a worker goes on standing by, even if others have become free: to begin to listen costs the
-server a process."""
+"""How long a worker stays on stand-by, even if others have become idle: starting to listen costs the server a
+process."""
 ADDRESS_KEPT_S: Final = 2.0
 """How long a worker listens after it stood by: a run handed to it at the last moment may be on its way."""
 ANY_NUMBER: Final = 1_000_000
 HEARTBEAT: Final[Duration] = 2 * SECOND
-"""A look counts as a heartbeat if the last one is older than this."""
+"""A query counts as a heartbeat if the last heartbeat is older than this."""
 
 
 class Offers:
-    """Those of one process: of the worker that stood there last."""
+    """The offers of this process, made for the worker that most recently became idle."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -89,7 +90,7 @@ class Offers:
             self._look()
 
     def _forget(self, standing: Standing) -> None:
-        """The worker has been looking for work for long, and has made no new offer."""
+        """The worker has claimed from the store for long, and has not offered again."""
         if self._standing is standing:
             self._standing = None
             self._look()
@@ -101,7 +102,7 @@ class Offers:
                 self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
-        """Whether the server has the worker's current offer; if not, send it."""
+        """Send the current offer to the server, unless the server has it already."""
         if self._saying is None and not self._is_known():
             self._saying = asyncio.get_running_loop().create_task(self._say())
 
@@ -125,7 +126,7 @@ class Offers:
             log.debug("an offer could not be made or taken back: %s", error)
         finally:
             self._saying = None
-        self._look()  # The worker may have withdrawn or repeated its offer meanwhile.
+        self._look()  # The offer may have changed meanwhile.
 
     async def _offer(self, standing: Standing) -> None:
         worker, address, now = standing.worker, self._db.listener.address, self._db.monotonic()
@@ -139,7 +140,8 @@ class Offers:
         )
 
     async def look(self, worker: Worker, places: Sequence[Sequence[object]], idle: bool) -> Outlook:
-        """What will be due; and whether to stand by. `places` are columns: queues, regions, priorities."""
+        """When the next run is due, and whether to stay on stand-by. `places` are columns: queues, regions,
+        priorities."""
         db, sent_at = self._db, self._db.monotonic()
         standing = self._standing if self.on_duty else None
         address = db.listener.address if standing is not None else None
@@ -158,7 +160,7 @@ class Offers:
         return Outlook(due_at, self.on_duty, idle, bool(drain))
 
     async def _ask(self, address: str | None, values: tuple[object, ...]) -> list[Any]:
-        """Through the connection that listens, if there is one: then no other question need show that it lives."""
+        """Through the listening connection, if there is one: the query then also shows that the connection is alive."""
         if address is not None:
             with suppress(*DRIVER_ERRORS):
                 return await self._db.listener.ask(_Q["look"], *values)

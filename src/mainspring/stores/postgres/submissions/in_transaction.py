@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 _NOTIFY = "SELECT pg_notify($1, $2)"
 _IDLE = 0
-"""What psycopg says of a connection without a transaction."""
+"""The status of a psycopg connection without a transaction."""
 
 
 async def join(db: Database, connection: Any, work: Callable[[Transaction], Awaitable[T]]) -> T:
     """Run work on the caller's connection, in the transaction that it has open.
 
-    If the work fails, all of it is undone and the caller's transaction is as it was before. Others hear of it when the
-    caller commits.
+    If the work fails, all of it is undone and the caller's transaction is as it was before. Other processes are
+    notified when the caller commits.
     """
     joined = _adapt(connection)
     try:
@@ -79,7 +79,7 @@ class _Asyncpg:
 
 
 class _Psycopg(ABC):
-    """A caller's psycopg connection, spoken to as if it were asyncpg's."""
+    """A caller's psycopg connection, with the interface of asyncpg's."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -102,7 +102,7 @@ class _Psycopg(ABC):
 
     @staticmethod
     def explain(error: Exception, url: str) -> MainspringError | None:
-        """Errors of a driver that the caller brought are the caller's to read."""
+        """Errors of the caller's own driver are raised unchanged."""
         return None
 
     async def execute(self, query: str, *args: object) -> str:
@@ -136,8 +136,8 @@ class _AsyncPsycopg(_Psycopg):
 
 
 class _BlockingPsycopg(_Psycopg):
-    """One that blocks, as code without a loop has it: on a thread, so that it blocks no other code. psycopg allows
-    that."""
+    """A blocking connection, as code without an event loop has it. It is used on a thread, which psycopg allows, so
+    that it blocks no other code."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

@@ -29,10 +29,10 @@ _FEW = 20
 _MANY = 1_000
 """From this number on, events are made while the server writes the runs."""
 _SLICE = 500
-"""After this many events, a fraction of a millisecond, the connection gets its turn."""
+"""After this many events, a fraction of a millisecond of work, other tasks of the loop run."""
 _NOT_UNIQUE = "23505"
 _CHUNK = 10_000
-"""The most runs in one statement: a message has a size limit, and more bring no gain."""
+"""At most this many runs go into one statement: messages have a size limit, and larger ones gain nothing."""
 _ONE_SOURCE = 18
 """Ids that share this many characters were made by one source within one millisecond."""
 
@@ -97,7 +97,7 @@ async def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
 
 
 async def _insert_group(tx: Transaction, runs: Sequence[NewRun], *, alike: bool = False) -> list[str]:
-    """Those that were accepted of runs that wait for nothing."""
+    """Insert runs that wait for nothing; returns those that were accepted."""
     accepted: list[str] = []
     for start in range(0, len(runs), _CHUNK):
         chunk = runs[start : start + _CHUNK]
@@ -109,7 +109,7 @@ async def _insert_group(tx: Transaction, runs: Sequence[NewRun], *, alike: bool 
 
 
 async def _insert_alike(tx: Transaction, runs: Sequence[NewRun]) -> bool:
-    """Insert runs as if none of them existed, as it is unless a submission is repeated; whether it was so."""
+    """Insert runs as if none of them existed, which holds unless a submission is repeated; returns whether it held."""
     ids, args = SEPARATOR.join([run.id for run in runs]), SEPARATOR.join([run.args for run in runs])
     await tx.run("SAVEPOINT unless_known")
     try:

@@ -17,9 +17,9 @@ log = logging.getLogger("mainspring")
 MOST_IN_ONE_STATEMENT: Final = 64
 """More runs than this are worth a transaction, whose statements share what runs have in common."""
 ALIKE_FROM: Final = 100
-"""From this many runs that differ only in id and arguments, `insert_alike` is worth its savepoint."""
+"""From this many runs on that differ only in id and arguments, `insert_alike` is worth its savepoint."""
 MOST_HANDED_CHARACTERS: Final = 7_500
-"""Longer arguments and options surely do not fit into a notification."""
+"""Longer arguments and options do not fit into a notification."""
 SEPARATOR: Final = "\x1f"
 """Stands between the values of a column that go to the server as one text. JSON contains it only as an escape."""
 

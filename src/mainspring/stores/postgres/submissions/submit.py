@@ -71,10 +71,8 @@ def _answer(run: NewRun, answers: dict[Key, str]) -> str:
 
 
 async def _recall(tx: Transaction, requests: dict[Key, NewRun]) -> dict[Key, str]:
-    """What each key is answered with: as before, or with the run that it now stands for.
-
-    Kept first, then looked up: of two submitters of a key at once, the second waits at the index for the first, and
-    sees its answer.
+    """The answer for each key: the earlier one, or the new run. The key is stored first, then looked up: of two
+    submitters of a key at once, the second waits at the index for the first, and sees its answer.
     """
     keys = sorted(requests)
     namespaces, names = zip(*keys, strict=True)

@@ -22,7 +22,7 @@ SMALLEST_ROOM = 64 * 1024
 
 
 class SchemaStatus(NamedTuple):
-    """What a database is, beside what this program knows."""
+    """The schema of a database, and the versions that this program knows."""
 
     version: int
     latest: int

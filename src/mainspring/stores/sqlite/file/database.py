@@ -51,7 +51,7 @@ LOOK_BACK_S, STEPS = 5.0, 20_000
 """How long one read of history may take, and after how many steps of SQLite's virtual machine this is checked."""
 
 BULK_PER_S = 1_000
-"""A bulk submission gets one more second for each of this many runs: any disk is faster."""
+"""A bulk submission gets one more second for each of these runs: every disk writes them faster."""
 
 MEMORY = ":memory:"
 

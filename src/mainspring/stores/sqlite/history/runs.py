@@ -35,9 +35,9 @@ _IDS = ids_only(_Q)
 AFTER_ALL = "~"
 """Sorts after every id."""
 MANY_CLASSES = 1_000
-"""Of more classes the newest runs are not sought one class after the other."""
+"""A filter that fits more classes than this is not answered class by class."""
 FEW_RUNS = 5_000
-"""This many rows can be scanned one by one in well under 50 ms."""
+"""This many runs are filtered one by one in well under 50 ms."""
 LAST_NAME = "\U0010ffff"
 """Sorts after every name."""
 _encode = msgspec.json.Encoder().encode
@@ -217,7 +217,7 @@ def _finished_ids(tx: Transaction, where: RunFilter, values: dict[str, object]) 
 def _list_active(
     tx: Transaction, where: RunFilter, values: dict[str, object], queries: Mapping[str, str]
 ) -> list[tuple[object, ...]]:
-    """Where few come into question, these; else by the index of a filter, or by id, since most that come into question
+    """The candidates themselves if they are few; otherwise by the index of a filter, or by id, since most candidates
     fit."""
     states, few = unfinished_states(where)
     first, last = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
