@@ -130,7 +130,7 @@ class TestDependenciesOfANewRun:
 
     def test_what_is_not_a_run_is_refused(self) -> None:
         with pytest.raises(InvalidInput, match="is not a run"):
-            unmet_dependencies(dependent("a"), {}.get)
+            unmet_dependencies(dependent("a"), lambda _: None)
 
     def test_ends_of_several_upstreams_are_counted_together(self) -> None:
         found = judge_dependants(
