@@ -25,17 +25,17 @@ def _console(facts: Mapping[str, str]) -> Console:
     return console
 
 
-def print_table(rows: Sequence[Row], facts: Mapping[str, str]) -> None:
+def print_table(rows: Sequence[Row], facts: Mapping[str, str], columns: Sequence[str] = COLUMNS) -> None:
     """All figures side by side, with what they were to reach."""
     console = _console(facts)
     table = Table(show_lines=False, header_style="bold")
     table.add_column("measure", no_wrap=True)
-    for label in COLUMNS:
+    for label in columns:
         table.add_column(label, justify="right")
     for name in ("ratio", "target", ""):
         table.add_column(name)
     for row in rows:
-        cells = [row.cells.get(label, NOTHING) for label in COLUMNS]
+        cells = [row.cells.get(label, NOTHING) for label in columns]
         table.add_row(row.measure, *cells, row.ratio, row.target, VERDICTS[row.met])
     console.print(table, highlight=False)
 

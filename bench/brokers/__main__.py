@@ -1,236 +1,211 @@
-"""Publish and receive rates and latencies of a broker's adapter, beside those of the bare client in the same process.
+"""`python -m bench.brokers [rabbitmq kafka sqs] [--quick] [--only MEASURE ...] [--folder PATH]`: Mainspring with a
+broker beside its peers on the same broker, and beside the client library alone.
 
-    python -m bench.brokers amqp://… kafka://… 'sqs://…' redis://…      [--messages 5000] [--seconds 3]
-
-Start the servers with `make services`; .services/urls names them. A rate is messages in a second. A latency is the time
-from the call of publish to the call of on_arrival, at 100 messages a second.
+It starts a PostgreSQL and each broker by `scripts/services` in a folder of its own, one broker after the other, and
+prints one table. The peers' settings are at the top of `bench/peers/with_NAME.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import secrets
-import statistics
-import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
 
-import msgspec
+from bench.awake import awake
+from bench.brokers.carrying import carry_by_adapter, carry_by_client
+from bench.brokers.contestants import ON, keeps_results
+from bench.brokers.servers import LABELS, BrokerServer, serving_broker
+from bench.brokers.sink import deliver
+from bench.brokers.whole import fall_back, start_at_a_pace, submit, work_off
+from bench.cluster.arena import OURS, Arena, take_turns
+from bench.cluster.contestants import Contestant
+from bench.cluster.main import install_peers, version_of
+from bench.cluster.rows import judge, percentile_row, rate_row
+from bench.cluster.servers import serving
+from bench.figures import Row, Series, at, percentile, rate, share_of, show
+from bench.intake import CALLERS
+from bench.machine import facts
+from bench.running import RESULTS, Failed, keep_results
+from bench.table import print_table
 
-from mainspring.adapter import AdapterContext, open_adapter
-from mainspring.broker import Broker, Notice
-from mainspring.conformance.store.samples import a_worker
-from mainspring.core.model import Event, EventBatch
-
-BATCH = 500
-TRANSACTIONS = 1_000
-"""That the forwarder sends together."""
-PACE_S = 0.01
-
-
-def notices(count: int) -> list[Notice]:
-    """Notices of runs that do not exist: the store is no part of this."""
-    return [Notice(secrets.token_hex(8), 0, "default", "default", "default", 5, 0) for _ in range(count)]
-
-
-async def rates(broker: Broker, count: int) -> tuple[float, float]:
-    """Messages in a second: published by 500, and received and acknowledged by 100."""
-    wanted = notices(count)
-    await broker.publish(wanted[:1])
-    began = time.perf_counter()
-    for start in range(0, count, BATCH):
-        await broker.publish(wanted[start : start + BATCH])
-    published = count / (time.perf_counter() - began)
-    arrived = asyncio.Event()
-    subscription = await broker.subscribe(a_worker(), arrived.set)
-    received, first = 0, 0.0
-    async with asyncio.timeout(120):
-        while received < count:
-            arrived.clear()
-            some = await subscription.receive(100)
-            if some:
-                first = first or time.perf_counter()
-                received += len(some)
-                await subscription.ack(some)
-            else:
-                await asyncio.wait({asyncio.ensure_future(arrived.wait())}, timeout=0.05)
-    rate = received / (time.perf_counter() - first)
-    await subscription.close()
-    return published, rate
+BARE = "bare client"
+LATENCY_MS = {"rabbitmq": 5.0, "kafka": 10.0, "sqs": 100.0}
+"""What a start may take in the middle: for SQS the sources' own figure."""
+SINK_TARGET = 20_000
+SLOWER_SQS = 10
+"""A server of SQS carries about this share of what the others do."""
 
 
-async def latencies(broker: Broker, seconds: float) -> list[float]:
-    """Milliseconds from publish to arrival, one message at a time."""
-    arrived = asyncio.Event()
-    subscription = await broker.subscribe(a_worker(), arrived.set)
-    found: list[float] = []
-    for _ in range(50):  # What was left, and the assignment of partitions.
-        await subscription.ack(await subscription.receive(100))
-        await asyncio.sleep(0.05)
-    for notice in notices(round(seconds / PACE_S)):
-        await subscription.receive(10)
-        arrived.clear()
-        began = time.perf_counter()
-        await broker.publish([notice])
-        async with asyncio.timeout(10):
-            await arrived.wait()
-        found.append((time.perf_counter() - began) * 1_000)
-        await subscription.ack(await subscription.receive(10))
-        await asyncio.sleep(max(0.0, PACE_S - found[-1] / 1_000))
-    await subscription.close()
-    return found
+def measure_carrying(server: BrokerServer, arena: Arena) -> list[Row]:
+    """What the adapter carries without a store, and the client library alone."""
+    count = arena.size(50_000, 5_000) // (SLOWER_SQS if server.name == "sqs" else 1)
+    seconds = arena.size(10, 3)
+    ours = asyncio.run(carry_by_adapter(server, count, seconds))
+    bare = asyncio.run(carry_by_client(server, count, seconds))
+    names = {
+        "messages published and confirmed": (ours.published, bare.published),
+        "messages received and acknowledged": (ours.received, bare.received),
+    }
+    rows = [Row(name, {OURS: show(own, "/s"), BARE: show(other, "/s")}) for name, (own, other) in names.items()]
+    series = {label: Series([{"samples_ms": each.samples_ms}]) for label, each in ((OURS, ours), (BARE, bare))}
+    row = percentile_row("message latency at 100/s, p50 / p99", series, {})
+    own, other = (percentile(each.samples_ms, 0.5) for each in (ours, bare))
+    row.ratio, row.target, row.met = f"{own / other:.2f} × {BARE}", f"≤ 2 × {BARE}", own <= 2 * other
+    return [*rows, row]
 
 
-async def sink_rates(url: str, count: int) -> tuple[float, float]:
-    """Events in a second that the Kafka sink delivers, and in a second of this process's CPU time. Each transaction has
-    two events, of 500 jobs in turn. What arrived is read back: AssertionError if a job's events are not in order."""
-    from aiokafka import AIOKafkaConsumer
+def measure_submissions(server: BrokerServer, arena: Arena) -> list[Row]:
+    """Submissions a second. Ours are in PostgreSQL before they are published."""
+    series = _in_turns("submissions", server, arena, submit, results=False)
+    return [rate_row(f"submissions, {CALLERS} callers", series)]
 
-    from mainspring.sinks.kafka import EventRecord, KafkaSink
 
-    prefix = f"bench{secrets.token_hex(3)}-"
-    sink = KafkaSink(f"{url}?prefix={prefix}", AdapterContext())
-    await sink.ping()
-    events = [
-        Event(
-            "run.succeeded", 1_790_000_000_000_000 + n, run_id=secrets.token_hex(13), job_id=f"job-{n % 500}", job="a"
-        )
-        for n in range(count)
+def measure_drain(server: BrokerServer, arena: Arena) -> list[Row]:
+    """Runs a second of a backlog, by two processes. Ours keeps results in PostgreSQL, so it is judged by the peers that
+    do; the best of those that keep none stands beside it."""
+    series = _in_turns("drain", server, arena, work_off)
+    row = rate_row("drain of no-op runs, two processes", series)
+    figures = {label: own.figure(rate) or 0.0 for label, own in series.items() if label != OURS}
+    kept = {each.label for each in ON[server.name] if keeps_results(each)}
+    best = max(figures.keys() & kept, key=lambda label: figures[label], default="")
+    if not figures.get(best):
+        return [row]
+    judge(row, series[OURS].figure(rate), figures[best], 2, best)
+    other = max(figures.keys() - kept, key=lambda label: figures[label], default="")
+    row.ratio += f"; {share_of(series[OURS].figure(rate), figures.get(other), f'{other}, which keeps none')}"
+    return [row]
+
+
+def measure_latency(server: BrokerServer, arena: Arena) -> list[Row]:
+    """From submit to the first line of the function."""
+    series = _in_turns("latency", server, arena, start_at_a_pace, results=False)
+    row = percentile_row("start latency at 100/s, p50 / p99", series, {})
+    own, limit = series[OURS].figure(at(0.5)), LATENCY_MS[server.name]
+    row.target, row.met = f"p50 < {limit:g} ms", own is not None and own < limit
+    return [row]
+
+
+def measure_fallback(server: BrokerServer, arena: Arena) -> list[Row]:
+    """The broker dies."""
+    found = [fall_back(server, arena) for _ in range(arena.size(3, 1))]
+    first, longest = (max(each[number] for each in found) for number in (0, 1))
+    row = Row(
+        "killed: first start after it / longest wait",
+        {OURS: f"{show(first)} / {show(longest, 's')}"},
+        target="first < 1 s",
+        met=first < 1.0,
+        rounds={"first": [each[0] for each in found], "longest": [each[1] for each in found]},
+    )
+    return [row]
+
+
+def measure_sink(server: BrokerServer, arena: Arena) -> list[Row]:
+    """Events that the sink delivers to Kafka, in order."""
+    if server.name != "kafka":
+        return []
+    found = [asyncio.run(deliver(server, arena.size(200_000, 20_000))) for _ in range(arena.size(3, 1))]
+    middle = sorted(found)[len(found) // 2]
+    row = Row(
+        "events delivered by the sink, order checked",
+        {OURS: show(middle.rate, "/s")},
+        ratio=f"{show(middle.by_cpu)} in 1 s of CPU",
+        target=f"≥ {SINK_TARGET:,}/s",
+        met=middle.rate >= SINK_TARGET,
+        rounds={OURS: [each.rate for each in found]},
+    )
+    return [row]
+
+
+MEASURES: dict[str, Callable[[BrokerServer, Arena], list[Row]]] = {
+    "carrying": measure_carrying,
+    "submissions": measure_submissions,
+    "drain": measure_drain,
+    "latency": measure_latency,
+    "sink": measure_sink,
+    "fallback": measure_fallback,
+}
+
+
+def _in_turns(
+    what: str,
+    server: BrokerServer,
+    arena: Arena,
+    measure: Callable[[Contestant, BrokerServer, Arena], dict[str, object]],
+    *,
+    results: bool = True,
+) -> dict[str, Series]:
+    """Whether results are kept matters to a drain alone: elsewhere peers take part without."""
+    there = {peer.name for peer in arena.everybody}
+    everybody = [
+        each
+        for each in ON[server.name]
+        if each.name in there and (results or not each.module or not keeps_results(each))
     ]
-    batches = [EventBatch(1 + n, events[n : n + 2]) for n in range(0, count, 2)]
-    began, cpu = time.perf_counter(), time.process_time()
-    for start in range(0, len(batches), TRANSACTIONS):
-        await sink.deliver(batches[start : start + TRANSACTIONS])
-    took_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu
-    consumer = AIOKafkaConsumer(
-        f"{prefix}job-events", bootstrap_servers=url.removeprefix("kafka://"), auto_offset_reset="earliest"
-    )
-    await consumer.start()
-    last: dict[bytes | None, int] = {}
-    read = 0
-    async with asyncio.timeout(120):
-        while read < count:
-            for records in (await consumer.getmany(timeout_ms=1_000)).values():
-                for record in records:
-                    position = msgspec.json.decode(record.value or b"", type=EventRecord).id
-                    assert position > last.get(record.key, 0), f"{record.key!r}: {position} after {last[record.key]}"
-                    last[record.key] = position
-                    read += 1
-    await consumer.stop()
-    _, admin = await (await sink._publishers.get()).ready()
-    await admin.delete_topics(list(sink._partitions))
-    await sink.close()
-    return count / took_s, count / cpu_s
+    rounds = arena.size(3, 1)
+    return take_turns(everybody, rounds, f"{server.label}, {what}", lambda each: measure(each, server, arena))
 
 
-async def bare_amqp(url: str, seconds: float) -> list[float]:
-    """The same by aio-pika alone."""
-    import aio_pika
-
-    connection = await aio_pika.connect_robust(url)
-    channel = await connection.channel()
-    queue = await channel.declare_queue(f"bench-{secrets.token_hex(4)}", durable=True)
-    arrived = asyncio.Event()
-
-    async def take(message: Any) -> None:
-        await message.ack()
-        arrived.set()
-
-    await queue.consume(take)
-
-    async def send() -> None:
-        body = aio_pika.Message(b"x" * 40, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-        await channel.default_exchange.publish(body, routing_key=queue.name)
-
-    found = await _timed(send, arrived, seconds)
-    await queue.delete(if_unused=False, if_empty=False)
-    await connection.close()
-    return found
+def _measure(name: str, server: BrokerServer, arena: Arena) -> list[Row]:
+    """A measure that fails is a line of the table, and does not take the others with it."""
+    print(f"{server.label}, {name} ...", file=sys.stderr)
+    try:
+        rows = MEASURES[name](server, arena)
+    except (Failed, TimeoutError) as failure:
+        rows = [Row(name, {OURS: f"void: {failure}"})]
+    for row in rows:
+        row.measure = f"{server.label}: {row.measure}"
+        print(f"  {row.measure}: {row.cells} {row.ratio}", file=sys.stderr)
+    return rows
 
 
-async def bare_kafka(url: str, seconds: float) -> list[float]:
-    """The same by aiokafka alone."""
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
-    servers, topic = url.removeprefix("kafka://").partition("?")[0], f"bench-{secrets.token_hex(4)}"
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
-    await admin.start()
-    await admin.create_topics([NewTopic(topic, 3, 1)])
-    producer = AIOKafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True)
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=servers, group_id=topic, enable_auto_commit=False)
-    await producer.start()
-    await consumer.start()
-    arrived = asyncio.Event()
-
-    async def take() -> None:
-        async for _ in consumer:
-            arrived.set()
-            await consumer.commit()
-
-    taking = asyncio.ensure_future(take())
-    await asyncio.sleep(1)
-
-    async def send() -> None:
-        await producer.send_and_wait(topic, b"x" * 40)
-
-    found = await _timed(send, arrived, seconds)
-    taking.cancel()
-    await consumer.stop()
-    await producer.stop()
-    await admin.delete_topics([topic])
-    await admin.close()
-    return found
+def measure_all(brokers: Sequence[str], only: Sequence[str], folder: Path, quick: bool) -> int:
+    """Everything that was asked for; 1 if one of our own figures is void."""
+    wanted = {each.name for broker in brokers for each in ON[broker] if each.module}
+    peers, missing = install_peers(sorted(wanted))
+    folder.mkdir(parents=True, exist_ok=True)
+    data = Path(tempfile.mkdtemp(prefix="services-", dir=folder))
+    data.chmod(0o755)
+    rows: list[Row] = []
+    with serving(data) as servers:
+        known = facts(folder) | servers.facts() | {"peers": ", ".join(version_of(peer) for peer in peers) or "none"}
+        if missing:
+            known["left out"] = "; ".join(f"{label}: {reason}" for label, reason in missing.items())
+        arena = Arena(servers, folder, peers, quick)
+        for broker in brokers:
+            with serving_broker(broker, data / f"with-{broker}") as server:
+                rows += [row for name in only for row in _measure(name, server, arena)]
+    labels = list(dict.fromkeys(label for row in rows for label in row.cells))
+    print_table(rows, known, labels)
+    keep_results("brokers", {"facts": known, "quick": quick, "rows": [asdict(row) for row in rows]})
+    return int(any("void" in row.cells.get(OURS, "") for row in rows))
 
 
-async def _timed(send: Callable[[], Awaitable[None]], arrived: asyncio.Event, seconds: float) -> list[float]:
-    found: list[float] = []
-    for _ in range(round(seconds / PACE_S)):
-        arrived.clear()
-        began = time.perf_counter()
-        await send()
-        async with asyncio.timeout(10):
-            await arrived.wait()
-        found.append((time.perf_counter() - began) * 1_000)
-        await asyncio.sleep(max(0.0, PACE_S - found[-1] / 1_000))
-    return found
-
-
-def show(name: str, found: list[float]) -> None:
-    """Median and 99th percentile."""
-    print(f"{name:28} p50 {statistics.median(found):6.1f} ms   p99 {statistics.quantiles(found, n=100)[98]:6.1f} ms")
-
-
-async def measure(url: str, messages: int, seconds: float) -> None:
-    """All figures of one broker."""
-    scheme = url.partition("://")[0]
-    mark = "&" if "?" in url else "?"
-    broker: Broker = open_adapter(
-        "broker", f"{url}{mark}prefix=bench{secrets.token_hex(3)}-&timeout=10s", AdapterContext()
-    )
-    published, received = await rates(broker, messages)
-    print(f"{scheme:28} publish {published:8,.0f}/s   receive {received:8,.0f}/s")
-    await broker.close()
-    broker = open_adapter("broker", f"{url}{mark}prefix=bench{secrets.token_hex(3)}-&timeout=10s", AdapterContext())
-    show(f"{scheme}, adapter", await latencies(broker, seconds))
-    await broker.close()
-    if scheme == "kafka":
-        rate, by_cpu = await sink_rates(url, 4 * messages)
-        print(f"{'kafka, sink':28} deliver {rate:8,.0f}/s   {by_cpu:8,.0f} in a second of CPU time")
-    bare = {"amqp": bare_amqp, "kafka": bare_kafka}.get(scheme)
-    if bare is not None:
-        show(f"{scheme}, bare client", await bare(url, seconds))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("urls", nargs="+")
-    parser.add_argument("--messages", type=int, default=5_000)
-    parser.add_argument("--seconds", type=float, default=3.0)
+def main() -> int:
+    """The exit code: 1 if one of our own figures is void."""
+    parser = argparse.ArgumentParser(prog="python -m bench.brokers", description="Brokers, beside peers and clients.")
+    parser.add_argument("brokers", nargs="*", metavar="BROKER", help=f"of {', '.join(LABELS)}; all without a name")
+    parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES), metavar="MEASURE",
+                        help=f"of {', '.join(MEASURES)}")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="a quick look; too small to quote")
+    parser.add_argument("--awake", action="store_true", help="keep the processors from sleeping: for latency, as root")
+    parser.add_argument("--folder", type=Path, default=RESULTS, help="where to write data: on the disk that counts")
     given = parser.parse_args()
-    for url in given.urls:
-        asyncio.run(measure(url, given.messages, given.seconds))
+    if unknown := set(given.brokers) - set(LABELS):
+        parser.error(f"there is no broker {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Ended from outside, it still cleans up after itself.
+    try:
+        with awake() if given.awake else nullcontext():
+            return measure_all(given.brokers or list(LABELS), given.only, given.folder, given.quick)
+    except Failed as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        return 1
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -60,7 +60,7 @@ MEASURES: Mapping[str, Measure] = {
 } | {name: _plugged(name) for name in PLUGGED if importlib.util.find_spec(f"bench.{name}")}
 
 
-def _install(wanted: Sequence[str]) -> tuple[list[Contestant], dict[str, str]]:
+def install_peers(wanted: Sequence[str]) -> tuple[list[Contestant], dict[str, str]]:
     """The peers that could be installed, and why others could not."""
     there, missing = [], {}
     for name in wanted:
@@ -72,7 +72,8 @@ def _install(wanted: Sequence[str]) -> tuple[list[Contestant], dict[str, str]]:
     return there, missing
 
 
-def _version(peer: Contestant) -> str:
+def version_of(peer: Contestant) -> str:
+    """Its name, and the version that is installed."""
     code = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
     asked = [str(peer.python), "-c", code, peer.package]
     found = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=False).stdout.strip()
@@ -95,12 +96,12 @@ def _measure(name: str, arena: Arena) -> list[Row]:
 
 def measure(only: Sequence[str] | None, folder: Path, quick: bool, peers: Sequence[str] | None) -> int:
     """Everything that was asked for; 1 if one of our own figures is void, since then nothing is known."""
-    there, missing = _install(list(PEERS) if peers is None else peers)
+    there, missing = install_peers(list(PEERS) if peers is None else peers)
     folder.mkdir(parents=True, exist_ok=True)
     data = Path(tempfile.mkdtemp(prefix="services-", dir=folder))
     data.chmod(0o755)
     with serving(data) as servers:
-        known = facts(folder) | servers.facts() | {"peers": ", ".join(_version(peer) for peer in there) or "none"}
+        known = facts(folder) | servers.facts() | {"peers": ", ".join(version_of(peer) for peer in there) or "none"}
         if missing:
             known["left out"] = "; ".join(f"{label}: {reason}" for label, reason in missing.items())
         arena = Arena(servers, folder, there, quick)

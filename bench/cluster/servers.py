@@ -60,7 +60,8 @@ class Servers(NamedTuple):
         }
 
 
-def _services(folder: Path, *what: str) -> None:
+def services(folder: Path, *what: str) -> None:
+    """Call `scripts/services` on servers with their data in this folder; Failed with what it says last."""
     own = {"MAINSPRING_SERVICES_FSYNC": "on", "MAINSPRING_SERVICES_CONNECTIONS": CONNECTIONS}
     environment = os.environ | {"MAINSPRING_SERVICES": str(folder), **own}
     ended = subprocess.run(
@@ -75,10 +76,10 @@ def serving(folder: Path) -> Iterator[Servers]:
     """Servers with their data in this folder, which goes away with them."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        _services(folder, "start", "postgres", "redis")
+        services(folder, "start", "postgres", "redis")
         lines = (folder / "urls").read_text().splitlines()
         urls = dict(line.split("=", 1) for line in lines)
         yield Servers(urls["MAINSPRING_TEST_POSTGRES"], urls["MAINSPRING_TEST_REDIS"])
     finally:
-        _services(folder, "stop")
+        services(folder, "stop")
         shutil.rmtree(folder, ignore_errors=True)

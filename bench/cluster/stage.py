@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -25,7 +25,9 @@ PATIENCE_S = 30
 class Stage:
     """What one measure of one contestant needs."""
 
-    def __init__(self, contestant: Contestant, servers: Servers, folder: Path, slots: int) -> None:
+    def __init__(
+        self, contestant: Contestant, servers: Servers, folder: Path, slots: int, environment: Mapping[str, str]
+    ) -> None:
         self.contestant = contestant
         self.servers = servers
         self.folder = folder
@@ -36,6 +38,7 @@ class Stage:
             "BENCH_REDIS": servers.redis,
             VARIABLE: str(folder / "slate"),
             "PYTHONPATH": str(ROOT),
+            **environment,
         }
 
     def command(self, measure: str, params: Params) -> list[str]:
@@ -100,15 +103,21 @@ class Stage:
 
 
 @contextmanager
-def set_stage(contestant: Contestant, servers: Servers, parent: Path, slots: int = 1) -> Iterator[Stage]:
-    """An empty store with the contestant's tables in it."""
+def set_stage(
+    contestant: Contestant,
+    servers: Servers,
+    parent: Path,
+    slots: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Stage]:
+    """An empty store with the contestant's tables in it. `environment` adds variables to that of its programs."""
     with scratch_folder(parent) as folder:
         if contestant.on_postgres:
             servers.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", f"CREATE DATABASE {DATABASE}")
         else:
             servers.redis_says("FLUSHALL")
         try:
-            stage = Stage(contestant, servers, folder, slots)
+            stage = Stage(contestant, servers, folder, slots, environment or {})
             stage.ask("prepare")
             yield stage
         finally:
