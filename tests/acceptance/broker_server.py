@@ -12,6 +12,8 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from aiokafka import AIOKafkaConsumer
+
 from certificates import make_certificates
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Broker, Notice
@@ -120,9 +122,12 @@ class BrokerServer(ABC):
     @abstractmethod
     def _empty(self) -> Coroutine[Any, Any, None]: ...
 
+    def dead_letters(self) -> set[bytes]:
+        """The messages that were put aside because they cannot be read."""
+        return asyncio.run(self._dead_letters())
+
     @abstractmethod
-    def dead_letters(self) -> int:
-        """How many messages were put aside because they cannot be read."""
+    def _dead_letters(self) -> Coroutine[Any, Any, set[bytes]]: ...
 
 
 class RabbitMqServer(BrokerServer):
@@ -158,15 +163,13 @@ class RabbitMqServer(BrokerServer):
         await publisher.call(lambda channel: channel.queue_delete("jobs.default.default.default"))
         await broker.close()
 
-    def dead_letters(self) -> int:
-        async def count() -> int:
-            broker = self._open()
-            publisher = await broker._publishers.get()
-            declared: Any = await publisher.call(lambda channel: channel.queue_declare("jobs.dlq", durable=True))
-            await broker.close()
-            return int(declared.message_count)
-
-        return asyncio.run(count())
+    async def _dead_letters(self) -> set[bytes]:
+        broker, found = self._open(), set()
+        publisher = await broker._publishers.get()
+        while (got := await publisher.call(lambda channel: channel.basic_get("jobs.dlq"))).body:
+            found.add(bytes(got.body))
+        await broker.close()  # They go back: none was acknowledged.
+        return found
 
 
 class KafkaServer(BrokerServer):
@@ -203,14 +206,18 @@ class KafkaServer(BrokerServer):
         await admin.delete_topics([topic for topic in await admin.list_topics() if topic.startswith("jobs.default")])
         await broker.close()
 
-    def dead_letters(self) -> int:
-        async def count() -> int:
-            broker = self._open()
-            lag = await broker.lag(["jobs.dlq"])
-            await broker.close()
-            return sum(lag.values())
-
-        return asyncio.run(count())
+    async def _dead_letters(self) -> set[bytes]:
+        broker, found = self._open(), set()
+        left = sum((await broker.lag(["jobs.dlq"])).values())
+        consumer = AIOKafkaConsumer("jobs.dlq", auto_offset_reset="earliest", **broker._link.options())
+        await consumer.start()
+        while left > 0:
+            for records in (await consumer.getmany(timeout_ms=1_000)).values():
+                found |= {record.value or b"" for record in records}
+                left -= len(records)
+        await consumer.stop()
+        await broker.close()
+        return found
 
 
 class SqsServer(BrokerServer):
@@ -234,14 +241,14 @@ class SqsServer(BrokerServer):
         await client.on_queue(self.queue, "delete_queue")
         await broker.close()
 
-    def dead_letters(self) -> int:
-        async def count() -> int:
-            broker = self._open()
-            client = await broker._clients.get()
-            await client.find("jobs-dlq", {})
-            asked = ["ApproximateNumberOfMessages"]
-            answer = await client.on_queue("jobs-dlq", "get_queue_attributes", AttributeNames=asked)
-            await broker.close()
-            return int(answer["Attributes"]["ApproximateNumberOfMessages"])
-
-        return asyncio.run(count())
+    async def _dead_letters(self) -> set[bytes]:
+        broker, found = self._open(), set()
+        client = await broker._clients.get()
+        await client.find("jobs-dlq", {})
+        for _ in range(3):  # SQS answers with some of the messages.
+            answer = await client.on_queue(
+                "jobs-dlq", "receive_message", MaxNumberOfMessages=10, VisibilityTimeout=0, WaitTimeSeconds=0
+            )
+            found |= {message["Body"].encode() for message in answer.get("Messages", ())}
+        await broker.close()
+        return found

@@ -47,10 +47,16 @@ class Cluster:
 
     async def submit(self, count: int, *, pace_s: float = 0.01) -> None:
         for number in range(count):
-            with suppress(StoreUnavailable):  # On a machine with too much to do; it was accepted, or was not.
-                handle = await self.client.submit("submitted", {"number": number})
-                self.accepted.append(handle.id)
+            self.accepted.append(await self._submit_one(number))
             await asyncio.sleep(pace_s)
+
+    async def _submit_one(self, number: int) -> str:
+        """The file may be locked for seconds on a machine with too much to do: a client submits again then. Both
+        submissions may have been accepted; the history has the other as one whose answer was not heard."""
+        async with asyncio.timeout(60):
+            while True:
+                with suppress(StoreUnavailable):
+                    return (await self.client.submit("submitted", {"number": number})).id
 
     async def submit_until(self, over: asyncio.Event, pace_s: float) -> None:
         while not over.is_set():
