@@ -1,9 +1,11 @@
-"""Dashboards: the files are what is described, and every query answers in a real Prometheus that scrapes a real run."""
+"""Dashboards: the files are what is described, and every query answers in a real Prometheus that scrapes a real run and
+its broker."""
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import subprocess
 import sys
 import time
@@ -15,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from broker_servers import find_server
 from cli_work import Terminal
 from mainspring.ops.dashboards.description import BOARDS, Board, Query
 from mainspring.ops.dashboards.grafana import COLUMNS, as_text, grafana
@@ -64,7 +67,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     folder = tmp_path_factory.mktemp("prometheus")
     served = f"http://127.0.0.1:{free_port()}"
     (folder / "work.py").write_text(WORK)
-    environment = {**os.environ, "MAINSPRING_STORE": "sqlite:///seen.db"}
+    broker = f"{find_server('RABBITMQ')}?prefix={secrets.token_hex(4)}."
+    environment = {**os.environ, "MAINSPRING_STORE": "sqlite:///seen.db", "MAINSPRING_BROKER": broker}
     command = [sys.executable, "-m", "mainspring", "up", "work.py", "--port", served.rpartition(":")[2]]
     quiet: Any = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen(command, env=environment, **quiet)
@@ -88,6 +92,7 @@ def names_in(query: Query) -> set[str]:
     return set(re.findall(r"\bmainspring[:_][\w:]+", query.expr))
 
 
+@pytest.mark.brokers
 def test_every_query_answers_in_a_real_prometheus(prometheus: tuple[str, str]) -> None:
     address, _ = prometheus
     left = [query for query in QUERIES if not names_in(query) & NOT_IN_EVERY_RUN]
@@ -101,6 +106,7 @@ def test_every_query_answers_in_a_real_prometheus(prometheus: tuple[str, str]) -
         ask(address, query)
 
 
+@pytest.mark.brokers
 def test_every_metric_of_a_query_is_in_a_real_answer_or_is_recorded(prometheus: tuple[str, str]) -> None:
     text = httpx.get(f"{prometheus[1]}/metrics").text
     served = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
@@ -114,6 +120,7 @@ def test_every_metric_of_a_query_is_in_a_real_answer_or_is_recorded(prometheus: 
     assert used - served == set()
 
 
+@pytest.mark.brokers
 def test_the_cost_of_cpu_time_is_what_prometheus_saw(
     prometheus: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +144,7 @@ def test_the_cost_of_cpu_time_is_what_prometheus_saw(
         assert f"Prometheus at '{other}' does not answer" in refused.err
 
 
+@pytest.mark.brokers
 def test_the_rules_evaluate_without_errors(prometheus: tuple[str, str]) -> None:
     until(lambda: ask(prometheus[0], Query("mainspring:success:ratio5m")) != [], "no rule has been evaluated")
     groups = httpx.get(f"{prometheus[0]}/api/v1/rules").json()["data"]["groups"]

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from broker_servers import find_server
 from test_kafka_sink import sink_of
 
+from broker_servers import find_server
 from mainspring.core.model import Event, EventBatch
 from mainspring.sinks.kafka import KafkaSink
 

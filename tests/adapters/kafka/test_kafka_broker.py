@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from broker_servers import find_server
 
+from broker_servers import find_server
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Subscription
 from mainspring.brokers.kafka import KafkaBroker

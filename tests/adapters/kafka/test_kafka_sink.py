@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from broker_servers import find_server
 
+from broker_servers import find_server
 from mainspring.adapter import AdapterContext
 from mainspring.core.model import Event, EventBatch
 from mainspring.errors import InvalidInput

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_servers import find_server
 
+from broker_servers import find_server
 from mainspring import Mainspring
 from mainspring.cli.main import run
 from mainspring.store import RunFilter

@@ -8,8 +8,8 @@ from operator import methodcaller
 from pathlib import Path
 
 import pytest
-from broker_servers import find_server
 
+from broker_servers import find_server
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Subscription
 from mainspring.brokers.rabbitmq import RabbitMqBroker, _RabbitMqSubscription

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from broker_servers import find_server
 
+from broker_servers import find_server
 from certificates import make_certificates
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Subscription

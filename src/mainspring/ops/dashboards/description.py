@@ -173,16 +173,29 @@ STORE = Board(
             ),
         ),
         (
-            "Broker, cache, breakers",
+            "Broker",
             (
-                Panel("Broker", [_by_state("mainspring_broker_total", "change")], "ops"),
+                Panel("Depth by queue", [Query("sum by (queue, region) (mainspring_broker_depth)",
+                                               "{{queue}} {{region}}")]),
+                Panel("Depth by source; on Kafka the lag of a partition",
+                      [Query("topk(20, max by (source) (mainspring_broker_depth))", "{{source}}")]),
+                Panel("Time to publish", _quantiles("mainspring_broker_publish_seconds"), "s"),
+                Panel("From publication to a worker", _quantiles("mainspring_broker_receive_seconds"), "s"),
+                Panel("Deliveries", [_by_state("mainspring_deliveries_total", "result")], "ops"),
+                Panel("Redeliveries", [Query("sum(rate(mainspring_broker_redeliveries_total[5m]))")], "ops"),
+            ),
+        ),
+        (
+            "Cache and breakers",
+            (
+                Panel("Broker lost, back", [_by_state("mainspring_broker_total", "change")], "ops"),
                 Panel("Status cache", [_by_state("mainspring_cache_total", "change")], "ops"),
                 Panel("Status queries", [_by_state("mainspring_statuses_total", "source")], "ops"),
                 Panel("Open breakers", [Query("max by (breaker) (mainspring_breaker_open)", "{{breaker}}")]),
             ),
         ),
     ),
-)
+)  # fmt: skip
 API = Board(
     "api",
     "Mainspring: API",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-URLS = Path(__file__).parent.parent.parent / ".services" / "urls"
+URLS = Path(__file__).parent.parent / ".services" / "urls"
 
 
 def find_server(name: str) -> str:
