@@ -318,3 +318,50 @@ def test_an_edit_of_a_calendar_names_the_firings_that_move_before_it_is_saved(
     ]
     assert invalid(client.get("/v1/calendars/holidays/days?from=2026-01-01&to=2027-06-01")) == ["to"]
     assert private_door.client("worker").post("/v1/calendars/holidays/preview", json=empty).status_code == 403
+
+
+def test_a_changed_job_is_simulated_over_the_past_and_the_time_ahead(private_door: Door, client: httpx.Client) -> None:
+    make(client, "etl", schedule="0 2 * * *", timezone="Europe/Berlin")
+    make(client, "other", schedule="0 2 * * *", timezone="Europe/Berlin")
+    viewer = private_door.client("viewer")
+    week = {"from": "2026-03-23T00:00:00Z", "to": "2026-03-30T00:00:00Z"}
+    long = {"job": "etl", "change": {"overlap": "forbid"}, "took": "26h", **week}
+    found = ok(viewer.post("/v1/jobs:simulate", json=long))
+    assert found["counts"] == {"succeeded": 4, "skipped": 3}
+    skipped = [each for each in found["items"] if each["outcome"] == "skipped"]
+    assert all(each["reason"].startswith("overlap=forbid: run ") for each in skipped)
+    assert (found["took"], found["took_s"], found["load"], found["most_at_once"]) == ("given", 93_600, None, 1)
+    down = [{"from": "2026-03-24T00:00:00Z", "to": "2026-03-26T12:00:00Z"}]
+    once = ok(viewer.post("/v1/jobs:simulate", json={"job": "etl", **week, "outages": down}))
+    assert once["counts"] == {"succeeded": 5, "missed": 2}
+    assert {each["reason"] for each in once["items"] if each["outcome"] == "missed"} == {
+        "misfire=once: a later instant stands for it"
+    }
+    assert (once["took"], once["took_s"]) == ("unknown", None)
+    ahead = datetime.now(UTC) + timedelta(minutes=1)
+    span = {"from": ahead.isoformat(), "to": (ahead + timedelta(days=3)).isoformat()}
+    load = ok(viewer.post("/v1/jobs:simulate", json={"job": "etl", **span}))["load"]
+    assert (load["others"], load["starts"]) == (1, 2)
+    draft = ok(viewer.post("/v1/jobs:simulate", json={"change": {"every": "1d", "command": "rm -rf /"}}))
+    assert draft["counts"] == {"succeeded": 7}
+    assert ok(client.get("/v1/jobs/etl"))["version"] == 1
+    bad = {"job": "etl", "change": {"schedule": "61 * * * *"}}
+    assert invalid(viewer.post("/v1/jobs:simulate", json=bad)) == ["change.schedule"]
+    assert invalid(viewer.post("/v1/jobs:simulate", json={"job": "etl", "from": "noon", "took": "soon"})) == [
+        "from",
+        "took",
+    ]
+    assert invalid(viewer.post("/v1/jobs:simulate", json={"job": "etl", **week, "outages": [span]})) == ["outages[0]"]
+    assert viewer.post("/v1/jobs:simulate", json={"job": "nothing"}).status_code == 404
+
+
+def test_a_simulation_of_a_stored_job_takes_as_long_as_its_runs_did(private_door: Door, client: httpx.Client) -> None:
+    make(client, "quick", every="1s", misfire="all")
+    ok(client.post("/v1/jobs/quick/trigger"))
+    assert len(end_all(private_door)) == 1
+    ahead = datetime.now(UTC) + timedelta(minutes=1)
+    span = {"from": ahead.isoformat(), "to": (ahead + timedelta(seconds=30)).isoformat()}
+    found = ok(client.post("/v1/jobs:simulate", json={"job": "quick", "change": {"every": "500ms"}, **span}))
+    assert (found["took"], found["took_s"], found["counts"], found["most_at_once"]) == (
+        "history", 1.0, {"succeeded": 60}, 2,
+    )  # fmt: skip

@@ -32,6 +32,7 @@ ERRANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("job", "resume"): ("a",),
     ("job", "remove"): ("a",),
     ("job", "trigger"): ("a",),
+    ("job", "simulate"): ("a", "--overlap", "forbid"),
     ("job", "backfill"): ("a", "--from", "2024-03-01T00:00Z", "--to", "2024-03-03T00:00Z"),
     ("run", "submit"): ("encode",),
     ("run", "list"): (),

@@ -22,6 +22,7 @@ _JOBS = {
     "pause": Entry("mainspring.cli.jobs.act:pause", "Let jobs rest; what comes due meanwhile is skipped."),
     "resume": Entry("mainspring.cli.jobs.act:resume", "Let paused jobs go on."),
     "remove": Entry("mainspring.cli.jobs.act:remove", "Forget jobs; their runs and ledger stay."),
+    "simulate": Entry("mainspring.cli.jobs.simulate:simulate", "Show what a changed job would do."),
     "backfill": Entry("mainspring.cli.jobs.backfill:backfill", "Fire past instants that never ran."),
     "trigger": Entry("mainspring.cli.jobs.act:trigger", "Fire a job now, by hand."),
 }

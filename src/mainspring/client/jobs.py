@@ -11,12 +11,14 @@ import msgspec
 from mainspring.client.calendars import Calendars
 from mainspring.client.connection import Connection, Request, path_of
 from mainspring.client.pages import each
-from mainspring.core.runs.retry import Retry, RetryPolicy
+from mainspring.core.instants import SECOND, parse_duration
+from mainspring.core.runs.retry import Length, Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
 from mainspring.operations.jobs.jobs import Sort
 from mainspring.operations.jobs.options import JobWords, read_policy, read_words, word_values
+from mainspring.operations.planning.records import Simulation
 from mainspring.operations.values.bodies import body_of, trigger_body
 
 if TYPE_CHECKING:
@@ -107,8 +109,7 @@ class Jobs:
     ) -> records.Job:
         """Change what is named: `retries` alone leaves how long to wait, `retry_policy` alone how often. `clear` names
         options to take away. With a `version`, Conflict if the job has been changed since."""
-        change = word_values(read_words(words, JobWords, "a job")) | dict.fromkeys(clear)
-        change |= {} if trigger is None else {**dict.fromkeys(_COMPANIONS), **trigger_body(trigger)}
+        change = _change(trigger, clear, words)
         change |= {name: value for name, value in (("task", task), ("args", args)) if value is not None}
         if retries is not None or retry_policy is not None:
             Retry(retries, policy=retry_policy)
@@ -116,6 +117,27 @@ class Jobs:
             change["retry"] = {name: value for name, value in retry.items() if value is not None}
         request = Request("PATCH", await self._path(job), body=change, headers=_if_match(version))
         return await self._connection.ask(request, records.Job)
+
+    async def simulate(
+        self,
+        job: str,
+        *,
+        trigger: Trigger | None = None,
+        clear: Collection[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        outages: Sequence[tuple[datetime, datetime]] = (),
+        took: Length | None = None,
+        **words: Unpack[JobWords],
+    ) -> Simulation:
+        """What a job would have done or will do if it were edited like this, from `since` (a week ago) to `until` (a
+        week later), while the scheduler is down in `outages`. Nothing is stored."""
+        body: dict[str, Any] = {"job": job, "change": _change(trigger, clear, words)}
+        body |= {name: at.isoformat() for name, at in (("from", since), ("to", until)) if at is not None}
+        body["outages"] = [{"from": begin.isoformat(), "to": end.isoformat()} for begin, end in outages]
+        if took is not None:
+            body["took"] = parse_duration(took, "took") / SECOND
+        return await self._connection.ask(Request("POST", path_of("jobs:simulate"), body=body), Simulation)
 
     async def replace(self, job: str, body: Mapping[str, object], *, version: int | None = None) -> records.Job:
         """Replace a definition, in the words of the API: what is left out is as if the job were new."""
@@ -188,6 +210,12 @@ class Jobs:
         declared = app.declared_jobs(self._connection.now())
         body: dict[str, Any] = {"app": app.name, "source": app.source, "jobs": [body_of(job) for job in declared]}
         return await self._connection.ask(Request("POST", path_of("jobs:sync"), body=body), records.Synced)
+
+
+def _change(trigger: Trigger | None, clear: Collection[str], words: JobWords) -> dict[str, Any]:
+    """What should be different about a job, in the words of the API."""
+    changed = word_values(read_words(words, JobWords, "a job")) | dict.fromkeys(clear)
+    return changed | ({} if trigger is None else {**dict.fromkeys(_COMPANIONS), **trigger_body(trigger)})
 
 
 def _if_match(version: int | None) -> dict[str, str]:

@@ -1042,6 +1042,11 @@ export interface Other {
   calendar: string;
 }
 
+export interface OutageBody {
+  from: string;
+  to: string;
+}
+
 export interface Overview {
   at: string;
   leader: Leader | null;
@@ -1454,6 +1459,35 @@ export interface ScheduledRun {
 
 export interface SessionBody {
   token: string;
+}
+
+export interface SimulateBody {
+  job?: string;
+  change?: JobChange;
+  from?: string;
+  to?: string;
+  outages?: OutageBody[];
+  took?: string | number;
+}
+
+export interface SimulatedLoad {
+  at: string;
+  others: number;
+  starts: number;
+  busy: number;
+  capacity: number;
+}
+
+export interface Simulation {
+  items: FiringCell[];
+  counts: Record<string, number>;
+  schedule: string;
+  took: "given" | "history" | "unknown";
+  took_s: number | null;
+  most_at_once: number;
+  longest_wait_s: number;
+  load: SimulatedLoad | null;
+  partial: boolean;
 }
 
 export interface Span {

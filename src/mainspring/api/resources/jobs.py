@@ -12,16 +12,20 @@ import msgspec
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.views.asked import instants
 from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, ReasonBody, SyncBody, TriggerBody
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor
 from mainspring.api.schemas.queries import FiringQuery, JobQuery, NextQuery, PageQuery, ReasonQuery
+from mainspring.api.schemas.views import SimulateBody
 from mainspring.api.wire.decoding import Given, convert, decode_any, given_of
-from mainspring.core.instants import Instant, parse_instant, to_datetime
-from mainspring.core.model import Job
+from mainspring.core.instants import Duration, Instant, parse_duration, parse_instant, to_datetime
+from mainspring.core.model import Job, RunOptions
 from mainspring.errors import InvalidInput, VersionConflict
 from mainspring.operations import records
 from mainspring.operations.jobs.jobs import is_place
+from mainspring.operations.planning.records import Simulation
+from mainspring.operations.planning.simulate import simulate_job as simulate
 from mainspring.operations.values.bodies import body_of
 
 _FILTERS = ("name", "app", "task", "tag", "queue", "q", "state", "sort", "last", "recent")
@@ -130,11 +134,7 @@ async def _read_all(request: Request, bodies: list[JobBody]) -> list[Job]:
         try:
             drafts.append(read_job(request, given_of(body), nothing_wrong(), None, past=True))
         except Problem as error:
-            if error.kind != "invalid-input":
-                raise
-            request.wrong.faults.extend(
-                Fault(f"jobs[{index}].{each.field}", each.fault, each.remedy) for each in error.faults
-            )
+            _take_faults(request, error, f"jobs[{index}].")
     request.wrong.settle()
     return drafts
 
@@ -193,6 +193,59 @@ async def preview_draft(request: Request) -> Response:
     draft = read_job(request, {"name": "draft", **given, "task": "draft"}, request.wrong, None)
     count, zone = request.query.get("count", 10), request.query.get("timezone")
     return Response(200, await Acting(request).jobs.preview(draft, count, zone))
+
+
+async def simulate_job(request: Request) -> Response:
+    """What a job would have done, or will do, if it were changed: the rows that its ledger would have, with reasons. A
+    stored job's runs take as long as they did; without history, no time. What it executes is not looked at."""
+    given = request.given
+    request.wrong.settle()
+    stored = await request.context.store.get_job(request.namespace, given["job"]) if "job" in given else None
+    words = instants(given, request.wrong, "from", "to")
+    outages = [instants(given_of(each), request.wrong, "from", "to") for each in given.get("outages", ())]
+    took = _length(request, "took")
+    draft = _read_change(request, decode_any(request.body).get("change", {}), stored)
+    found = await simulate(
+        Acting(request).context,
+        draft,
+        since=words.get("from"),
+        until=words.get("to"),
+        outages=[(each["from"], each["to"]) for each in outages],
+        took=took,
+    )
+    return Response(200, found)
+
+
+def _read_change(request: Request, change: dict[str, Any], stored: Job | None) -> Job:
+    """A stored job with a change, or a new one, without what it executes. A fault is named as a part of `change`."""
+    base, name = None, "draft"
+    if stored is not None:
+        change, name = merge_change(body_of(stored), change), stored.name
+        plain = msgspec.structs.replace(stored.options, isolation=RunOptions().isolation, alert=None)
+        base = msgspec.structs.replace(stored, options=plain)
+    kept = {field: value for field, value in change.items() if field not in _EXECUTED}
+    given, wrong = convert({**kept, "name": name, "task": "draft"}, JobBody)
+    try:
+        draft = read_job(request, given, Wrong(wrong.faults, {}), base, past=True)
+    except Problem as error:
+        _take_faults(request, error, "change.")
+    request.wrong.settle()
+    return draft
+
+
+def _take_faults(request: Request, error: Problem, prefix: str) -> None:
+    """Note the faults of a part of the body; other problems are raised again."""
+    if error.kind != "invalid-input":
+        raise error
+    request.wrong.faults.extend(Fault(prefix + each.field, each.fault, each.remedy) for each in error.faults)
+
+
+def _length(request: Request, field: str) -> Duration | None:
+    try:
+        return parse_duration(request.given[field], field) if field in request.given else None
+    except InvalidInput as error:
+        request.wrong.take(error)
+        return None
 
 
 async def list_firings(request: Request) -> Response:
@@ -274,6 +327,11 @@ ENDPOINTS = (
     Endpoint(
         "POST", "/v1/jobs:preview", preview_draft, "jobs:read", "Preview a draft of a job.", {200: records.Preview},
         JobChange, query=NextQuery, example={"schedule": "30 2 * * *", "timezone": "Europe/Berlin"},
+    ),
+    Endpoint(
+        "POST", "/v1/jobs:simulate", simulate_job, "jobs:read", "Simulate a change of a job.", {200: Simulation},
+        SimulateBody, problems=(404,), history=True,
+        example={"change": {"schedule": "0 2 * * *", "overlap": "forbid"}, "took": "26h"},
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/firings", list_firings, "jobs:read", "What became of a job's due instants.",

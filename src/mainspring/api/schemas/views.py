@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from mainspring.api.schemas.bodies import Cursor, Limit
+from mainspring.api.schemas.bodies import Cursor, JobChange, Limit
 from mainspring.api.schemas.queries import ErrorId
 from mainspring.core.states import State
-from mainspring.operations.values.json_types import InstantText, Name, Text
+from mainspring.operations.values.json_types import InstantText, Name, Span, Text
 from mainspring.operations.views.records import JobAction, RunAction
 from mainspring.operations.views.tasks import FacetName
 
@@ -173,3 +173,23 @@ class CalendarPreviewQuery(msgspec.Struct, forbid_unknown_fields=True):
     """How far ahead."""
 
     days: Annotated[int, Meta(ge=1, le=366, description="how many days ahead, 30 if not given")] | UnsetType = UNSET
+
+
+class OutageBody(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """A period in which no scheduler runs."""
+
+    from_: InstantText
+    to: InstantText
+
+
+class SimulateBody(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}, kw_only=True):
+    """Which job, with which changes, over which span of the past or the future."""
+
+    job: (
+        Annotated[Name, Meta(description="a stored job, by name or id; without it, `change` is all of it")] | UnsetType
+    ) = UNSET
+    change: JobChange | UnsetType = UNSET
+    from_: Annotated[InstantText, Meta(description="a week ago, if it is not given")] | UnsetType = UNSET
+    to: Annotated[InstantText, Meta(description="a week after `from`, if it is not given")] | UnsetType = UNSET
+    outages: Annotated[list[OutageBody], Meta(max_length=100)] | UnsetType = UNSET
+    took: Annotated[Span, Meta(description="how long each run takes, instead of what history says")] | UnsetType = UNSET

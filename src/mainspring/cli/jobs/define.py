@@ -72,6 +72,24 @@ def _read_options(given: Words, zone: str | None) -> Words:
     return words
 
 
+class Edit(NamedTuple):
+    """What the options change about a job."""
+
+    about: TriggerWords
+    kept: Words
+    """Options to set."""
+    cleared: list[str]
+    """Options to take away."""
+
+
+def read_edit(words: Words) -> Edit:
+    """The change that options describe."""
+    about, given = _split(words)
+    given = _read_options(given, about.get("tz"))
+    cleared = [name for name, value in given.items() if _is_none(value) and name in OPTIONS and OPTIONS[name].clearable]
+    return Edit(about, {name: value for name, value in given.items() if name not in cleared}, cleared)
+
+
 @click.command(cls=Errand)
 @click.argument("name")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
@@ -116,20 +134,16 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
 
     Runs that exist already keep what the job said when they were made.
     """
-    about, given = _split(words)
-    work = _read_work(given, argv)
-    given = _read_options(given, about.get("tz"))
-    if not given and not any(about.values()) and work == Work(None, None):
+    work = _read_work(words, argv)
+    about, kept, cleared = read_edit(words)
+    if not kept and not cleared and not any(about.values()) and work == Work(None, None):
         raise click.UsageError("Say what to change: `mainspring job edit --help` lists the options.")
-
-    cleared = [name for name, value in given.items() if _is_none(value) and name in OPTIONS and OPTIONS[name].clearable]
-    kept: Words = {name: value for name, value in given.items() if name not in cleared}
 
     async def change(scheduler: Scheduler) -> _Defined:
         job = await scheduler.jobs.get(name)
         current = trigger_of(job.trigger)
         trigger = read_trigger(about, current) or current
-        _check_zone(about, trigger, given)
+        _check_zone(about, trigger, kept)
         other = {} if trigger == current else {"trigger": trigger}
         words = {"task": work.task, "args": work.args, "clear": cleared, "version": job.version, **other, **kept}
         return await _look_ahead(scheduler, await scheduler.jobs.edit(job.job_id, **words))

@@ -46,14 +46,18 @@ def compare_firings(
         moves |= {later: earlier for earlier, later in back.items()}
     names = job.policy.calendars
     changes = [
-        FiringChange("moved", at, moves[at], excluded(names, at, new) or excluded(names, moves[at], old) or "")
+        FiringChange("moved", at, moves[at], excluded(names, at, new) or _former(excluded(names, moves[at], old)))
         if at in moves
         else FiringChange("dropped", at, None, excluded(names, at, new) or "")
         for at in gone
     ]
     taken = set(moves.values())
-    changes += [FiringChange("added", None, to, excluded(names, to, old) or "") for to in come if to not in taken]
+    changes += [FiringChange("added", None, to, _former(excluded(names, to, old))) for to in come if to not in taken]
     return sorted(changes, key=lambda change: change.first)
+
+
+def _former(reason: str | None) -> str:
+    return "" if reason is None else f"no longer: {reason}"
 
 
 def _pair(

@@ -11,11 +11,11 @@ from typing import Any, Literal, Protocol, Unpack
 
 import msgspec
 
-from mainspring.core.instants import Instant, from_datetime, load_zone
+from mainspring.core.instants import Instant, from_datetime, load_zone, parse_duration
 from mainspring.core.model import Event, Firing, Job, Run
 from mainspring.core.planning.firing_limits import check_firings, runs_of
 from mainspring.core.planning.plans import make_runs
-from mainspring.core.runs.retry import RetryPolicy
+from mainspring.core.runs.retry import Length, RetryPolicy
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.schedules.words import in_words
@@ -28,6 +28,8 @@ from mainspring.operations.jobs.definitions import change, change_retries, check
 from mainspring.operations.jobs.options import JobWords, check_name, read_defaults, read_policy, read_words
 from mainspring.operations.paging import PAGE, walk
 from mainspring.operations.planning.forecast import forecast
+from mainspring.operations.planning.records import Simulation
+from mainspring.operations.planning.simulate import simulate_job
 from mainspring.operations.runs import Runs
 from mainspring.operations.values.from_rows import (
     explained,
@@ -340,6 +342,26 @@ class Jobs:
         if trigger is not None:
             check_is_trigger(trigger)
         return await self.replace(job, edited, version)
+
+    async def simulate(
+        self,
+        job: str,
+        *,
+        trigger: Trigger | None = None,
+        clear: Collection[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        outages: Sequence[tuple[datetime, datetime]] = (),
+        took: Length | None = None,
+        **words: Unpack[JobWords],
+    ) -> Simulation:
+        """What a job would do if it were edited like this: see `simulate_job`. Nothing is stored."""
+        if trigger is not None:
+            check_is_trigger(trigger)
+        wanted = change(await self._stored(job), dict(read_words(words, JobWords, "a job")), tuple(clear))
+        draft = wanted if trigger is None else msgspec.structs.replace(wanted, trigger=trigger)
+        length = None if took is None else parse_duration(took, "took")
+        return await simulate_job(self._context, draft, since=since, until=until, outages=outages, took=length)
 
     async def replace(self, job: str, wanted: Callable[[Job], Job], version: Versions = None) -> records.Job:
         """Give a job the definition that `wanted` makes of the stored one; again if the job changes meanwhile, unless

@@ -34,6 +34,7 @@ from mainspring.store import Store
 
 MOST_JOBS: Final = 20_000
 MOST_INSTANTS: Final = 200_000
+LONGEST: Final[Duration] = 31 * DAY
 LONGEST_S: Final = 2.0
 MOST_BUCKETS: Final = 2_016
 """A week of five minutes."""
@@ -47,6 +48,15 @@ class Plan(NamedTuple):
 
     jobs: Sequence[Job]
     instants: Sequence[Instant]
+
+
+class Periods(NamedTuple):
+    """What starts in each period, by its number, and how many seconds of work that is."""
+
+    starts: Counter[int]
+    work_s: defaultdict[int, float]
+    jobs: int
+    partial: bool
 
 
 class LoadAhead:
@@ -67,19 +77,10 @@ class LoadAhead:
         if width < MINUTE or (last - first) // width > MOST_BUCKETS:
             raise InvalidInput("bucket", bucket, f"is too short for {format_duration(last - first)}",
                                f"give at least 1m, and at most {MOST_BUCKETS} buckets")  # fmt: skip
-        plans, partial = await self._plans(store, first, last, **only)
-        took = await self._durations(store)
-        starts: Counter[Instant] = Counter()
-        work: defaultdict[Instant, float] = defaultdict(float)
-        for plan in plans:
-            runs = sum(runs_of(job) for job in plan.jobs)
-            seconds = sum(runs_of(job) * took.get(job.name, 0.0) for job in plan.jobs)
-            for instant in plan.instants:
-                at = instant - (instant - first) % width
-                starts[at] += runs
-                work[at] += seconds
+        found = await self.by_period(first, last, width, **only)
         items = [
-            LoadBucket(moment(at), starts[at], round(work[at] * SECOND / width, 3)) for at in range(first, last, width)
+            LoadBucket(moment(at), found.starts[number], round(found.work_s[number] * SECOND / width, 3))
+            for number, at in enumerate(range(first, last, width))
         ]
         peak = max(items, key=lambda each: each.starts, default=None)
         living = (await look_around(self._context, self._context.namespace)).living()
@@ -87,10 +88,29 @@ class LoadAhead:
             items=items,
             bucket=format_duration(width),
             capacity=sum(each.concurrency for each in living if each.state == "active"),
-            jobs=sum(len(plan.jobs) for plan in plans),
+            jobs=found.jobs,
             peak=peak if peak is not None and peak.starts else None,
-            partial=partial,
+            partial=found.partial,
         )
+
+    async def by_period(
+        self, first: Instant, last: Instant, width: Duration, *, without: str | None = None, **only: str | None
+    ) -> Periods:
+        """What starts in each period of a width; `without` is the id of a job to leave out."""
+        store = await self._context.open()
+        plans, partial = await self._plans(store, first, last, **only)
+        took = await self._durations(store)
+        starts: Counter[int] = Counter()
+        work_s: defaultdict[int, float] = defaultdict(float)
+        for plan in plans:
+            jobs = [job for job in plan.jobs if job.id != without]
+            runs = sum(map(runs_of, jobs))
+            seconds = sum(runs_of(job) * took.get(job.name, 0.0) for job in jobs)
+            for instant in plan.instants:
+                number = (instant - first) // width
+                starts[number] += runs
+                work_s[number] += seconds
+        return Periods(starts, work_s, sum(len(plan.jobs) for plan in plans), partial)
 
     async def at(self, since: datetime, until: datetime, **only: str | None) -> LoadAt:
         """The jobs that start from `since` to before `until`, most starts first; at most 200 are named."""
@@ -186,8 +206,7 @@ def is_movable(job: Job) -> bool:
 def _bounds(now: Instant, since: datetime | None, until: datetime | None) -> tuple[Instant, Instant]:
     first = now if since is None else from_datetime(since, "from")
     last = first + DAY if until is None else from_datetime(until, "to")
-    longest: Duration = 31 * DAY
-    if not first < last <= first + longest:
+    if not first < last <= first + LONGEST:
         raise InvalidInput(
             "to", until, "is not after `from`, or more than 31 days later", "give a span of up to 31 days"
         )

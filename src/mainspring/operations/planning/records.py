@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from mainspring.core.planning.calendar_changes import Effect
 from mainspring.operations.records import Moment
+from mainspring.operations.views.records import FiringCell
 
 
 class ExcludedDay(msgspec.Struct, frozen=True):
@@ -55,3 +58,40 @@ class CalendarPreview(msgspec.Struct, frozen=True, kw_only=True):
     until: Moment
     partial: bool
     """Whether the comparison was cut short, by time or by the number of instants: ask for fewer days."""
+
+
+class SimulatedLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The period of five minutes in which the job and all others start most runs."""
+
+    at: Moment
+    others: int
+    """Starts of the other jobs."""
+    starts: int
+    """All starts, with those of this job."""
+    busy: float
+    """Slots that are expected to be busy on average."""
+    capacity: int
+    """Slots of the live workers."""
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job would do over a span of time. Nothing is stored."""
+
+    items: list[FiringCell]
+    """The rows that its ledger would have, oldest first, at most 10,000."""
+    counts: dict[str, int]
+    """Rows by outcome; a row that stands for several instants counts as often."""
+    schedule: str
+    """The trigger in words."""
+    took: Literal["given", "history", "unknown"]
+    """Where the durations of its runs come from. If they are not known, runs take no time."""
+    took_s: float | None
+    """How long one of its runs usually takes."""
+    most_at_once: int
+    """The most runs at the same time."""
+    longest_wait_s: float
+    """The longest time that a run waits at a gate or in a line."""
+    load: SimulatedLoad | None
+    """Null for a span that has begun, or is longer than 31 days."""
+    partial: bool
+    """Whether it was cut short, by time or by the number of rows: ask for a shorter span."""
