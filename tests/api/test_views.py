@@ -365,3 +365,26 @@ def test_a_simulation_of_a_stored_job_takes_as_long_as_its_runs_did(private_door
     assert (found["took"], found["took_s"], found["counts"], found["most_at_once"]) == (
         "history", 1.0, {"succeeded": 60}, 2,
     )  # fmt: skip
+
+
+def test_proposals_that_are_applied_lower_the_peak_to_what_they_said(private_door: Door, client: httpx.Client) -> None:
+    for number in range(62):
+        tags = ["pinned"] if number == 0 else []
+        make(client, f"report-{number:02}", schedule="0 3 * * *", tags=tags)
+    make(client, "often", every="1h", anchor="2026-01-01T03:00:00Z")
+    make(client, "minutes", schedule="*/5 3 * * *")
+    viewer = private_door.client("viewer")
+    found = ok(viewer.post("/v1/load:spread", json={"within": "15m"}))
+    assert found["before"]["starts"] == 64
+    assert 2 <= found["after"]["starts"] <= 4
+    assert not {"report-00", "minutes"} & {each["job"] for each in found["edits"]}
+    assert all(abs(each["minutes"]) <= 15 and "other runs start" in each["reason"] for each in found["edits"])
+    assert all(each["reason"] for each in found["staying"])
+    assert max(each["starts"] for each in ok(client.get("/v1/load?bucket=1m"))["items"]) == 64
+    for each in found["edits"]:
+        moved = client.patch(
+            f"/v1/jobs/{each['job']}", json=each["change"], headers={"If-Match": f'"{each["version"]}"'}
+        )
+        assert moved.status_code == 200, moved.text
+    assert ok(viewer.post("/v1/load:spread"))["before"]["starts"] == found["after"]["starts"]
+    assert invalid(viewer.post("/v1/load:spread", json={"within": "2h"})) == ["within"]

@@ -8,7 +8,9 @@ from typing import Literal
 
 from mainspring.client.connection import Connection, Request, path_of
 from mainspring.client.pages import each
+from mainspring.core.instants import format_duration, parse_duration
 from mainspring.core.runs.retry import Length
+from mainspring.operations.planning.records import Spread
 from mainspring.operations.records import Term
 from mainspring.operations.views import records
 
@@ -108,6 +110,23 @@ class Insight:
         """The jobs that are planned to start in a period."""
         query = _span(**{"from": since, "to": until})
         return await self._connection.ask(Request("GET", path_of("load", "at"), query), records.LoadAt)
+
+    async def spread(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        within: Length = "15m",
+        target: int = 0,
+        queue: str | None = None,
+        tag: str | None = None,
+    ) -> Spread:
+        """Which jobs to move, by at most `within`, so that fewer runs start in the fullest minute. Nothing is
+        stored."""
+        length = format_duration(parse_duration(within, "within"))
+        words = {"within": length, "target": target, "queue": queue, "tag": tag}
+        body = {**_span(**{"from": since, "to": until}), **{name: value for name, value in words.items() if value}}
+        return await self._connection.ask(Request("POST", path_of("load:spread"), body=body), Spread)
 
     async def timeline(
         self, *, since: datetime | None = None, until: datetime | None = None, worker: str | None = None

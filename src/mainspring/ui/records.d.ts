@@ -1090,6 +1090,11 @@ export interface Page_ListedRun_ {
   next: string | null;
 }
 
+export interface Peak {
+  at: string;
+  starts: number;
+}
+
 export interface Preview {
   text: string;
   items: FireTime[];
@@ -1510,8 +1515,40 @@ export interface Spans {
   partial: boolean;
 }
 
+export interface Spread {
+  edits: SpreadEdit[];
+  before: Peak | null;
+  after: Peak | null;
+  staying: StayingJob[];
+  partial: boolean;
+}
+
+export interface SpreadBody {
+  from?: string;
+  to?: string;
+  within?: string;
+  target?: number;
+  queue?: string;
+  tag?: string;
+}
+
+export interface SpreadEdit {
+  job: string;
+  version: number;
+  minutes: number;
+  schedule: string;
+  to: string;
+  change: Record<string, any>;
+  reason: string;
+}
+
 export interface StatusQuery {
   fresh?: boolean;
+}
+
+export interface StayingJob {
+  job: string;
+  reason: string;
 }
 
 export interface SyncBody {

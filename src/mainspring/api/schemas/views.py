@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from mainspring.api.schemas.bodies import Cursor, JobChange, Limit
 from mainspring.api.schemas.queries import ErrorId
 from mainspring.core.states import State
-from mainspring.operations.values.json_types import InstantText, Name, Span, Text
+from mainspring.operations.values.json_types import LARGEST, InstantText, Name, Span, Text
 from mainspring.operations.views.records import JobAction, RunAction
 from mainspring.operations.views.tasks import FacetName
 
@@ -193,3 +193,14 @@ class SimulateBody(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": 
     to: Annotated[InstantText, Meta(description="a week after `from`, if it is not given")] | UnsetType = UNSET
     outages: Annotated[list[OutageBody], Meta(max_length=100)] | UnsetType = UNSET
     took: Annotated[Span, Meta(description="how long each run takes, instead of what history says")] | UnsetType = UNSET
+
+
+class SpreadBody(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "from"}, kw_only=True):
+    """Which span to flatten, and how far jobs may move."""
+
+    from_: InstantText | UnsetType = UNSET
+    to: InstantText | UnsetType = UNSET
+    within: Annotated[Width, Meta(description="1m to 1h, 15m if it is not given")] | UnsetType = UNSET
+    target: Annotated[int, Meta(ge=0, le=LARGEST, description="stop at this peak")] | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    tag: Name | UnsetType = UNSET

@@ -72,7 +72,7 @@ class LoadAhead:
         jobs."""
         store = await self._context.open()
         width = read_duration(bucket, "bucket")
-        first, last = _bounds(store.now(), since, until)
+        first, last = bounds(store.now(), since, until)
         first -= first % max(width, 1)
         if width < MINUTE or (last - first) // width > MOST_BUCKETS:
             raise InvalidInput("bucket", bucket, f"is too short for {format_duration(last - first)}",
@@ -98,7 +98,7 @@ class LoadAhead:
     ) -> Periods:
         """What starts in each period of a width; `without` is the id of a job to leave out."""
         store = await self._context.open()
-        plans, partial = await self._plans(store, first, last, **only)
+        plans, partial = await self.plans(first, last, **only)
         took = await self._durations(store)
         starts: Counter[int] = Counter()
         work_s: defaultdict[int, float] = defaultdict(float)
@@ -115,8 +115,8 @@ class LoadAhead:
     async def at(self, since: datetime, until: datetime, **only: str | None) -> LoadAt:
         """The jobs that start from `since` to before `until`, most starts first; at most 200 are named."""
         store = await self._context.open()
-        first, last = _bounds(store.now(), since, until)
-        plans, _ = await self._plans(store, first, last, **only)
+        first, last = bounds(store.now(), since, until)
+        plans, _ = await self.plans(first, last, **only)
         found = [
             LoadJob(job.name, len(plan.instants) * runs_of(job), moment(plan.instants[0]), is_movable(job))
             for plan in plans
@@ -126,9 +126,11 @@ class LoadAhead:
         found.sort(key=lambda each: (-each.starts, each.name))
         return LoadAt(found[:MOST_SHOWN], sum(each.starts for each in found))
 
-    async def _plans(
-        self, store: Store, first: Instant, last: Instant, queue: str | None = None, tag: str | None = None
+    async def plans(
+        self, first: Instant, last: Instant, queue: str | None = None, tag: str | None = None
     ) -> tuple[list[Plan], bool]:
+        """The active jobs and their instants in a span; and whether that was cut short."""
+        store = await self._context.open()
         jobs, after = list[Job](), None
         while len(jobs) < MOST_JOBS:
             page = await store.list_jobs(self._context.namespace, after=after, limit=PAGE)
@@ -203,7 +205,8 @@ def is_movable(job: Job) -> bool:
     return isinstance(job.trigger, EveryTrigger)
 
 
-def _bounds(now: Instant, since: datetime | None, until: datetime | None) -> tuple[Instant, Instant]:
+def bounds(now: Instant, since: datetime | None, until: datetime | None) -> tuple[Instant, Instant]:
+    """The span that is asked for: from now, for a day, unless it is said; at most 31 days."""
     first = now if since is None else from_datetime(since, "from")
     last = first + DAY if until is None else from_datetime(until, "to")
     if not first < last <= first + LONGEST:

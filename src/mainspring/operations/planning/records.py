@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -95,3 +95,46 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     """Null for a span that has begun, or is longer than 31 days."""
     partial: bool
     """Whether it was cut short, by time or by the number of rows: ask for a shorter span."""
+
+
+class Peak(msgspec.Struct, frozen=True):
+    """The minute in which most runs start."""
+
+    at: Moment
+    starts: int
+
+
+class SpreadEdit(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that should move."""
+
+    job: str
+    version: int
+    """Give it as `If-Match`, so that a job that has changed meanwhile is refused."""
+    minutes: int
+    """By how much; earlier if negative."""
+    schedule: str
+    to: str
+    """Its schedule now, and then, in words."""
+    change: dict[str, Any]
+    """The body of the `PATCH` that moves it."""
+    reason: str
+
+
+class StayingJob(msgspec.Struct, frozen=True):
+    """A job that would still start in the fullest minute."""
+
+    job: str
+    reason: str
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """Edits that flatten the peak of a span. Nothing is stored."""
+
+    edits: list[SpreadEdit]
+    before: Peak | None
+    after: Peak | None
+    """The peak if all edits are made."""
+    staying: list[StayingJob]
+    """The jobs of that peak, at most 200, and why they stay."""
+    partial: bool
+    """Whether the search was cut short: ask for a shorter span, or for a queue or a tag."""

@@ -10,6 +10,7 @@ from mainspring.operations.cluster import Cluster
 from mainspring.operations.context import Context
 from mainspring.operations.paging import walk
 from mainspring.operations.planning.load import LoadAhead
+from mainspring.operations.planning.spread import propose_spread
 from mainspring.operations.records import Page
 from mainspring.operations.views.history import StoredEvents
 from mainspring.operations.views.ledger import Ledger
@@ -30,6 +31,7 @@ class Insight:
         self.error = tallied.error
         self.load = load.show
         self.load_at = load.at
+        self.spread = partial(propose_spread, context)
         self.timeline = events.spans
         self.events = events.page
         self.run_events = events.of_run

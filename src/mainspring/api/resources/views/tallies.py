@@ -7,7 +7,7 @@ import msgspec
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Problem
 from mainspring.api.resources.acting import Acting
-from mainspring.api.resources.views.asked import asked
+from mainspring.api.resources.views.asked import asked, instants
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor, write_cursor
 from mainspring.api.schemas.views import (
     ErrorQuery,
@@ -15,11 +15,14 @@ from mainspring.api.schemas.views import (
     LedgerQuery,
     LoadAtQuery,
     LoadQuery,
+    SpreadBody,
     TallyQuery,
     TermQuery,
 )
 from mainspring.operations.cluster import Cluster
 from mainspring.operations.planning.load import LoadAhead
+from mainspring.operations.planning.records import Spread
+from mainspring.operations.planning.spread import propose_spread
 from mainspring.operations.records import Page
 from mainspring.operations.views import records
 from mainspring.operations.views.ledger import MOST_ROWS, Ledger
@@ -58,6 +61,17 @@ async def show_load_at(request: Request) -> Response:
     """The jobs that are planned to start in a period, most starts first."""
     words = asked(request, "queue", "tag", moments=("from", "to"))
     return Response(200, await LoadAhead(Acting(request).context).at(words.pop("from"), words.pop("to"), **words))
+
+
+async def spread_load(request: Request) -> Response:
+    """Which jobs to move by some minutes so that fewer runs start in the fullest minute, and what the peak is then. It
+    changes nothing: apply an edit with `PATCH /v1/jobs/{job_id}` and its version."""
+    given = request.given
+    words = {name: given[name] for name in ("within", "target", "queue", "tag") if name in given}
+    span = instants(given, request.wrong, "from", "to")
+    request.wrong.settle()
+    found = await propose_spread(Acting(request).context, since=span.get("from"), until=span.get("to"), **words)
+    return Response(200, found)
 
 
 async def show_job_ledger(request: Request) -> Response:
@@ -109,6 +123,10 @@ ENDPOINTS = (
     Endpoint(
         "GET", "/v1/load/at", show_load_at, "jobs:read", "The jobs of one period.", {200: records.LoadAt},
         query=LoadAtQuery,
+    ),
+    Endpoint(
+        "POST", "/v1/load:spread", spread_load, "jobs:read", "Propose edits that flatten a peak.", {200: Spread},
+        SpreadBody, needs_body=False, example={"within": "15m"},
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/ledger", show_job_ledger, "jobs:read", "A job's due instants over time.",
