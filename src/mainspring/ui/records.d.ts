@@ -24,6 +24,7 @@ export interface ActRunsBody {
   tag?: string;
   queue?: string;
   worker?: string;
+  region?: string;
   error?: string;
   since?: string;
   until?: string;
@@ -269,6 +270,7 @@ export interface CountQuery {
   tag?: string;
   queue?: string;
   worker?: string;
+  region?: string;
   since?: string;
   until?: string;
 }
@@ -456,6 +458,12 @@ export interface FiringCell {
   took_s: number | null;
   attempts: number | null;
   note: string;
+}
+
+export interface FiringQuery {
+  limit?: number;
+  cursor?: string;
+  region?: string;
 }
 
 export interface FiringWindow {
@@ -1330,6 +1338,7 @@ export interface RunQuery {
   tag?: string;
   queue?: string;
   worker?: string;
+  region?: string;
   error?: string;
   since?: string;
   until?: string;
