@@ -31,6 +31,7 @@ class _Carried(msgspec.Struct):
 
     context: dict[str, str] = {}
     after: tuple[str, ...] = ()
+    after_firings: tuple[tuple[str, Instant], ...] = ()
 
 
 _read_carried = msgspec.json.Decoder(_Carried).decode
@@ -113,6 +114,12 @@ class RunContext:
     def after(self) -> tuple[str, ...]:
         """The ids of the runs that it waited for, as its submitter named them. `app.upstream()` has their results."""
         return _read_carried(self._claim.options).after
+
+    @property
+    def after_firings(self) -> tuple[tuple[str, Instant], ...]:
+        """If it is the run of a job that follows other jobs: their ids, and the instants of the firings that it
+        follows, in microseconds since 1970. `app.upstream()` has the results of their runs."""
+        return _read_carried(self._claim.options).after_firings
 
     @property
     def fire_at(self) -> datetime | None:

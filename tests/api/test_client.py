@@ -198,6 +198,20 @@ class TestRuns:
         assert len([run async for run in client.runs.list(task=name)]) == 1200
         assert await client.runs.submit_batch([]) == []
 
+    async def test_a_graph_is_accepted_whole_and_cancelled_by_its_tag(self, client: Client, name: str) -> None:
+        wide = [{"task": name, "args": {"n": n}, "delay": "1h"} for n in range(3)]
+        graph: list[dict[str, object]] = [
+            *wide,
+            {"task": name, "after": ["#0", "#1", "#2"], "on_failure": "run", "delay": "1h"},
+        ]
+        batch = await client.runs.submit_graph(graph, idempotency_key=name)
+        assert await client.runs.submit_graph(graph, idempotency_key=name) == batch
+        assert batch.tag == f"group:{batch.run_ids[0]}"
+        assert (await client.runs.get(batch.run_ids[3])).state == "blocked"
+        assert (await client.actions.runs("cancel", tag=batch.tag)).done == 4
+        ended = [run.state async for run in client.runs.list(tag=str(batch.tag))]
+        assert ended == ["cancelled"] * 4
+
     async def test_runs_are_found_by_a_part_of_their_id(self, client: Client, name: str) -> None:
         run = await client.runs.submit(name)
         assert [each.run_id for each in await client.runs.find(run.run_id[-8:].upper())] == [run.run_id]

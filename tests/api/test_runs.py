@@ -424,3 +424,44 @@ def test_what_a_command_or_a_call_is_given_is_checked_when_it_is_submitted(
     else:
         assert (one.status_code, many.status_code, one.json()["args"]) == (201, 201, args)
         assert job.status_code in (201, 409)
+
+
+def test_a_batch_whose_runs_wait_for_each_other_is_a_graph(client: httpx.Client) -> None:
+    parts = [{"task": "cut", "args": {"part": n}, "tags": ["film"]} for n in range(3)]
+    joined = {"task": "publish", "after": ["#0", "#1", "#2"], "on_failure": "run"}
+    answer = client.post("/v1/runs:batch", json={"runs": [*parts, joined, {"task": "mail", "dependencies": ["#3"]}]})
+    assert answer.status_code == 201
+    ids, tag = answer.json()["run_ids"], answer.json()["tag"]
+    assert tag == f"group:{ids[0]}"
+    runs = [client.get(f"/v1/runs/{each}").json() for each in ids]
+    assert [run["state"] for run in runs] == ["pending", "pending", "pending", "blocked", "blocked"]
+    assert [run["tags"] for run in runs] == [["film", tag]] * 3 + [[tag]] * 2
+    found = client.get("/v1/runs", params={"tag": tag}).json()["items"]
+    assert {run["run_id"] for run in found} == set(ids)
+    assert str(ids[0]) in str(runs[3]["causes"])
+    done = client.post("/v1/runs:act", json={"action": "cancel", "tag": tag}).json()
+    assert done["done"] == 5
+
+
+@pytest.mark.parametrize(
+    ("runs", "field"),
+    [
+        ([{"task": "a", "after": ["#0"]}], "runs[0].after"),
+        ([{"task": "a"}, {"task": "b", "after": ["#2"]}, {"task": "c"}], "runs[1].after"),
+        ([{"task": "a"}, {"task": "b", "after": ["#x"]}], "runs[1].after"),
+        ([{"task": "a"}, {"task": "b", "dependencies": ["#-1"]}], "runs[1].dependencies"),
+        ([{"task": "a", "unique": "k"}, {"task": "b", "after": ["#0"]}], "runs[0].unique"),
+    ],
+)
+def test_a_graph_with_an_unknown_place_is_refused(
+    client: httpx.Client, runs: list[dict[str, object]], field: str
+) -> None:
+    document = problem(client.post("/v1/runs:batch", json={"runs": runs}), 422, "invalid-input")
+    assert document["errors"][0]["field"] == field
+
+
+def test_a_submission_with_a_unique_key_joins_the_run_that_waits(client: httpx.Client) -> None:
+    first = submit(client, unique="film-1")
+    assert submit(client, unique="film-1")["run_id"] == first["run_id"]
+    problem(client.post("/v1/runs", json={**BODY, "args": {"video": "v2"}, "unique": "film-1"}), 409, "conflict")
+    assert submit(client, unique="film-2")["run_id"] != first["run_id"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Mainspring, Retry, current_run
-from mainspring.errors import InvalidInput, RunFailed, WaitTimeout
+from mainspring import Mainspring, Retry, after, current_run, every, manual
+from mainspring.errors import Conflict, InvalidInput, RunFailed, WaitTimeout
 from mainspring.sdk.graph import Graph
 from mainspring.sdk.task import AsyncTask
 from store_places import places
@@ -101,6 +101,56 @@ async def test_a_run_that_was_submitted_after_others_has_their_results(work: Wor
         assert await merged.result(BOUND_S) == "by hand: part 2, part 1"
 
 
+async def test_the_runs_of_jobs_that_follow_others_have_their_results(work: Work) -> None:
+    app, seen = work.app, list[list[str]]()
+    ledger: dict[str, list[str]] = {}
+
+    async def note() -> None:
+        seen.append([part.text for part in await app.upstream(work.cut_up)])
+        ledger[current_run().job or ""] = [str(run.job) for run in await app.runs.upstream()]
+
+    noting = app.task(note)
+    await app.jobs.add("left", manual(), task=work.cut_up, args={"number": 1}, completions=2)
+    await app.jobs.add("right", manual(), task=work.cut_up, args={"number": 2})
+    await app.jobs.add("both", after("right", "left"), task=noting)
+    async with app.running():
+        for name in ("left", "right"):
+            await app.jobs.trigger(name)
+        async with asyncio.timeout(BOUND_S):
+            while "both" not in ledger:
+                await asyncio.sleep(0.01)
+        await app.jobs.add("timed", every("1s"), task=noting, dependencies=["left"])
+        async with asyncio.timeout(BOUND_S):
+            while "timed" not in ledger:
+                await asyncio.sleep(0.01)
+    assert ledger == {"both": ["right", "left", "left"], "timed": ["left", "left"]}
+    assert seen[:2] == [["part 2", "part 1", "part 1"], ["part 1", "part 1"]]
+
+
+async def test_a_retry_by_hand_stands_for_the_run_that_failed(work: Work) -> None:
+    app, seen, good = work.app, list[list[str]](), asyncio.Event()
+
+    async def flaky() -> str:
+        if not good.is_set():
+            raise ValueError("not yet")
+        return "at last"
+
+    async def note() -> None:
+        seen.append(await app.upstream())
+
+    await app.jobs.add("flaky", manual(), task=app.task(retry=Retry(0))(flaky))
+    await app.jobs.add("then", after("flaky"), task=app.task(note))
+    async with app.running():
+        failed = (await app.jobs.trigger("flaky")).run_id or ""
+        assert (await app.runs.handle(failed).wait(BOUND_S)).state == "failed"
+        good.set()
+        await app.runs.retry(failed)
+        async with asyncio.timeout(BOUND_S):
+            while not seen:
+                await asyncio.sleep(0.01)
+    assert seen == [["at last"]]
+
+
 async def test_a_chain_goes_on_only_after_success(work: Work) -> None:
     graph = work.app.chain(work.cut_up.call(1), work.fail_all.call(), work.count_all.call())
     async with work.app.running():
@@ -173,9 +223,28 @@ async def test_what_cannot_be_part_of_a_graph_is_refused(work: Work, tmp_path: P
         work.app.group(cut.call(1)).then(other.call())
     with pytest.raises(InvalidInput, match="idempotency_key"):
         cut.options(idempotency_key="k").call(1)
+    with pytest.raises(InvalidInput, match="unique"):
+        cut.options(unique="k").call(1)
     with pytest.raises(InvalidInput, match="limit"):
         cut.map([{"number": 1}], limit=0)
     with pytest.raises(InvalidInput, match="neither a call nor a graph"):
         work.app.chain(cut.call(1), cut)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="selects every run"):
         await work.app.runs.cancel_all()
+
+
+async def test_a_submission_joins_the_run_that_waits_under_its_unique_key(work: Work) -> None:
+    cut = work.cut_up.options(unique="film", delay="1h")
+    first = await cut.submit(1)
+    assert (await cut.submit(1)).id == first.id
+    assert (await work.app.runs.submit("cut", {"number": 1}, unique="film")).run_id == first.id
+    assert (await work.app.runs.submit("count", {}, unique="film")).run_id != first.id
+    with pytest.raises(Conflict, match=f"run {first.id} of task cut waits under the unique key 'film'"):
+        await cut.submit(2)
+    await first.cancel()
+    second = await cut.submit(2)
+    assert second.id != first.id
+    with pytest.raises(InvalidInput, match="would stand for 2 runs at once"):
+        await cut.submit_many([{"number": 1}, {"number": 2}])
+    with pytest.raises(InvalidInput, match="is given together with idempotency_key"):
+        work.cut_up.options(unique="film", idempotency_key="k")

@@ -47,6 +47,7 @@ from mainspring.conformance.store.history.overview import OverviewSuite
 from mainspring.conformance.store.submissions.fitting import FittingSuite
 from mainspring.conformance.store.submissions.pressure import PressureSuite
 from mainspring.conformance.store.submissions.runs import RunSuite
+from mainspring.conformance.store.submissions.unique import UniqueSuite
 
 __all__ = ["BrokerConformance", "LeaseConformance", "StoreConformance"]
 
@@ -56,6 +57,7 @@ class StoreConformance(
     PlanSuite,
     BackfillSuite,
     RunSuite,
+    UniqueSuite,
     OverviewSuite,
     WorkSuite,
     DispatchSuite,

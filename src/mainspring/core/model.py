@@ -71,10 +71,12 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class KeptOptions(RunOptions, frozen=True, omit_defaults=True):
     """What is stored with a run: how it is executed, its submitter (a token's subject), if known, and the runs that it
-    waited for."""
+    waited for: by their ids, or, if it is a job's, by the firings of the jobs that its own follows."""
 
     submitted_by: str = ""
     after: tuple[str, ...] = ()
+    after_firings: tuple[tuple[str, Instant], ...] = ()
+    """Ids of jobs, and the instants of their firings."""
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -167,6 +169,8 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     when: When = "all_succeeded"
     on_failure: OnFailure = "skip"
     idempotency_key: str | None = None
+    unique: bool = False
+    """The key counts only while its run waits to start: a submission meanwhile joins that run."""
     retry_of: str | None = None
     noted_for: str = ""
     """The actor that the audit trail names for this run; empty: the run has no entry, or shares one with its batch."""

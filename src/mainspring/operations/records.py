@@ -221,6 +221,8 @@ class Batch(msgspec.Struct, frozen=True):
     run_ids: list[str]
     count: int
     warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
+    tag: str | msgspec.UnsetType = msgspec.UNSET
+    """The tag of all of them, where they are a graph."""
 
 
 class Synced(msgspec.Struct, frozen=True):

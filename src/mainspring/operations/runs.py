@@ -21,7 +21,15 @@ from mainspring.operations import records
 from mainspring.operations.context import Context
 from mainspring.operations.jobs.options import RunWords, read_words
 from mainspring.operations.paging import walk
-from mainspring.operations.submission import Recipe, accepted, check_repeatable, make_recipe, repeat_run, submit_runs
+from mainspring.operations.submission import (
+    Recipe,
+    accepted,
+    check_one_run,
+    check_repeatable,
+    make_recipe,
+    repeat_run,
+    submit_runs,
+)
 from mainspring.operations.values.from_rows import (
     attempt_record,
     explained,
@@ -67,9 +75,8 @@ class Runs:
         """Submit a run for each of these arguments: all are accepted, or none. Their ids."""
         recipe = await self._recipe(task, words)
         texts = [self._context.encode_args(task, args) for args in calls]
-        if len(texts) > 1 and recipe.model.idempotency_key is not None:
-            problem = f"would stand for {len(texts)} runs at once"
-            raise InvalidInput("idempotency_key", recipe.model.idempotency_key, problem, "submit them one by one")
+        if len(texts) > 1:
+            check_one_run(recipe.model, f"would stand for {len(texts)} runs at once", "submit them one by one")
         store = await self._context.open()
         runs = recipe.runs(self._context.new_ids(len(texts)), texts, self._context.namespace, store.now())
         return await self.accept_all(runs, recipe.connection)
@@ -87,7 +94,8 @@ class Runs:
         (run_id,) = await submit_runs(store, [run], connection)
         # Inside the caller's own transaction the run cannot be read yet; a run that waits for nothing is pending.
         waits = run.after or run.lines or run.idempotency_key is not None
-        stored = await self._stored(run_id) if waits and connection is None else accepted(run)
+        joined = msgspec.structs.replace(run, id=run_id)
+        stored = await self._stored(run_id) if waits and connection is None else accepted(joined)
         return records.NewRun(**run_fields(stored, context.read))
 
     async def accept_all(self, runs: Sequence[NewRun], connection: Any = None) -> Sequence[str]:

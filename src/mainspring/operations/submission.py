@@ -19,6 +19,8 @@ from mainspring.store import Audit, Store
 
 _FROM_OPTIONS = ("region", "key", "after", "when", "on_failure", "idempotency_key")
 """The options of a submission that are fields of the run under the same name."""
+SEPARATOR = "\x1f"
+"""Not printable, so it is part of no key that a submitter gives."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -69,8 +71,25 @@ def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
         lines=(Gate(f"key:{key}", 1),) if key else (),
         **{name: values[name] for name in _FROM_OPTIONS if name in values},
     )
-    model = connected(model)
+    model = connected(_unique(model, values))
     return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
+
+
+def _unique(model: NewRun, values: Values) -> NewRun:
+    """The run under the key that `unique` gives it. A character that no other key can contain sets it apart."""
+    if "unique" not in values:
+        return model
+    if model.idempotency_key is not None:
+        raise InvalidInput("unique", values["unique"], "is given together with idempotency_key", "give one of them")
+    key = f"{SEPARATOR}{model.task}{SEPARATOR}{values['unique']}"
+    return msgspec.structs.replace(model, idempotency_key=key, unique=True)
+
+
+def check_one_run(model: NewRun, problem: str, remedy: str) -> None:
+    """InvalidInput if these runs have a key, which stands for one run."""
+    if model.idempotency_key is not None:
+        field = "unique" if model.unique else "idempotency_key"
+        raise InvalidInput(field, model.idempotency_key.rpartition(SEPARATOR)[2], problem, remedy)
 
 
 async def submit_runs(

@@ -17,7 +17,7 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.schedules.triggers import OnFailure, When
 from mainspring.errors import InvalidInput
 from mainspring.operations import records
-from mainspring.operations.submission import Recipe, connected, submit_runs
+from mainspring.operations.submission import Recipe, check_one_run, connected, submit_runs
 from mainspring.sdk.handle import RunHandle
 
 if TYPE_CHECKING:
@@ -101,9 +101,7 @@ class Call(Graph[R]):
     """A task with its arguments: a graph of one run."""
 
     def __init__(self, app: Mainspring, recipe: Recipe, args: str, decode: Callable[[str], R]) -> None:
-        if recipe.model.idempotency_key is not None:
-            problem = "is that of one run, and this one is part of a graph"
-            raise InvalidInput("idempotency_key", recipe.model.idempotency_key, problem, "leave it out")
+        check_one_run(recipe.model, "is that of one run, and this one is part of a graph", "leave it out")
         if recipe.connection is not None:
             raise InvalidInput(
                 "connection", "", "belongs to the whole graph", "give it to graph.submit(connection=...)"

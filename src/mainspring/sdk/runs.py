@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from mainspring.core.model import Run
+from mainspring.core.instants import Instant
+from mainspring.core.model import Firing, Run
 from mainspring.core.states import SUCCEEDED
 from mainspring.errors import RunFailed
 from mainspring.executor import current_run
@@ -17,6 +18,7 @@ from mainspring.operations.runs import Runs
 from mainspring.operations.submission import Recipe
 from mainspring.operations.values.from_rows import run_record
 from mainspring.sdk.handle import RunHandle
+from mainspring.store import RunFilter, Store
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+MOST_ROWS = 100_000
+"""More runs than this has no firing: 10,000 completions, in several regions."""
 
 
 class AppRuns(Runs):
@@ -46,7 +51,8 @@ class AppRuns(Runs):
         return RunHandle(self._app, check_name("run_id", run_id), decode, accepted=False)
 
     async def upstream(self) -> list[records.Run]:
-        """In a task: the runs that the current run waited for, in the order in which its submitter named them."""
+        """In a task: the runs that the current run waited for, in the order in which its submitter named them. In the
+        run of a job that follows other jobs: the runs of the firings that it follows, job by job."""
         return [run_record(run) for run in await self._upstream()]
 
     async def upstream_results(self, task: Task[..., Any] | None) -> list[Any]:
@@ -62,10 +68,28 @@ class AppRuns(Runs):
 
     async def _upstream(self) -> list[Run]:
         current, store = current_run(), await self._app.open()
-        ended = {run.id: run for run in await store.finished(current.after)} if current.after else {}
-        return [ended.get(each) or await store.get_run(current.namespace, each) for each in current.after]
+        rows = [row for job_id, fire_at in current.after_firings for row in await _ledger(store, job_id, fire_at)]
+        ids = [*current.after, *(row.run_id for row in rows if row.run_id is not None)]
+        ended = {run.id: run for run in await store.finished(ids)} if ids else {}
+        found = [ended.get(each) or await store.get_run(current.namespace, each) for each in ids]
+        repeated = {row.run_id for row in rows if row.outcome == SUCCEEDED}
+        return [await _repeat_of(store, run) if run.id in repeated and run.state != SUCCEEDED else run for run in found]
 
     async def _recipe(self, task: str, words: RunWords) -> Recipe:
         recipe = await super()._recipe(task, words)
         options = self._app.hooks.carry(recipe.model.options, task, 1)
         return msgspec.structs.replace(recipe, model=msgspec.structs.replace(recipe.model, options=options))
+
+
+async def _ledger(store: Store, job_id: str, fire_at: Instant) -> list[Firing]:
+    """The rows of one firing, by region and index."""
+    rows = await store.list_firings(job_id, since=fire_at, before=fire_at + 1, limit=MOST_ROWS)
+    return sorted(rows, key=lambda row: (row.region, row.idx))
+
+
+async def _repeat_of(store: Store, run: Run) -> Run:
+    """The run that succeeded in the place of one that did not: retried by hand, it is another run of its firing."""
+    where = RunFilter(namespace=run.namespace, job=run.job, states=(SUCCEEDED,), limit=1_000)
+    place = (run.job_id, run.fire_at, run.idx)
+    repeats = [each for each in await store.list_runs(where) if (each.job_id, each.fire_at, each.idx) == place]
+    return repeats[0] if repeats else run

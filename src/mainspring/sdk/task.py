@@ -17,7 +17,7 @@ import msgspec
 from mainspring.core.model import TaskNotice
 from mainspring.errors import InvalidInput
 from mainspring.operations.jobs.options import Defaults, RunWords, read_words
-from mainspring.operations.submission import Recipe, make_recipe, submit_runs
+from mainspring.operations.submission import Recipe, check_one_run, make_recipe, submit_runs
 from mainspring.operations.values.payload import Signature, encode_result
 from mainspring.sdk.graph import Call, Graph, join, limited
 from mainspring.sdk.handle import RunHandle
@@ -52,9 +52,8 @@ class BoundTask(Generic[P, R]):
     async def submit_many(self, calls: Iterable[Mapping[str, object]]) -> list[RunHandle[R]]:
         """Submit a run for each dict of arguments, in one transaction: all or none."""
         texts = self._encode_all(calls)
-        if len(texts) > 1 and self._recipe.model.idempotency_key is not None:
-            problem = f"would stand for {len(texts)} runs at once"
-            raise InvalidInput("idempotency_key", self._recipe.model.idempotency_key, problem, "submit them one by one")
+        if len(texts) > 1:
+            check_one_run(self._recipe.model, f"would stand for {len(texts)} runs at once", "submit them one by one")
         return await self._accept(texts)
 
     def _encode_all(self, calls: Iterable[Mapping[str, object]]) -> list[str]:

@@ -127,6 +127,7 @@ export interface Batch {
   run_ids: string[];
   count: number;
   warnings?: string[];
+  tag?: string;
 }
 
 export interface BatchBody {
@@ -1313,6 +1314,7 @@ export interface RunBody {
   after?: string[] | null;
   when?: "all_succeeded" | "any_finished" | null;
   on_failure?: "fail" | "run" | "skip" | null;
+  unique?: string | null;
   dependencies?: string[] | null;
 }
 

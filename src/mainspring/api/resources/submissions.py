@@ -12,6 +12,7 @@ import msgspec
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.graph import connect_graph
 from mainspring.api.schemas.bodies import BatchBody, RunBody, ScheduleBody
 from mainspring.api.schemas.definitions import encode_work, learn_tasks, names_secret, need_command, need_secrets
 from mainspring.api.schemas.reading import COMMANDS, Work, read_run_options, read_work, settle_names
@@ -76,14 +77,18 @@ async def schedule_run(request: Request) -> Response:
 
 
 async def submit_batch(request: Request) -> Response:
-    """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission."""
+    """Submit up to 10000 runs: all are accepted, or none. Each counts as a submission. Runs that wait for others of the
+    batch make it a graph, whose runs share a tag."""
     acting = Acting(request)
     bodies: Sequence[RunBody] = request.given.get("runs", ())
     await learn_tasks(request, [{"task": task} for task in {body.task for body in bodies}])
-    runs = await _draft_all(request, acting, bodies)
+    ids = acting.context.new_ids(len(bodies))
+    tag = connect_graph(bodies, ids, request.wrong)
+    runs = await _draft_all(request, ids, bodies)
     request.wrong.settle()
     run_ids = [*await acting.runs.accept_all(runs)]
-    batch = await _with_warnings(request, records.Batch(run_ids, len(run_ids)), {run.task for run in runs})
+    made = records.Batch(run_ids, len(run_ids), tag=tag or msgspec.UNSET)
+    batch = await _with_warnings(request, made, {run.task for run in runs})
     return Response(201, batch, acting.headers)
 
 
@@ -121,9 +126,8 @@ def _check_allowed(request: Request, work: Work, args: str) -> None:
     need_secrets(request, args)
 
 
-async def _draft_all(request: Request, acting: Acting, bodies: Sequence[RunBody]) -> list[NewRun]:
+async def _draft_all(request: Request, ids: Sequence[str], bodies: Sequence[RunBody]) -> list[NewRun]:
     """Runs that differ in their arguments only share what was read of the first of them."""
-    ids = acting.context.new_ids(len(bodies))
     known: dict[bytes, _Alike] = {}
     limit = request.context.settings.payload_limit
     last: RunBody | None = None
@@ -216,7 +220,9 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/runs:batch", submit_batch, "runs:submit", "Submit many runs, all or none.", {201: records.Batch},
-        BatchBody, problems=(409, 429), example={"runs": [EXAMPLE]}, grows=True,
+        BatchBody, problems=(409, 429), example={"runs": [EXAMPLE, {"task": "publish", "after": ["#0"]}]}, grows=True,
+        description="`after` names earlier runs of the batch by their places, from `#0` on. Such a batch is a graph: "
+        "its runs have the `tag` of the answer.",
     ),
     Endpoint(
         "POST", "/api/jobs/schedule", schedule_run, "runs:submit", "Submit a run for an instant.",

@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.core.ids import fraction_of, run_id_of
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_duration, to_datetime
-from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, NewRun
+from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, KeptOptions, NewRun
 from mainspring.core.planning.firing_limits import Bounds, runs_of
 from mainspring.core.runs.dependency import Fire, Upstream
 from mainspring.core.runs.outcome import Next
@@ -333,16 +333,23 @@ def _list_misses(misses: Sequence[tuple[Instant, str]]) -> list[PlannedFiring]:
     return rows
 
 
-def settle(made: Plan, verdict: Fire | Next, fire_at: Instant, now: Instant) -> Plan:
-    """The plan of an `after` job as its upstreams turned out, for an instant that its ledger does not have yet."""
+def settle(
+    made: Plan, verdict: Fire | Next, fire_at: Instant, now: Instant, used: Sequence[tuple[str, Instant]]
+) -> Plan:
+    """The plan of an `after` job as its upstreams turned out, for an instant that its ledger does not have yet. Its
+    runs note the firings that it used."""
     job, planned = made.job, made.job.next_fire_at or 0
     if isinstance(verdict, Next):
         outcome: FiringOutcome = "failed" if verdict.state == FAILED else "skipped"
         return msgspec.structs.replace(made, firings=(PlannedFiring(fire_at, outcome, verdict.reason),))
-    if fire_at == planned:
-        return made
-    runs = earlier(make_runs(job, fire_at, now), fire_at - planned)
-    moved = [msgspec.structs.replace(it, fire_at=fire_at, runs=runs if it.runs else ()) for it in made.firings]
+    moved = [
+        msgspec.structs.replace(
+            it,
+            fire_at=fire_at,
+            runs=_noted(earlier(make_runs(job, fire_at, now), fire_at - planned) if it.runs else (), used),
+        )
+        for it in made.firings
+    ]
     return msgspec.structs.replace(made, firings=tuple(moved))
 
 
@@ -358,7 +365,17 @@ def depend(firing: PlannedFiring, policy: JobPolicy, upstreams: Sequence[Upstrea
         msgspec.structs.replace(run, after=after, on_failure=policy.on_dependency_failure) if after else run
         for run in firing.runs
     ]
-    return msgspec.structs.replace(firing, runs=tuple(runs))
+    used = [each.firing for each in upstreams if each.firing is not None]
+    return msgspec.structs.replace(firing, runs=_noted(runs, used))
+
+
+def _noted(runs: Sequence[NewRun], used: Sequence[tuple[str, Instant]]) -> tuple[NewRun, ...]:
+    """The runs of one firing, with a note of the firings that it follows: for the results of their runs."""
+    if not runs:
+        return ()
+    known = msgspec.json.decode(runs[0].options, type=KeptOptions)
+    options = msgspec.json.encode(msgspec.structs.replace(known, after_firings=tuple(used))).decode()
+    return tuple(msgspec.structs.replace(run, options=options) for run in runs)
 
 
 def earlier(runs: Sequence[NewRun], by: Duration) -> tuple[NewRun, ...]:

@@ -127,6 +127,12 @@ def consumed_edges(verdict: Fire | Next, edges: Sequence[Edge]) -> list[tuple[st
     ]
 
 
+def used_firings(names: Sequence[str], edges: Sequence[Edge]) -> list[tuple[str, Instant]]:
+    """The firings that an `after` job fires for, in the order in which it names the jobs."""
+    fresh = {edge.upstream: edge for edge in edges if edge.latest_at > edge.consumed_at}
+    return [(fresh[name].upstream_id, fresh[name].latest_at) for name in names if name in fresh]
+
+
 def combined_outcome(outcomes: Sequence[FiringOutcome]) -> FiringOutcome:
     """The outcome of a firing whose runs (one per region and index) came to these."""
     for outcome in ("fired", "failed", "cancelled", "missed", "skipped"):
@@ -143,6 +149,8 @@ class Upstream(msgspec.Struct, frozen=True):
     """The runs of that firing that have not ended."""
     fault: str = ""
     """Why it has not succeeded, where nothing of it can still succeed."""
+    firing: tuple[str, Instant] | None = None
+    """The job's id, and the instant of that firing."""
 
 
 def newest_firing(job: str, ledger: Sequence[Firing]) -> Upstream:
@@ -150,7 +158,9 @@ def newest_firing(job: str, ledger: Sequence[Firing]) -> Upstream:
     if not ledger:
         return Upstream(job, fault="has not run yet")
     rows = [row for row in ledger if row.fire_at == ledger[0].fire_at]
-    outcome = combined_outcome([row.outcome for row in rows])
+    outcome, firing = combined_outcome([row.outcome for row in rows]), (rows[0].job_id, rows[0].fire_at)
     if outcome == "fired":
-        return Upstream(job, tuple(row.run_id for row in rows if row.outcome == "fired" and row.run_id is not None))
-    return Upstream(job) if outcome == "succeeded" else Upstream(job, fault=f"{outcome} at its last instant")
+        unfinished = tuple(row.run_id for row in rows if row.outcome == "fired" and row.run_id is not None)
+        return Upstream(job, unfinished, firing=firing)
+    fault = "" if outcome == "succeeded" else f"{outcome} at its last instant"
+    return Upstream(job, fault=fault, firing=firing)

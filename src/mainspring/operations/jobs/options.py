@@ -98,6 +98,7 @@ class RunWords(ExecutionWords, total=False):
     when: When | None
     on_failure: OnFailure | None
     idempotency_key: str | None
+    unique: str | None
     connection: object
 
 
@@ -331,6 +332,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("when", _word(When), (RUN,), "With --after: all of them, or any."),
         Option("on_failure", _word(OnFailure), (RUN,), "With --after: if one of them fails."),
         Option("idempotency_key", NAME, (RUN,), "Submitted again with the same key, it is the same run.", field=None),
+        Option("unique", NAME, (RUN,), "While a run of the task with this key waits to start, it is that run."),
         Option("connection", Kind(lambda field, value: value), (RUN,), "The transaction that it joins.", None),
         Option("misfire", _word(Misfire), (JOB,), "What to do about missed instants."),
         Option("grace", DURATION, (JOB,), "Later than this is a misfire."),

@@ -75,7 +75,9 @@ def noted(runs: Sequence[NewRun], events: Collection[Event]) -> list[Change]:
 
 
 def fingerprint(run: NewRun) -> str:
-    """What makes two requests the same: the work, not the moment."""
+    """What makes two requests the same: the work, not the moment. Under a unique key, only the arguments count."""
+    if run.unique:
+        return blake2b(run.args.encode(), digest_size=16).hexdigest()
     options = run.options
     if '"context"' in options:  # It names the caller's trace, which differs each time that the caller asks.
         kept = msgspec.json.decode(options, type=KeptOptions)
@@ -84,10 +86,16 @@ def fingerprint(run: NewRun) -> str:
     return blake2b(_encode(same), digest_size=16).hexdigest()
 
 
-def other_request(key: str | None, run_id: str) -> Conflict:
-    """An idempotency key came a second time with another request."""
+def other_request(run: NewRun, run_id: str) -> Conflict:
+    """A key came a second time with another request."""
+    if run.unique:
+        key = (run.idempotency_key or "").rpartition("\x1f")[2]
+        return Conflict(
+            f"run {run_id} of task {run.task} waits under the unique key {key!r} with other arguments: "
+            "submit again once it has started, or use another key"
+        )
     return Conflict(
-        f"idempotency key {key!r} was used for another request (run {run_id}): "
+        f"idempotency key {run.idempotency_key!r} was used for another request (run {run_id}): "
         "use a new key, or repeat the request unchanged"
     )
 

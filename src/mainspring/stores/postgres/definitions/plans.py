@@ -12,7 +12,7 @@ import msgspec
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, Job, Term
 from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
-from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges
+from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
 from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FAILED, SKIPPED, State
 from mainspring.store import MOST_CHANGED, Fired
@@ -113,11 +113,13 @@ async def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task
 
 
 def _is_plain(plan: Plan) -> bool:
-    """Whether a plan needs nothing but to be written: one instant, and one run that waits for nothing but its time."""
-    if plan.kind != "scheduled" or plan.job.policy.overlap != "allow" or len(plan.firings) != 1:
+    """Whether a plan needs nothing but to be written: one instant, and one run that waits for nothing but its time, with
+    the options of its job."""
+    job = plan.job
+    if plan.kind != "scheduled" or job.policy.overlap != "allow" or job.policy.dependencies or len(plan.firings) != 1:
         return False
     firing = plan.firings[0]
-    if firing.outcome != "fired" or firing.fire_at != plan.job.next_fire_at or len(firing.runs) != 1:
+    if firing.outcome != "fired" or firing.fire_at != job.next_fire_at or len(firing.runs) != 1:
         return False
     run = firing.runs[0]
     return not (run.gates or run.lines or run.after)
@@ -204,7 +206,8 @@ async def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
     if isinstance(verdict, Wait):
         return _Due(msgspec.structs.replace(plan, firings=()))
     fire_at = await free_instant(tx, plan.job.id, plan.job.next_fire_at)
-    return _Due(settle(plan, verdict, fire_at, tx.now), consumed_edges(verdict, edges))
+    used = used_firings(trigger.jobs, edges)
+    return _Due(settle(plan, verdict, fire_at, tx.now, used), consumed_edges(verdict, edges))
 
 
 def _may_hurry(job: Job) -> bool:

@@ -59,8 +59,9 @@ async def submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
         if run.idempotency_key is not None:
             first = requests.setdefault((run.namespace, run.idempotency_key), run)
             if first is not run and fingerprint(first) != fingerprint(run):
-                raise other_request(run.idempotency_key, first.id)
-    answers = await _recall(tx, requests)
+                raise other_request(run, first.id)
+    answers = await _recall(tx, {key: run for key, run in requests.items() if not run.unique})
+    answers |= await _join_waiting(tx, {key: run for key, run in requests.items() if run.unique})
     await insert_runs(tx, [run for run in runs if _answer(run, answers) == run.id])
     await note(tx, noted(runs, tx.events))
     return [_answer(run, answers) for run in runs]
@@ -74,19 +75,53 @@ async def _recall(tx: Transaction, requests: dict[Key, NewRun]) -> dict[Key, str
     """The answer for each key: the earlier one, or the new run. The key is stored first, then looked up: of two
     submitters of a key at once, the second waits at the index for the first, and sees its answer.
     """
+    answers, old = await _remember(tx, requests, tx.now, tx.now + IDEMPOTENCY_KEPT)
+    for key, (known, answer) in old.items():
+        if known != fingerprint(requests[key]):
+            raise other_request(requests[key], answer)
+        answers[key] = answer
+    return answers
+
+
+async def _remember(
+    tx: Transaction, requests: dict[Key, NewRun], now: Instant, expires_at: Instant
+) -> tuple[dict[Key, str], dict[Key, tuple[str, str]]]:
+    """The keys that now stand for their requests; and of the others, which have not expired by `now`, the fingerprints
+    and answers of before. The rows of all of them are locked."""
+    if not requests:
+        return {}, {}
     keys = sorted(requests)
-    namespaces, names = zip(*keys, strict=True)
-    prints = [fingerprint(requests[key]) for key in keys]
-    ids = [requests[key].id for key in keys]
-    kept = await tx.fetch(_Q["remember"], namespaces, names, prints, ids, tx.now, tx.now + IDEMPOTENCY_KEPT)
+    values = _columns({key: requests[key] for key in keys})
+    kept = await tx.fetch(_Q["remember"], *values, now, expires_at)
     answers = {(row[0], row[1]): requests[row[0], row[1]].id for row in kept}
     old = [key for key in keys if key not in answers]
-    if old:
-        namespaces, names = zip(*old, strict=True)
-        for namespace, name, known, answer in await tx.fetch(_Q["recall"], namespaces, names):
-            if known != fingerprint(requests[namespace, name]):
-                raise other_request(name, answer)
-            answers[namespace, name] = answer
+    if not old:
+        return answers, {}
+    rows = await tx.fetch(_Q["recall"], *zip(*old, strict=True))
+    return answers, {(namespace, name): (known, answer) for namespace, name, known, answer in rows}
+
+
+def _columns(requests: dict[Key, NewRun]) -> list[Sequence[str]]:
+    """Namespaces, keys, fingerprints and ids, as statements take them."""
+    rows = [(*key, fingerprint(run), run.id) for key, run in requests.items()]
+    return list(zip(*rows, strict=True))
+
+
+async def _join_waiting(tx: Transaction, requests: dict[Key, NewRun]) -> dict[Key, str]:
+    """What each unique key is answered with: the run that waits under it, or the new one. A run that is joined is not
+    claimed before the commit."""
+    expires_at = max([tx.now, *(run.due_at for run in requests.values())]) + IDEMPOTENCY_KEPT
+    answers, old = await _remember(tx, requests, 0, expires_at)  # A run may wait longer than answers are kept.
+    if not old:
+        return answers
+    ids = [answer for _, answer in old.values()]
+    waiting = {row[0] for row in await tx.fetch(_Q["lock_waiting"], ids)}
+    for key, (known, answer) in old.items():
+        if answer in waiting and known != fingerprint(requests[key]):
+            raise other_request(requests[key], answer)
+        answers[key] = answer if answer in waiting else requests[key].id
+    if replaced := {key: requests[key] for key in old if answers[key] == requests[key].id}:
+        await tx.run(_Q["replace_answers"], *_columns(replaced), expires_at)
     return answers
 
 

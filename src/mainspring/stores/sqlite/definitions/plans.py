@@ -11,7 +11,7 @@ import msgspec
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, Job, Term
 from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
-from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges
+from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
 from mainspring.core.runs.outcome import Ended
 from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FAILED, SKIPPED
@@ -188,7 +188,8 @@ def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
     if isinstance(verdict, Wait):
         return _Due(msgspec.structs.replace(plan, firings=()))
     fire_at = free_instant(tx, plan.job.id, plan.job.next_fire_at)
-    return _Due(settle(plan, verdict, fire_at, tx.now), consumed_edges(verdict, edges))
+    used = used_firings(trigger.jobs, edges)
+    return _Due(settle(plan, verdict, fire_at, tx.now, used), consumed_edges(verdict, edges))
 
 
 def _may_hurry(job: Job) -> bool:

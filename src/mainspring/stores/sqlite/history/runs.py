@@ -141,9 +141,10 @@ def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
         insert_runs(tx, runs)
         note(tx, noted(runs, tx.events[noted_before:]))
         return [run.id for run in runs]
-    answers, fresh = [], []
+    answers: list[str] = []
+    fresh: list[NewRun] = []
     for run in runs:
-        answer = _recall(tx, run)
+        answer = _join_waiting(tx, run, fresh) if run.unique else _recall(tx, run)
         if answer is None:
             answer = run.id
             fresh.append(run)
@@ -162,13 +163,27 @@ def _recall(tx: Transaction, run: NewRun) -> str | None:
     if row is None:
         return None
     if row[0] != fingerprint(run):
-        raise other_request(run.idempotency_key, row[1])
+        raise other_request(run, row[1])
     return str(row[1])
+
+
+def _join_waiting(tx: Transaction, run: NewRun, fresh: Sequence[NewRun]) -> str | None:
+    """The id of the run that waits under this unique key: in the store, or about to be stored."""
+    row = tx.execute(_Q["recall_waiting"], (run.namespace, run.idempotency_key)).fetchone()
+    if row is None or row[1] == run.id:
+        return None
+    known, answer, waits = row
+    if not waits and all(answer != each.id for each in fresh):
+        return None
+    if known != fingerprint(run):
+        raise other_request(run, answer)
+    return str(answer)
 
 
 def _remember(tx: Transaction, run: NewRun) -> None:
     if run.idempotency_key is not None:
-        row = (run.namespace, run.idempotency_key, fingerprint(run), run.id, tx.now + IDEMPOTENCY_KEPT)
+        expires_at = (max(run.due_at, tx.now) if run.unique else tx.now) + IDEMPOTENCY_KEPT
+        row = (run.namespace, run.idempotency_key, fingerprint(run), run.id, expires_at)
         tx.execute(_Q["remember"], row)
 
 

@@ -125,9 +125,11 @@ DELETE FROM mainspring.outbox WHERE seq = ANY (ARRAY(
   SELECT seq FROM (SELECT seq, position, created_at FROM mainspring.outbox ORDER BY seq LIMIT $2) AS first
   WHERE created_at < $1 AND position IS NOT NULL));
 
--- forget_submissions: delete answers that have expired
+-- forget_submissions: delete answers that have expired, unless their runs still wait to start
 DELETE FROM mainspring.submissions WHERE ctid = ANY (ARRAY(
-  SELECT ctid FROM mainspring.submissions WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED));
+  SELECT ctid FROM mainspring.submissions AS s
+  WHERE expires_at < $1 AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.id = s.answer AND r.state IN ('blocked', 'pending'))
+  ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED));
 
 -- forget_workers: delete workers that ended long ago
 DELETE FROM mainspring.workers WHERE state IN ('stopped', 'dead') AND heartbeat_at < $1;

@@ -101,6 +101,14 @@ FROM unnest($1::text[], $2::text[]) AS asked (namespace, key)
 CROSS JOIN LATERAL (SELECT fingerprint, answer FROM mainspring.submissions AS s WHERE s.namespace = asked.namespace AND s.key = asked.key
                     OFFSET 0) AS s;
 
+-- lock_waiting: those of these runs that wait to start, locked, so that none is claimed before the commit
+SELECT id FROM mainspring.runs WHERE id = ANY ($1) AND state IN ('blocked', 'pending') ORDER BY id FOR UPDATE;
+
+-- replace_answers: let unique keys stand for other runs
+UPDATE mainspring.submissions AS s SET fingerprint = new.fingerprint, answer = new.answer, expires_at = $5
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS new (namespace, key, fingerprint, answer)
+WHERE s.namespace = new.namespace AND s.key = new.key;
+
 -- get: one run, unfinished or finished
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,

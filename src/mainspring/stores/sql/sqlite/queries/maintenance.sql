@@ -68,8 +68,11 @@ DELETE FROM firings WHERE (job_id, fire_at, region, idx) IN (
 DELETE FROM outbox WHERE position IN (
   SELECT position FROM outbox WHERE created_at < ?1 AND position <= (SELECT value FROM counters WHERE name = 'event_position') ORDER BY position LIMIT ?2);
 
--- forget_submissions: delete answers that have expired
-DELETE FROM submissions WHERE (namespace, key) IN (SELECT namespace, key FROM submissions WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2);
+-- forget_submissions: delete answers that have expired, unless their runs still wait to start
+DELETE FROM submissions WHERE (namespace, key) IN (
+  SELECT namespace, key FROM submissions AS s
+  WHERE expires_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.id = s.answer AND r.state IN ('blocked', 'pending'))
+  ORDER BY expires_at LIMIT ?2);
 
 -- forget_workers: delete workers that ended long ago
 DELETE FROM workers WHERE state IN ('stopped', 'dead') AND heartbeat_at < ?;

@@ -48,6 +48,11 @@ INSERT INTO lines (namespace, name, seq, run_id, capacity, granted) VALUES (?, ?
 -- recall: the answer to an idempotency key that has not expired
 SELECT fingerprint, answer FROM submissions WHERE namespace = ? AND key = ? AND expires_at > ?;
 
+-- recall_waiting: what a unique key stands for, and whether that still waits to start
+SELECT s.fingerprint, s.answer, r.id IS NOT NULL
+FROM submissions AS s LEFT JOIN runs AS r ON r.id = s.answer AND r.state IN ('blocked', 'pending')
+WHERE s.namespace = ? AND s.key = ?;
+
 -- remember: keep the answer to an idempotency key
 INSERT INTO submissions (namespace, key, fingerprint, answer, expires_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (namespace, key) DO UPDATE SET fingerprint = excluded.fingerprint, answer = excluded.answer, expires_at = excluded.expires_at;
