@@ -199,11 +199,8 @@ class TestRuns:
         assert await client.runs.submit_batch([]) == []
 
     async def test_a_graph_is_accepted_whole_and_cancelled_by_its_tag(self, client: Client, name: str) -> None:
-        wide = [{"task": name, "args": {"n": n}, "delay": "1h"} for n in range(3)]
-        graph: list[dict[str, object]] = [
-            *wide,
-            {"task": name, "after": ["#0", "#1", "#2"], "on_failure": "run", "delay": "1h"},
-        ]
+        graph: list[dict[str, object]] = [{"task": name, "args": {"n": n}, "delay": "1h"} for n in range(3)]
+        graph.append({"task": name, "after": ["#0", "#1", "#2"], "on_failure": "run", "delay": "1h"})
         batch = await client.runs.submit_graph(graph, idempotency_key=name)
         assert await client.runs.submit_graph(graph, idempotency_key=name) == batch
         assert batch.tag == f"group:{batch.run_ids[0]}"

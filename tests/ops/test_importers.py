@@ -331,6 +331,10 @@ def test_a_dry_run_stores_nothing_and_an_import_stores_what_it_showed(
     assert "HERE (Europe/Berlin)" in shown.out
     assert shown.out.count(" 02:30:00 ") == 10
     assert "line 2 (daemon) is left out" in shown.err
+    assert list(tmp_path.iterdir()) == [file]
+    assert run(["db", "migrate", *store]) == 0
+    assert run([*command, "--dry-run"]) == 0
+    capsys.readouterr()
     assert run(["job", "list", "--json", *store]) == 0
     assert json.loads(capsys.readouterr().out) == []
     assert run([*command, "--json"]) == 0

@@ -25,6 +25,7 @@ from mainspring.operations.operations import Operations
 from mainspring.ops.migrate.found import Comparison, Found, compare
 from mainspring.sdk.app import Mainspring
 from mainspring.sdk.loading import load_app
+from mainspring.wiring import database_status
 
 Reader = Callable[[Instant, str], list[Found]]
 """Reads a source, at an instant, for a namespace."""
@@ -125,13 +126,16 @@ def _import(session: Session, dry_run: bool, read: Reader) -> None:
     """Read, compare, store unless it is a dry run, and report. What has no counterpart is named on stderr."""
     screen, app = Screen(session), open_app(session)
 
+    # A dry run makes no database: where there is none, no job of a name exists.
+    is_missing = dry_run and not database_status(app.settings).exists
+
     async def make(app: Mainspring) -> list[tuple[Found, Comparison | None]]:
-        store, operations = await app.open(), Operations(app, by="hand")
-        now, namespace = store.now(), app.settings.namespace
+        now = app.clock.now() if is_missing else (await app.open()).now()
+        operations = Operations(app, by="hand")
         done: list[tuple[Found, Comparison | None]] = []
-        for found in read(now, namespace):
+        for found in read(now, app.settings.namespace):
             each = found
-            if each.job is not None and await _exists(operations, each.name):
+            if each.job is not None and not is_missing and await _exists(operations, each.name):
                 each = msgspec.structs.replace(each, job=None, why_not="a job of this name exists already")
             if each.job is not None and not dry_run:
                 await operations.jobs.create(each.job)

@@ -113,8 +113,8 @@ async def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task
 
 
 def _is_plain(plan: Plan) -> bool:
-    """Whether a plan needs nothing but to be written: one instant, and one run that waits for nothing but its time, with
-    the options of its job."""
+    """Whether a plan needs nothing but to be written: one instant, and one run that waits for nothing but its time and
+    has the options of its job."""
     job = plan.job
     if plan.kind != "scheduled" or job.policy.overlap != "allow" or job.policy.dependencies or len(plan.firings) != 1:
         return False
