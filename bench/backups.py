@@ -1,7 +1,8 @@
 """Backup and restore of a store with a million finished runs and 100,000 jobs: `python -m bench.backups [--store URL]`
 
-`--store` names a PostgreSQL server, where databases are made and dropped; `pg_dump` and `pg_restore` are timed beside.
-Without it, a SQLite file. The payload of a run is 200 bytes.
+First a SQLite file; then the PostgreSQL server that `--store` names, such as `postgresql://me@localhost`: databases are
+made there and dropped, and `pg_dump` and `pg_restore` are timed beside. The payload of a run is 200 bytes.
+`--runs 50000 --jobs 5000` takes half a minute.
 """
 
 from __future__ import annotations
@@ -129,16 +130,18 @@ def on_sqlite(runs: int, jobs: int, folder: Path) -> None:
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", help="a PostgreSQL server; without one, a SQLite file")
+    parser.add_argument("--store", help="a PostgreSQL server, after the SQLite file")
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=100_000)
     asked = parser.parse_args()
-    print(f"{asked.runs:,} runs, {asked.jobs:,} jobs, {os.cpu_count()} processors\n\n| what | figure |\n|---|---|")
+    print(f"{asked.runs:,} runs, {asked.jobs:,} jobs, {os.cpu_count()} processors")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        if asked.store:
+        print("\n| SQLite | figure |\n|---|---|")
+        on_sqlite(asked.runs, asked.jobs, Path(folder))
+    if asked.store:
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+            print("\n| PostgreSQL | figure |\n|---|---|")
             on_postgres(asked.store, asked.runs, asked.jobs, Path(folder))
-        else:
-            on_sqlite(asked.runs, asked.jobs, Path(folder))
 
 
 if __name__ == "__main__":
