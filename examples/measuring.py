@@ -98,7 +98,7 @@ def _cpu_s(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:  # It has ended, or this is not Linux.
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # Its own, and that of children that have ended.
 
 
 def report_load(
@@ -127,7 +127,7 @@ def report_load(
             f"  {what}: p50 {_span(p50)}, p99 {_span(p99)}, longest {_span(worst)}",
             f"  p50 of the first half {_span(first)}, of the second {_span(second)}: equal if the backlog is flat",
             f"  CPU time of a job: {parts}: {sum(each_us.values()):,.0f} µs, {most:,.0f}/s on {os.cpu_count()} cores",
-            f"  {_machine()}",
+            f"  {machine()}",
             f"| {source.system} | {source.approach} | {source.per_day:,} | {source.within_s:g} s | {rate:,.0f}/s for"
             f" {load.seconds:g} s = {scale / 1e6:,.1f} M | {_span(p50)} / {_span(p99)} / {_span(worst)} |",
         )
@@ -142,7 +142,8 @@ def _span(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Where and when this was measured."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())

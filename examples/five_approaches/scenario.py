@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from examples.five_approaches.approaches import Approach, approaches
+from examples.measuring import machine, used_cpu
 from examples.running import Process, Stage, connected, new_stage, report, until
 from mainspring.testing.checking import Verdict
 
@@ -36,6 +37,8 @@ class Outcome(NamedTuple):
     """From each instant to the moment at which its report was sent, before a node died."""
     gap_s: float
     """The longest time without a report, from the death of a node on."""
+    used_s: float
+    """The CPU time of all processes and of PostgreSQL, while nothing failed."""
 
 
 async def play(approach: Approach, folder: Path, reports: int, seconds: float) -> Outcome:
@@ -46,15 +49,16 @@ async def play(approach: Approach, folder: Path, reports: int, seconds: float) -
         ledger = await stack.enter_async_context(connected(stage.store))
         nodes = [_start(stage, command, number) for number, command in enumerate(approach.nodes)]
         await _more(stage, ledger, reports)
-        steady = await ledger.fetchval("SELECT clock_timestamp()")
+        steady, before = await ledger.fetchval("SELECT clock_timestamp()"), await used_cpu(stage)
         deadline = time.monotonic() + seconds
         await _more(stage, ledger, reports * 2)
         await asyncio.sleep(max(deadline - time.monotonic(), 0))
-        killed = await ledger.fetchval("SELECT clock_timestamp()")
+        killed, used = await ledger.fetchval("SELECT clock_timestamp()"), await used_cpu(stage, before)
         stage.kill(await _planner(stage, nodes))
         await _more(stage, ledger, reports * 2, fired_after=killed)
         await stage.drained()
-        return await _outcome(approach, stage, ledger, steady, killed)
+        used_s = sum(value for part, value in used.items() if part != "client")
+        return await _outcome(approach, stage, ledger, (steady, killed), used_s)
 
 
 def _start(stage: Stage, command: str, number: int) -> Process:
@@ -79,30 +83,49 @@ async def _planner(stage: Stage, nodes: list[Process]) -> Process:
     return nodes[0]
 
 
-async def _outcome(approach: Approach, stage: Stage, ledger: Any, steady: datetime, killed: datetime) -> Outcome:
+async def _outcome(
+    approach: Approach, stage: Stage, ledger: Any, steady: tuple[datetime, datetime], used_s: float
+) -> Outcome:
+    """`steady` is the time in which nothing failed; at its end a node was killed."""
+    began, killed = steady
     verdict = await stage.judge()
     sent = await ledger.fetch("SELECT report, fire_at, run, at FROM reports.sent ORDER BY at")
     runs = Counter((row["report"], row["fire_at"]) for row in {row["run"]: row for row in sent}.values())
     jobs = sorted({row["report"] for row in sent})
     instants = {(job, each.fire_at) for job in jobs async for each in stage.client.jobs.firings(job) if each.run_id}
-    late_s = [(row["at"] - row["fire_at"]).total_seconds() for row in sent if steady < row["fire_at"] < killed]
+    late_s = [(row["at"] - row["fire_at"]).total_seconds() for row in sent if began < row["fire_at"] < killed]
     times = [killed, *(row["at"] for row in sent if row["at"] > killed)]
     gap_s = max((later - earlier).total_seconds() for earlier, later in pairwise(times))
-    return Outcome(approach, verdict, runs, instants, late_s, gap_s)
+    return Outcome(approach, verdict, runs, instants, late_s, gap_s, used_s)
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """The measured figures as a table."""
-    lines = [
-        "| approach | settings | needs | instant to sent: median / longest | longest gap after a kill |",
-        "|---|---|---|---|---|",
-    ]
-    for outcome in outcomes:
-        settings = ", ".join(name.removeprefix("MAINSPRING_").lower() for name in outcome.approach.settings)
-        late = f"{median(outcome.late_s) * 1000:.0f} ms / {max(outcome.late_s) * 1000:.0f} ms"
-        cells = (outcome.approach.name, f"`{settings}`", outcome.approach.needs, late, f"{outcome.gap_s:.1f} s")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """The matrix of the source, and beside each of its lines what was measured or is set here."""
+    chosen = [outcome.approach for outcome in outcomes]
+    sources = [approach.source for approach in chosen]
+    settings = [", ".join(name.removeprefix("MAINSPRING_").lower() for name in each.settings) for each in chosen]
+    lines: dict[str, list[str]] = {
+        "": [approach.name for approach in chosen],
+        "in the source": [source.name for source in sources],
+        "set-up": [source.set_up for source in sources],
+        "here: settings": [f"`{names}`" for names in settings],
+        "coordination overhead": [source.overhead for source in sources],
+        "here: CPU time for each report": [_milliseconds(each.used_s / len(each.late_s)) for each in outcomes],
+        "here: instant to sent, median / longest": [
+            f"{_milliseconds(median(each.late_s))} / {_milliseconds(max(each.late_s))}" for each in outcomes
+        ],
+        "scalability": [source.scalability for source in sources],
+        "dependencies": [source.dependencies for source in sources],
+        "here: beside PostgreSQL": [approach.needs for approach in chosen],
+        "recovery": [source.recovery for source in sources],
+        "here: longest gap after a kill": [f"{each.gap_s:.1f} s" for each in outcomes],
+    }
+    rows = [f"| {' | '.join((name, *cells))} |" for name, cells in lines.items()]
+    return "\n".join((rows[0], f"|{'---|' * (len(chosen) + 1)}", *rows[1:]))
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:,.0f} ms"
 
 
 def _folder(place: Path, approach: Approach) -> Path:
@@ -131,3 +154,4 @@ if __name__ == "__main__":
     words = parser.parse_args()
     with report("One app, five approaches"), tempfile.TemporaryDirectory() as place:
         print(table(asyncio.run(play_all(Path(place), words.reports, words.seconds))))
+        print(f"\n{words.reports} reports each second, {words.seconds:g} s for each approach; {machine()}")
