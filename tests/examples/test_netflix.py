@@ -6,6 +6,9 @@ import pytest
 
 from examples.netflix.app import PRIORITIES
 from examples.netflix.scenario import BROKEN, VIDEOS, play
+from mainspring.core.instants import MINUTE, SECOND
+from mainspring.core.load.scaling import ScalingPolicy
+from mainspring.ops.scaling.simulation import BURST_FROM, BURST_UNTIL, STEP, Day, simulate_day
 
 
 @pytest.mark.brokers
@@ -20,3 +23,12 @@ async def test_each_resolution_is_accepted_once_in_order_though_a_worker_dies(tm
     assert set(outcome.pages) <= {4, 5}, "four attempts, and at most one that died with its worker"
     assert outcome.dead_letters == len(PRIORITIES)
     assert outcome.repeated, "a repeated upload answers the runs of the first"
+
+
+def test_ten_million_encodings_a_day_are_scaled_by_lag_from_ten_to_a_hundred_workers() -> None:
+    as_in_the_source = list(simulate_day(ScalingPolicy(minimum=10, maximum=100), Day()))
+    assert sum(each.arrivals_per_s * STEP / SECOND for each in as_in_the_source) > 10_000_000
+    assert (min(each.workers for each in as_in_the_source), max(each.workers for each in as_in_the_source)) == (10, 100)
+    assert {each.depth for each in as_in_the_source if not BURST_FROM <= each.at < BURST_UNTIL} == {0}
+    quicker = ScalingPolicy(minimum=20, maximum=100, up_window=5 * SECOND, up_percent=400)
+    assert max(each.oldest_due for each in simulate_day(quicker, Day())) < MINUTE
