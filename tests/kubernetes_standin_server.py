@@ -52,7 +52,10 @@ class Cluster:
             raise Refused(401, "Unauthorized")
         if user == "admin":
             return
-        if any(kind == "flowschemas" for kind, _, _ in self.objects):
+        flows = {name for kind, _, name in self.objects if kind == "flowschemas"}
+        if "broken" in flows:
+            raise Refused(503, "the server is currently unable to handle the request")
+        if flows:
             raise Refused(429, "Too many requests, please try again later.")
         roles = {
             binding["roleRef"]["name"]

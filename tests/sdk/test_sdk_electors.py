@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from electors import KINDS, Elector, started
 from mainspring import Mainspring, every
+from mainspring.cli.main import run
 from mainspring.core.instants import SECOND
 from mainspring.errors import LockLost, LockRefused
 from mainspring.sdk.setting_words import SettingWords
@@ -138,3 +140,16 @@ async def test_two_nodes_lead_a_shard_each_and_one_takes_over_the_other(
         await until(lambda: set(leaders().values()) == alone)
         fired = len(firings(tmp_path))
         await until(lambda: len(firings(tmp_path)) > fired + 3)
+
+
+def test_the_doctor_takes_renews_and_releases_a_lease(
+    elector: Elector, space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, away = elector.url(space), elector.url(space, ports=[1], timeout="500ms")
+    for url, code, state in ((good, 0, "good"), (away, 1, "failed")):
+        assert run(["doctor", "--json", "--store", f"sqlite:///{tmp_path / 'x.db'}", "--lease", url]) == code
+        found = {each["part"]: each for each in json.loads(capsys.readouterr().out)}["lease"]
+        assert found["state"] == state, found
+        if code:
+            assert "127.0.0.1:1" in found["detail"]
+            assert found["remedy"]

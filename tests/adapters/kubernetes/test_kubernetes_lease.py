@@ -185,8 +185,8 @@ async def eventually(attempt: Callable[[], Any]) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_server_that_throttles_is_left_alone_for_as_long_as_it_asks(tmp_path: Path) -> None:
-    """On the stand-in, also where the real one runs: that cannot be brought to throttle one user at will."""
+async def test_a_server_that_throttles_is_left_alone_and_one_that_fails_is_asked_again(tmp_path: Path) -> None:
+    """On the stand-in, also where the real one runs: that cannot be brought to do either to one user at will."""
     server = StandInServer(tmp_path)
     server.start()
     _, role, binding = yaml.safe_load_all(MANIFEST.read_text())
@@ -196,6 +196,11 @@ async def test_a_server_that_throttles_is_left_alone_for_as_long_as_it_asks(tmp_
     try:
         async with opened(f"kubernetes://default/throttled?timeout=10s&kubeconfig={config}") as lease:
             hold = await held(lease, ttl=30 * SECOND)
+            ask(server, "POST", f"{FLOWS}/flowschemas", {"metadata": {"name": "broken"}})
+            with pytest.raises(LeaseUnavailable, match="unable to handle the request"):
+                await lease.renew(hold)
+            ask(server, "DELETE", f"{FLOWS}/flowschemas/broken")
+            assert await lease.renew(hold) is not None
             ask(server, "POST", f"{FLOWS}/flowschemas", {"metadata": {"name": "closed"}})
             with pytest.raises(LeaseUnavailable, match="throttled: Too many requests"):
                 await lease.renew(hold)
