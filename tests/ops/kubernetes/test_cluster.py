@@ -15,10 +15,17 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
 from manifests import Manifest, kustomize
+from test_cronjobs import jobs
 
 from examples.running import find_service
+from mainspring.core.model import Job
+from mainspring.core.tasks.containers import ContainerSpec, Resources
+from mainspring.ops.kubernetes.reading import read_cronjob
+from mainspring.ops.kubernetes.writing import write_cronjob
 from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster
 
 pytestmark = pytest.mark.kubernetes
@@ -165,3 +172,27 @@ def test_applied_it_elects_a_leader_fires_and_runs_a_container(
     until("the end of the container", lambda: (ask(store, "run", "show", run_id) or {})["state"] == "succeeded")
     lines = [line["text"] for line in ask(store, "run", "logs", run_id)]
     assert "hello from a container" in lines
+
+
+CRONJOBS = "/apis/batch/v1/namespaces/default/cronjobs?dryRun=All&fieldValidation=Strict"
+
+
+@given(jobs())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_job_survives_the_way_through_the_api_server_and_back(server: KubernetesServer, job: Job) -> None:
+    """As the server would store it: with the defaults that it adds."""
+    spec = msgspec.json.decode(job.args, type=ContainerSpec)
+    # The namespace exists, a request does not exceed its limit, and the server has no default to write.
+    words = {"namespace": "default", "resources": Resources(spec.resources.requests, {}), "pull": spec.pull or "Always"}
+    fit = msgspec.structs.replace(spec, **words)
+    sent = msgspec.structs.replace(job, args=msgspec.json.encode(fit).decode())
+    stored = post(server, CRONJOBS, write_cronjob(sent).manifest)
+    imported = read_cronjob(stored, "default", sent.created_at)
+    assert _in_order(imported.job) == _in_order(sent)
+    assert imported.lost == []
+
+
+def _in_order(job: Job) -> dict[str, Any]:
+    """The server sorts the keys of objects."""
+    options = msgspec.structs.replace(job.options, tags=tuple(sorted(job.options.tags)))
+    return {**msgspec.structs.asdict(job), "args": json.loads(job.args), "options": options}

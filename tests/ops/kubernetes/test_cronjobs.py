@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from manifests import check_schema
 
 from mainspring.cli.main import run
 from mainspring.core.instants import MINUTE, SECOND
@@ -193,6 +194,7 @@ def test_a_manifest_becomes_a_job_and_the_rest_is_named_by_path(
         assert path in told.err
     assert run(["export", "--kubernetes", "daily-report-job", *store]) == 0
     manifest = json.loads(capsys.readouterr().out)
+    check_schema(manifest)
     assert manifest["metadata"] == {"name": "daily-report-job", "namespace": "production"}
     spec = manifest["spec"]
     assert (spec["schedule"], spec["concurrencyPolicy"], spec["successfulJobsHistoryLimit"]) == (
