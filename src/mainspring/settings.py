@@ -509,11 +509,11 @@ def load_settings(
     return settings
 
 
-def describe_settings() -> list[SettingRow]:
-    """The table for people: each setting, its default, its environment variable, its meaning."""
-    defaults = Settings()
+def describe_settings(settings: Settings | None = None) -> list[SettingRow]:
+    """The table for people: each setting, its default or its value in `settings`, its environment variable, meaning."""
+    shown = settings or Settings()
     return [
-        SettingRow(name, _show(getattr(defaults, name), knob), PREFIX + name.upper(), knob.meaning)
+        SettingRow(name, _show(getattr(shown, name), knob), PREFIX + name.upper(), knob.meaning)
         for name, knob in knobs().items()
     ]
 

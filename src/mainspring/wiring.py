@@ -38,6 +38,7 @@ from mainspring.services.store_layers import MeasuredStore
 from mainspring.settings import FILE, Settings
 from mainspring.sink import Sink
 from mainspring.store import Store
+from mainspring.version import VERSION
 
 if TYPE_CHECKING:
     from mainspring.executors.registry import ExecutorRegistry
@@ -425,6 +426,7 @@ def describe_worker(app: App, settings: Settings, name: str) -> WorkerRow:
         tasks=("command", "http", *(["container"] if settings.containers else []), *sorted(app.tasks)),
         concurrency=settings.concurrency,
         notices=tuple(app.tasks[name].notice() for name in sorted(app.tasks)),
+        version=VERSION,
     )
 
 

@@ -4,13 +4,14 @@ the load ahead."""
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
-from door import Door, fields, problem
+from door import SECRET, Door, fields, open_door, problem
 
 from mainspring.client.client import Client
 from mainspring.core.model import AttemptOutcome, Report, Worker
@@ -18,6 +19,7 @@ from mainspring.core.states import FAILED, SUCCEEDED, State
 from mainspring.services.chores.tally_keeper import TallyKeeper
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
+from mainspring.version import VERSION
 
 WORK = {"task": "encode", "args": {"video": "v1"}}
 SECOND = 1_000_000
@@ -388,3 +390,37 @@ def test_proposals_that_are_applied_lower_the_peak_to_what_they_said(private_doo
         assert moved.status_code == 200, moved.text
     assert ok(viewer.post("/v1/load:spread"))["before"]["starts"] == found["after"]["starts"]
     assert invalid(viewer.post("/v1/load:spread", json={"within": "2h"})) == ["within"]
+
+
+def test_versions_of_jobs_and_processes_and_settings_without_secrets(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/api.db"
+    words = {"broker": "redis://ann:hunter2@127.0.0.1:1/0", "token": "tok-en-1", "firing_rate": 777}
+    with open_door(tmp_path, **words) as door:
+        admin, viewer = door.client("admin"), door.client("viewer")
+        make(admin, "etl", schedule="0 2 * * *")
+        ok(admin.patch("/v1/jobs/etl", json={"priority": 2}))
+        changes = ok(viewer.get("/v1/jobs/etl/versions"))["items"]
+        assert [each["action"] for each in changes] == ["job.update", "job.create"]
+        assert [changes[0]["before"]["priority"], changes[0]["after"]["priority"]] == [5, 2]
+        assert ok(viewer.get("/v1/jobs/etl/versions?limit=1"))["next"] is not None
+        assert viewer.get("/v1/jobs/nothing/versions").status_code == 404
+
+        async def start(store: Store) -> None:
+            await store.register(Worker(id="w", tasks=("encode",), version="9.9.9", started_at=store.now()))
+
+        door.ask(start)
+        versions = ok(viewer.get("/v1/versions"))
+        assert versions["version"] == VERSION
+        assert versions["schema"] == versions["newest_schema"] > 0
+        assert [each["version"] for each in versions["processes"]] == [VERSION, "9.9.9"]
+        assert ok(viewer.get("/v1/workers/w"))["version"] == "9.9.9"
+        answer = admin.get("/v1/settings")
+        settings = {each["name"]: each for each in ok(answer)["items"]}
+        assert settings["store"]["value"] == url
+        assert settings["broker"]["value"] == "redis://ann:***@127.0.0.1:1/0"
+        assert (settings["secret"]["value"], settings["token"]["value"]) == ("***", "***")
+        assert (settings["firing_rate"]["value"], settings["firing_rate"]["is_default"]) == ("777", False)
+        assert settings["claim_ttl"]["is_default"]
+        assert not any(each in answer.text for each in ("hunter2", "tok-en-1", SECRET))
+        assert door.client("operator").get("/v1/settings").status_code == 403
+        assert door.client("admin", namespace="rival").get("/v1/settings").status_code == 403

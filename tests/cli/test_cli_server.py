@@ -51,6 +51,8 @@ ERRANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("audit",): (),
     ("cluster",): (),
     ("regions",): (),
+    ("versions",): (),
+    ("settings",): (),
     ("queues",): (),
     ("errors",): (),
     ("load",): (),

@@ -21,6 +21,7 @@ from mainspring.api.resources.system.audit import ENDPOINTS as AUDIT
 from mainspring.api.resources.system.cluster import ENDPOINTS as CLUSTER
 from mainspring.api.resources.system.documents import with_documents
 from mainspring.api.resources.system.health import ENDPOINTS as HEALTH
+from mainspring.api.resources.system.installation import ENDPOINTS as INSTALLATION
 from mainspring.api.resources.system.sessions import ENDPOINTS as SESSIONS
 from mainspring.api.resources.system.statuses import ENDPOINTS as STATUSES
 from mainspring.api.resources.views.actions import ENDPOINTS as ACTIONS
@@ -51,6 +52,7 @@ ENDPOINTS = with_documents(
         *CALENDARS,
         *EVENTS,
         *AUDIT,
+        *INSTALLATION,
         *SESSIONS,
         *HEALTH,
     )

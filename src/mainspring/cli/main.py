@@ -93,6 +93,8 @@ cli = LazyGroup(
         "errors": Entry("mainspring.cli.views.errors:errors", "List kinds of failure."),
         "load": Entry("mainspring.cli.views.load:load", "Show what is planned to start."),
         "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show the leader, the nodes and the terms."),
+        "versions": Entry("mainspring.cli.views.installation:versions", "Show which versions run."),
+        "settings": Entry("mainspring.cli.views.installation:show_settings", "Show the settings in effect."),
         "drain": Entry("mainspring.cli.admin.workers:drain", "Ask a worker to stop."),
         "events": Entry("mainspring.cli.admin.trail:events", "Print what happens as it happens."),
         "audit": Entry("mainspring.cli.admin.trail:audit", "List changes made over the API, with their authors."),

@@ -20,6 +20,7 @@ from mainspring.client.workers import Cluster, Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
 from mainspring.operations import records
+from mainspring.operations.installation import ShownSettings, Versions
 from mainspring.operations.views import overview_records
 from mainspring.sdk.sync import Blocking
 
@@ -77,6 +78,14 @@ class Client:
     async def overview(self) -> overview_records.Overview:
         """How the namespace stands; at most a second old."""
         return await self._connection.ask(Request("GET", path_of("overview")), overview_records.Overview)
+
+    async def versions(self) -> Versions:
+        """Which version each process runs, and that of the database's schema."""
+        return await self._connection.ask(Request("GET", path_of("versions")), Versions)
+
+    async def settings(self) -> ShownSettings:
+        """The settings of the server; secrets are masked. It needs the permission `settings:read`."""
+        return await self._connection.ask(Request("GET", path_of("settings")), ShownSettings)
 
     async def live(self) -> AsyncGenerator[overview_records.News, None]:
         """Which jobs and runs change, at most twice a second, without end. The first news, also after a broken

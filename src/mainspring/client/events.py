@@ -45,6 +45,10 @@ class Audit:
         """Changes, newest first."""
         return each(self._connection, path_of("audit"), {"subject": subject, "target": target}, records.Change, limit)
 
+    def of_job(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Change, None]:
+        """The changes that were made to a job over the API, newest first."""
+        return each(self._connection, path_of("jobs", job, "versions"), {}, records.Change, limit)
+
 
 class Tokens:
     """`client.tokens`. `mainspring token create` makes them, where the secret is."""

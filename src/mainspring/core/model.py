@@ -379,6 +379,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: Instant = 0
     drain_requested_at: Instant | None = None
     """Since when it is asked to finish what it holds and to end."""
+    version: str = ""
+    """The version of the program that it runs; empty for a worker over HTTP."""
     priorities: tuple[int, ...] = PRIORITIES
     """Of which it takes runs now: not announced, since it changes with what the worker's pools hold."""
     notices: tuple[TaskNotice, ...] = ()

@@ -38,3 +38,19 @@ class Audit:
         following = str(found[limit - 1][0]) if len(found) > limit else None
         read = self._context.read
         return records.Page([change_record(*row, read) for row in found[:limit]], following)
+
+    def of_job(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Change, None]:
+        """The changes that were made to a job over the API, newest first, each with the definition before and after
+        it. What code declares is not among them."""
+
+        async def fetch(place: str | None, size: int) -> records.Page[records.Change]:
+            return await self.page_of_job(job, before=None if place is None else int(place), limit=size)
+
+        return walk(fetch, limit)
+
+    async def page_of_job(
+        self, job: str, *, before: int | None = None, limit: int = 50
+    ) -> records.Page[records.Change]:
+        """One page of them, those before a number."""
+        found = await (await self._context.open()).get_job(self._context.namespace, job)
+        return await self.page(target=f"job:{found.id}", before=before, limit=limit)

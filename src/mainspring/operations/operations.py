@@ -10,6 +10,7 @@ from mainspring.operations.calendars import Calendars
 from mainspring.operations.cluster import Cluster
 from mainspring.operations.context import Context, Host
 from mainspring.operations.events import Events
+from mainspring.operations.installation import Installation, ShownSettings, Versions
 from mainspring.operations.jobs.jobs import Jobs
 from mainspring.operations.runs import Runs
 from mainspring.operations.views import overview_records
@@ -43,6 +44,7 @@ class Operations:
         self.calendars = Calendars(context)
         self.events = Events(context)
         self.audit = Audit(context)
+        self._installation = Installation(context)
         self._overview = Overview(context)
         self._host = host
         self._now = host.clock.now
@@ -50,6 +52,14 @@ class Operations:
     async def overview(self) -> overview_records.Overview:
         """How the namespace stands now."""
         return await self._overview.show()
+
+    async def versions(self) -> Versions:
+        """Which version each process runs, and that of the database's schema."""
+        return await self._installation.versions()
+
+    async def settings(self) -> ShownSettings:
+        """The settings in effect; secrets are masked."""
+        return self._installation.settings()
 
     async def open(self) -> None:
         """Open the store."""

@@ -364,6 +364,8 @@ class Worker(msgspec.Struct, frozen=True):
     heartbeat_at: Moment
     drain_requested_at: Moment | None = None
     """Since when it is asked to finish what it holds and to end."""
+    version: str = ""
+    """The version of Mainspring that it runs; empty for a worker over HTTP."""
 
 
 class Workers(msgspec.Struct, frozen=True):

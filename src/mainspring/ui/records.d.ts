@@ -1119,6 +1119,13 @@ export interface Problem {
   errors?: Fault[];
 }
 
+export interface ProcessVersion {
+  process: string;
+  kind: "server" | "worker";
+  version: string;
+  started_at: string | null;
+}
+
 export interface ProgressBody {
   token: number;
   fraction: number;
@@ -1477,6 +1484,19 @@ export interface SessionBody {
   token: string;
 }
 
+export interface ShownSetting {
+  name: string;
+  value: string;
+  default: string;
+  is_default: boolean;
+  variable: string;
+  meaning: string;
+}
+
+export interface ShownSettings {
+  items: ShownSetting[];
+}
+
 export interface SimulateBody {
   job?: string;
   change?: JobChange;
@@ -1651,6 +1671,13 @@ export interface TriggerBody {
   reason?: string;
 }
 
+export interface Versions {
+  version: string;
+  schema: number;
+  newest_schema: number;
+  processes: ProcessVersion[];
+}
+
 export interface WaitQuery {
   timeout?: string;
 }
@@ -1675,6 +1702,7 @@ export interface Worker {
   started_at: string;
   heartbeat_at: string;
   drain_requested_at?: string | null;
+  version?: string;
 }
 
 export interface WorkerBody {

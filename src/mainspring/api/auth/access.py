@@ -26,6 +26,7 @@ Permission = Literal[
     "events:read",
     "metrics:read",
     "audit:read",
+    "settings:read",
     "tokens:write",
 ]
 Role = Literal["viewer", "submitter", "operator", "admin", "worker"]

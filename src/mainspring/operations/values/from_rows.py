@@ -270,6 +270,7 @@ def worker_record(worker: model.Worker, state: records.WorkerState) -> records.W
         started_at=moment(worker.started_at),
         heartbeat_at=moment(worker.heartbeat_at),
         drain_requested_at=moment_or_none(worker.drain_requested_at),
+        version=worker.version,
     )
 
 

@@ -355,34 +355,3 @@ class FiringWindow(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
     """Give it as `cursor` for the rows before."""
     partial: bool
-
-
-class JobVersion(msgspec.Struct, frozen=True):
-    """A change of a job's definition."""
-
-    number: int
-    at: Moment
-    subject: str
-    action: str
-    before: Any
-    after: Any
-
-
-class JobVersions(msgspec.Struct, frozen=True):
-    """The changes of a job's definition that were made over the API, newest first."""
-
-    items: list[JobVersion]
-    next: str | None
-
-
-class ShownSetting(msgspec.Struct, frozen=True):
-    """A setting of the server; secrets are masked."""
-
-    name: str
-    value: str
-
-
-class ShownSettings(msgspec.Struct, frozen=True):
-    """The settings of the server that answers."""
-
-    items: list[ShownSetting]

@@ -8,7 +8,7 @@ from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import RevokeBody
 from mainspring.api.schemas.paging import limit_of, page, read_number
-from mainspring.api.schemas.queries import AuditQuery
+from mainspring.api.schemas.queries import AuditQuery, PageQuery
 from mainspring.operations import records
 from mainspring.operations.audit import Audit
 
@@ -18,6 +18,13 @@ async def list_audit(request: Request) -> Response:
     words = {name: request.query[name] for name in ("subject", "target") if name in request.query}
     trail = Audit(Acting(request).context)
     return page(await trail.page(**words, before=read_number(request.query), limit=limit_of(request.query)))
+
+
+async def list_versions(request: Request) -> Response:
+    """The changes of a job that were made over the API, newest first, each with the definition before and after it."""
+    trail, job = Audit(Acting(request).context), request.named("job_id")
+    await request.context.store.get_job(request.namespace, job)  # That there is no such job matters most.
+    return page(await trail.page_of_job(job, before=read_number(request.query), limit=limit_of(request.query)))
 
 
 async def revoke_tokens(request: Request) -> Response:
@@ -42,6 +49,10 @@ ENDPOINTS = (
     Endpoint(
         "GET", "/v1/audit", list_audit, "audit:read", "Who changed what.",
         {200: records.Page[records.Change]}, query=AuditQuery, history=True,
+    ),
+    Endpoint(
+        "GET", "/v1/jobs/{job_id}/versions", list_versions, "jobs:read", "Who changed a job, and what.",
+        {200: records.Page[records.Change]}, query=PageQuery, history=True,
     ),
     Endpoint(
         "POST", "/v1/tokens:revoke", revoke_tokens, "tokens:write", "Make tokens worthless.",

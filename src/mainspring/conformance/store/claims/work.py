@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import msgspec
+
 from mainspring.conformance.store.claims.gates import GateSuite
 from mainspring.conformance.store.claims.lines import LineSuite
 from mainspring.conformance.store.ends.reports import ReportSuite
@@ -372,6 +374,15 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
         await register(store, clock, "worker-1", state="draining")
         (row,) = await store.list_workers("default")
         assert (row.state, row.drain_requested_at) == ("draining", since)
+
+    async def test_a_worker_is_listed_with_the_version_that_it_announced(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.register(msgspec.structs.replace(a_worker("worker-1"), version="1.2.3"))
+        assert [worker.version for worker in await store.list_workers("default")] == ["1.2.3"]
+        asked = await store.request_drain("default", "worker-1")
+        assert asked is not None
+        assert asked.version == "1.2.3"
 
     async def test_only_a_live_worker_of_the_namespace_can_be_asked_to_drain(
         self, store: Store, clock: ManualClock

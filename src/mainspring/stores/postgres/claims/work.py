@@ -129,6 +129,7 @@ def _worker_row(worker: Worker, tx: Transaction) -> tuple[object, ...]:
         worker.started_at or tx.now,
         tx.given,
         _encode(worker.notices).decode(),
+        worker.version,
     )
 
 

@@ -278,6 +278,7 @@ def _worker_row(worker: Worker, now: Instant) -> tuple[object, ...]:
         worker.started_at or now,
         now,
         _encode(worker.notices).decode(),
+        worker.version,
     )
 
 

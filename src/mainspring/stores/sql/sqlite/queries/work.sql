@@ -70,14 +70,15 @@ VALUES (?1, (SELECT coalesce(max(seq), 0) + 1 FROM logs WHERE run_id = ?1), ?2, 
 UPDATE runs SET progress = ?1, progress_note = ?2 WHERE id = ?3 AND token = ?4 AND state = 'running';
 
 -- register: announce a worker
-INSERT INTO workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notices)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notices,
+                     version)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at,
                                notices = excluded.notices;
 
 -- announced: workers that know something of a task, heard of last first, and what they know
 SELECT w.id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       notice.value
+       version, notice.value
 FROM workers AS w, json_each(w.notices) AS notice
 WHERE namespace = ? AND json_extract(notice.value, '$.name') = ? ORDER BY heartbeat_at DESC, w.id LIMIT 200;
 
@@ -89,8 +90,10 @@ WHERE seq = ?6 AND state = 'pending';
 -- request_drain: ask a live worker to finish what it holds and to end; asked again, it says since when
 UPDATE workers SET drain_requested_at = coalesce(drain_requested_at, ?3)
 WHERE namespace = ?1 AND id = ?2 AND state IN ('active', 'draining')
-RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at;
+RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+          version;
 
 -- workers: all workers of a namespace
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+       version
 FROM workers WHERE namespace = ? ORDER BY id;
