@@ -146,11 +146,11 @@ def run_through(
         return await asyncio.to_thread(look_back)
 
     try:
-        told = asyncio.run(live())
+        reported = asyncio.run(live())
     finally:
         cluster.kill_all()
     check(cluster)
-    return told
+    return reported
 
 
 def wait_for_load(cluster: Cluster, count: int) -> None:

@@ -100,10 +100,10 @@ def test_a_master_that_is_gone_and_its_replica_takes_over(tmp_path: Path, group:
             wait_for_load(cluster, 20)
         wait(lambda: leads_there(group))
 
-    told = run_through(
+    reported = run_through(
         tmp_path, f"{group.url}?timeout=300ms", trouble, {"MAINSPRING_LEASE": group.url, "MAINSPRING_CACHE": group.url}
     )
-    assert {"broker.lost", "broker.back"} <= set(told)
+    assert {"broker.lost", "broker.back"} <= set(reported)
     assert leads_there(group)
 
 
@@ -120,8 +120,8 @@ def test_a_redis_that_is_slow_for_a_while(tmp_path: Path) -> None:
         wait_for_events(cluster, "broker.back")
 
     try:
-        told = run_through(tmp_path, f"redis://127.0.0.1:{proxy.port}?timeout=300ms", trouble)
+        reported = run_through(tmp_path, f"redis://127.0.0.1:{proxy.port}?timeout=300ms", trouble)
     finally:
         proxy.close()
         redis.kill()
-    assert {"broker.lost", "broker.back"} <= set(told)
+    assert {"broker.lost", "broker.back"} <= set(reported)

@@ -77,7 +77,7 @@ def test_urgent_work_begins_beside_a_flood_of_low_work_and_low_work_beside_a_flo
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--pool", "100"], "write priority=places"),
         (["--pool", "11=5"], "choose a whole number from 1 (highest) to 10 (lowest)"),
@@ -86,9 +86,11 @@ def test_urgent_work_begins_beside_a_flood_of_low_work_and_low_work_beside_a_flo
         (["--pool", "1=5", "--concurrency", "3"], "--pool and --concurrency exclude each other"),
     ],
 )
-def test_a_pool_that_cannot_be_is_refused_before_anything_is_made(tmp_path: Path, words: list[str], told: str) -> None:
+def test_a_pool_that_cannot_be_is_refused_before_anything_is_made(
+    tmp_path: Path, words: list[str], reported: str
+) -> None:
     command = [sys.executable, "-m", "mainspring", "worker", "--store", "sqlite:///pools.db", *words]
     ended = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 2
-    assert told in " ".join(ended.stderr.split())
+    assert reported in " ".join(ended.stderr.split())
     assert list(tmp_path.iterdir()) == []

@@ -158,8 +158,13 @@ def test_the_access_log_is_json_without_secrets(door: Door, caplog: pytest.LogCa
         line = until(lambda: [each.getMessage() for each in caplog.records if '"logged"' in each.getMessage()])[0]
     finally:
         log.removeHandler(caplog.handler)
-    told = json.loads(line)
-    assert (told["method"], told["path"], told["status"], told["subject"]) == ("GET", "/v1/jobs", 200, "bob")
+    reported = json.loads(line)
+    assert (reported["method"], reported["path"], reported["status"], reported["subject"]) == (
+        "GET",
+        "/v1/jobs",
+        200,
+        "bob",
+    )
     assert token not in line
     assert "hush" not in line
 

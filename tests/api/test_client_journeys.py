@@ -135,9 +135,9 @@ class TestAFailure:
             pauses.append((following.started_at - before.finished_at).total_seconds())
         assert pauses[0] >= 0.14
         assert pauses[1] >= 0.59
-        told = (await asyncio.to_thread(cli, "run", "show", run.run_id)).out
-        assert "try 1 of 3" in told
-        assert "done at try 3" in told
+        reported = (await asyncio.to_thread(cli, "run", "show", run.run_id)).out
+        assert "try 1 of 3" in reported
+        assert "done at try 3" in reported
 
 
 class TestDependencies:

@@ -25,21 +25,21 @@ def a_worker(name: str, silent: int = 0, **words: object) -> Worker:
 
 
 def test_a_depth_of_ten_million_is_told_by_queue_and_region() -> None:
-    told = figures(
+    reported = figures(
         [], [Backlog("default", "video", "eu", 3, 10_000_000, NOW - MINUTE), Backlog("b", "q", "r", 1, 5, 0)]
     )
-    assert told["queue_depth", "default", "video", "eu", "3"] == 10_000_000
-    assert told["queue_oldest_seconds", "default", "video", "eu", "3"] == 60
-    assert told["queue_depth", "default", "video", "eu", "4"] == 0
-    assert not [name for name in told if "b" in name]
+    assert reported["queue_depth", "default", "video", "eu", "3"] == 10_000_000
+    assert reported["queue_oldest_seconds", "default", "video", "eu", "3"] == 60
+    assert reported["queue_depth", "default", "video", "eu", "4"] == 0
+    assert not [name for name in reported if "b" in name]
 
 
 def test_queues_that_a_tenant_makes_up_are_told_together() -> None:
     backlog = [Backlog("default", f"q{number}", "eu", 5, number, NOW) for number in range(1, 1001)]
-    told = {name: value for name, value in figures([], backlog).items() if name[0] == "queue_depth"}
-    assert len({name[2] for name in told}) == MOST_QUEUES + 1
-    assert sum(told.values()) == sum(range(1, 1001))
-    assert told["queue_depth", "default", OTHERS, OTHERS, "5"] == sum(range(1, 1001 - MOST_QUEUES))
+    reported = {name: value for name, value in figures([], backlog).items() if name[0] == "queue_depth"}
+    assert len({name[2] for name in reported}) == MOST_QUEUES + 1
+    assert sum(reported.values()) == sum(range(1, 1001))
+    assert reported["queue_depth", "default", OTHERS, OTHERS, "5"] == sum(range(1, 1001 - MOST_QUEUES))
 
 
 def test_utilisation_and_the_share_of_the_dead() -> None:
@@ -50,8 +50,8 @@ def test_utilisation_and_the_share_of_the_dead() -> None:
         a_worker("d", silent=MINUTE, state="stopped"),
         a_worker("e", silent=DEAD_LATELY + SECOND, state="dead"),
     ]
-    told = figures(workers, [])
-    assert told["worker_places", "default"] == 20
-    assert told["worker_utilisation", "default"] == 0.4
-    assert told["workers", "default", "dead"] == 1
-    assert told["workers_dead_share", "default"] == 1 / 3
+    reported = figures(workers, [])
+    assert reported["worker_places", "default"] == 20
+    assert reported["worker_utilisation", "default"] == 0.4
+    assert reported["workers", "default", "dead"] == 1
+    assert reported["workers_dead_share", "default"] == 1 / 3

@@ -282,8 +282,8 @@ class TestDependencies:
             await submit(store, a_run(clock, after=(first,)))
         assert locked.asked == 4, "no more checks were tried meanwhile"
         await inner.number_events(100)
-        told = [event for batch in await inner.events_since(0, 100) for event in batch.events]
-        (event,) = [event for event in told if event.kind == "run.hurried"]
+        reported = [event for batch in await inner.events_since(0, 100) for event in batch.events]
+        (event,) = [event for event in reported if event.kind == "run.hurried"]
         assert (event.run_id, event.reason) == (skipped, degradation.hurried_why("dependency checks fail"))
         await inner.close()
 

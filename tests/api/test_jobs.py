@@ -119,8 +119,8 @@ def test_all_policies_can_be_written_and_are_read_back(client: httpx.Client) -> 
         "regions": ["eu", "us"], "completions": 2, "parallelism": 1,
         "dependencies": ["b"], "on_dependency_failure": "run",
     }  # fmt: skip
-    told = {name: job[name] for name in ("priority", "queue", "timeout", "key", "limit", "tags", "retries")}
-    assert told == {
+    reported = {name: job[name] for name in ("priority", "queue", "timeout", "key", "limit", "tags", "retries")}
+    assert reported == {
         "priority": 2,
         "queue": "films",
         "timeout": "10m",

@@ -59,13 +59,13 @@ class Process:
                 stderr=log,
             )
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """What it wrote to stderr."""
         return self._log.read_text()
 
     def client(self, token: str = "") -> httpx.Client:
         """Somebody who knows where it is, as soon as it says so."""
-        line = until(lambda: [each for each in self.told().splitlines() if each.startswith("api    http")])[0]
+        line = until(lambda: [each for each in self.reported().splitlines() if each.startswith("api    http")])[0]
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._clients.append(httpx.Client(base_url=line.split()[1], headers=headers, timeout=20))
         return self._clients[-1]
@@ -170,7 +170,7 @@ def test_a_server_takes_what_workers_do_and_its_tokens_come_from_the_command_lin
     assert mainspring(tmp_path, "token", "revoke", made["token_id"]).returncode == 0
     until(lambda: client.get("/v1/jobs").status_code == 401)
     assert server.end() == 0
-    log = server.told()
+    log = server.reported()
     assert made["token"] not in log
     assert SECRET not in log
     line = next(json.loads(each) for each in log.splitlines() if each.startswith("{") and '"POST"' in each)

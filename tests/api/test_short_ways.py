@@ -53,8 +53,8 @@ def test_a_submission_like_one_before_is_answered_and_stored_alike(door: Door, b
             name: first[name] for name in first if name not in changing
         }
         stored = client.get(f"/v1/runs/{answer['run_id']}").json()
-        told = {name: value for name, value in answer.items() if name != "warnings"}
-        assert {name: stored[name] for name in told} == told
+        reported = {name: value for name, value in answer.items() if name != "warnings"}
+        assert {name: stored[name] for name in reported} == reported
         assert list(answer) == list(first)
     assert other["args"]["video"] == 'ü"\\'
     assert answers[1].headers["location"] == f"/v1/runs/{other['run_id']}"

@@ -26,22 +26,22 @@ def journey(block: str) -> list[tuple[str, int, Any]]:
     return [(command, int(status), json.loads(answer)) for command, status, answer in found]
 
 
-def compare(told: Any, answer: Any, names: dict[str, str]) -> None:
+def compare(reported: Any, answer: Any, names: dict[str, str]) -> None:
     """Everything that is told is there. `…` is some value, and `$name` is one that later lines use."""
-    match told:
+    match reported:
         case dict():
-            for key, value in told.items():
+            for key, value in reported.items():
                 compare(value, answer[key], names)
         case list():
-            assert len(told) == len(answer), (told, answer)
-            for one, other in zip(told, answer, strict=True):
+            assert len(reported) == len(answer), (reported, answer)
+            for one, other in zip(reported, answer, strict=True):
                 compare(one, other, names)
         case "…":
             assert answer is not None
-        case str() if told.startswith("$"):
-            names[told[1:]] = answer
+        case str() if reported.startswith("$"):
+            names[reported[1:]] = answer
         case _:
-            assert told == answer
+            assert reported == answer
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=["journeys", "rest"])
@@ -49,14 +49,14 @@ def test_every_line_of_the_page_is_true(private_door: Door, block: str) -> None:
     assert shutil.which("curl")
     token = private_door.token("admin", "worker", subject="reader")
     names = {"SERVER": private_door.url, "TOKEN": token}
-    for command, status, told in journey(block):
+    for command, status, reported in journey(block):
         typed = re.sub(r"\$(\w+)", lambda name: names[name[1]], command)
         ran = subprocess.run(
             ["bash", "-c", f"{typed} -w '{STATUS}'"], capture_output=True, text=True, timeout=30, check=True
         )
         body, _, code = ran.stdout.rpartition("\n")
         assert int(code) == status, (typed, body)
-        compare(told, json.loads(body), names)
+        compare(reported, json.loads(body), names)
 
 
 def test_a_report_without_a_name_or_token_is_refused_where_several_workers_share_a_subject(private_door: Door) -> None:

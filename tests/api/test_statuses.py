@@ -81,10 +81,10 @@ def test_what_has_ended_is_told_by_the_cache_and_by_the_store_if_that_is_asked_f
     until(lambda: scene.status(run_id, "?fresh=0") == ("succeeded", "cache"))
     with Redis(port=scene.redis.port) as client:
         assert 3_000 < client.ttl(f"job_status:{run_id}") <= 3_600
-    told = scene.admin.get(f"/v1/runs/{run_id}/status").json()
+    reported = scene.admin.get(f"/v1/runs/{run_id}/status").json()
     whole = scene.admin.get(f"/v1/runs/{run_id}").json()
     same = ("run_id", "namespace", "state", "reason", "attempt", "worker", "job", "task")
-    assert {name: told[name] for name in same} == {name: whole[name] for name in same}
+    assert {name: reported[name] for name in same} == {name: whole[name] for name in same}
 
 
 def test_a_run_that_waits_is_never_told_from_long_ago(scene: Scene) -> None:
@@ -119,15 +119,15 @@ def test_a_worker_is_told_to_work_and_to_have_stopped(scene: Scene) -> None:
     answer = hand.post("/v1/workers", json={"name": "box", "tasks": ["elsewhere"]})
     worker = answer.json()["worker_id"]
 
-    def told() -> tuple[str, str]:
+    def reported() -> tuple[str, str]:
         answer = scene.admin.get(f"/v1/workers/{worker}/status")
         return answer.json()["state"], answer.headers["mainspring-source"]
 
-    until(lambda: told() == ("active", "cache"))
+    until(lambda: reported() == ("active", "cache"))
     with Redis(port=scene.redis.port) as client:
         assert 200 < client.ttl(f"worker_status:{worker}") <= 300
     assert scene.admin.post(f"/v1/workers/{worker}/drain", json={}).status_code == 200
-    until(lambda: told() == ("draining", "cache"))
+    until(lambda: reported() == ("draining", "cache"))
 
 
 def test_a_redis_that_was_emptied_is_warmed_from_the_store(scene: Scene) -> None:

@@ -60,8 +60,12 @@ def end_all(door: Door, error: str | None = None, queues: tuple[str, ...] = ("de
         for number, claim in enumerate(claims):
             failure = None
             if error is not None:
-                told = {"type": error, "message": f"no. {number}", "traceback": 'File "/a/b/c.py", line 3, in fetch\n'}
-                failure = msgspec.json.encode(told).decode()
+                reported = {
+                    "type": error,
+                    "message": f"no. {number}",
+                    "traceback": 'File "/a/b/c.py", line 3, in fetch\n',
+                }
+                failure = msgspec.json.encode(reported).decode()
             state: State = SUCCEEDED if failure is None else FAILED
             kind: AttemptOutcome = "succeeded" if failure is None else "failed"
             now = store.now()
@@ -166,8 +170,8 @@ def test_relations_gates_and_stored_events(private_door: Door, client: httpx.Cli
     assert ok(client.get("/v1/jobs/down/relations"))["upstream"][0]["name"] == "up"
     end_all(private_door)
     count_events(private_door)
-    told = ok(client.get(f"/v1/runs/{first}/events"))
-    assert [event["kind"] for event in told["items"]] == ["run.submitted", "run.running", "run.succeeded"]
+    reported = ok(client.get(f"/v1/runs/{first}/events"))
+    assert [event["kind"] for event in reported["items"]] == ["run.submitted", "run.running", "run.succeeded"]
     page = ok(client.get("/v1/events:page", params={"kind": "run.submitted", "limit": 2}))
     assert len(page["items"]) == 2
     beyond = ok(client.get("/v1/events:page", params={"kind": "run.submitted", "after": page["next"]}))
@@ -306,10 +310,10 @@ def test_an_edit_of_a_calendar_names_the_firings_that_move_before_it_is_saved(
     before = {name: ok(client.get(f"/v1/jobs/{name}/next?count=400")) for name in ("moves", "weekly", "skips")}
     ok(client.put("/v1/calendars/holidays", json=wanted))
     after = {name: ok(client.get(f"/v1/jobs/{name}/next?count=400")) for name in before}
-    told = {name: {each["at"] for each in found["items"] if each["job"] == name and each["at"]} for name in before}
+    reported = {name: {each["at"] for each in found["items"] if each["job"] == name and each["at"]} for name in before}
     for name, items in before.items():
         now_planned = {each["fire_at"] for each in after[name]["items"]}
-        assert {each["fire_at"] for each in items["items"][:200]} - now_planned == told[name], name
+        assert {each["fire_at"] for each in items["items"][:200]} - now_planned == reported[name], name
     days = ok(viewer.get("/v1/calendars/holidays/days"))
     assert days["items"] == [{"day": friday.isoformat(), "whole": True, "reason": friday.isoformat()}]
     assert (days["used_by"], days["calendars"]) == (["moves", "paused", "skips", "weekly"], ["outer"])

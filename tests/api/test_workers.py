@@ -54,8 +54,8 @@ def submit(admin: httpx.Client, **words: Any) -> str:
 def test_a_worker_takes_a_run_and_completes_it(admin: httpx.Client, hand: httpx.Client) -> None:
     run_id, worker = submit(admin, timeout="1m"), register(hand)
     (claim,) = take(hand, worker)
-    told = {name: claim[name] for name in ("run_id", "task", "args", "attempt", "timeout")}
-    assert told == {"run_id": run_id, "task": "elsewhere", "args": {"n": 1}, "attempt": 1, "timeout": "1m"}
+    reported = {name: claim[name] for name in ("run_id", "task", "args", "attempt", "timeout")}
+    assert reported == {"run_id": run_id, "task": "elsewhere", "args": {"n": 1}, "attempt": 1, "timeout": "1m"}
     url = f"/v1/runs/{run_id}"
     token = claim["token"]
     assert hand.put(f"{url}/progress", json={"token": token, "fraction": 0.5, "note": "half"}).status_code == 204

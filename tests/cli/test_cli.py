@@ -119,11 +119,11 @@ class TestErrors:
     def test_programs_get_errors_as_json_on_stderr(self, cli: Terminal) -> None:
         answer = cli("job", "add", "a", "--every", "5 parsecs", "--command", "true", "--json")
         assert (answer.code, answer.out) == (2, "")
-        told = json.loads(answer.err)
-        assert (told["field"], told["value"]) == ("every", "5 parsecs")
-        assert "30s" in told["remedy"]
-        told = json.loads(cli("job", "add", "a", "--overlap", "maybe", "--json").err)
-        assert "'maybe' is not one of" in told["error"]
+        reported = json.loads(answer.err)
+        assert (reported["field"], reported["value"]) == ("every", "5 parsecs")
+        assert "30s" in reported["remedy"]
+        reported = json.loads(cli("job", "add", "a", "--overlap", "maybe", "--json").err)
+        assert "'maybe' is not one of" in reported["error"]
 
     def test_a_traceback_is_shown_only_on_request(self, cli: Terminal) -> None:
         cli("db", "migrate")
@@ -145,9 +145,9 @@ class TestErrors:
         self, error: Exception, code: int, words: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert explain(error, Session()) == code
-        told = capsys.readouterr().err
-        assert words in told
-        assert "Traceback" not in told
+        reported = capsys.readouterr().err
+        assert words in reported
+        assert "Traceback" not in reported
 
     def test_a_reader_that_has_seen_enough_is_no_trouble(self, cli: Terminal) -> None:
         cli("db", "migrate")

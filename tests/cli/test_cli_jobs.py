@@ -280,8 +280,8 @@ class TestLook:
         cli("job", "trigger", "a")
         cli.execute(lambda claim: failure(claim, "ValueError: no"))
         fire(cli, "a", 3 * HOUR + MINUTE)
-        told = cli.json("job", "show", "a")
-        outcomes = [(firing["outcome"], firing["kind"]) for firing in told["firings"]]
+        reported = cli.json("job", "show", "a")
+        outcomes = [(firing["outcome"], firing["kind"]) for firing in reported["firings"]]
         assert outcomes == [("fired", "scheduled"), *[("missed", "scheduled")] * 2, ("failed", "manual")]
         shown = " ".join(cli("job", "show", "a").out.split())
         assert "pending" in shown
@@ -467,11 +467,11 @@ class TestActions:
         self.add(cli)
         cli("job", "remove", "a", "--reason", "no longer needed")
 
-        async def told(store: Store) -> list[str]:
+        async def reported(store: Store) -> list[str]:
             await store.number_events(1000)
             return [event.reason for batch in await store.events_since(1, 1000) for event in batch.events]
 
-        assert "no longer needed" in cli.store(told)
+        assert "no longer needed" in cli.store(reported)
 
     def test_a_job_is_fired_by_hand(self, cli: Terminal) -> None:
         cli("job", "add", "a", "--manual", "--overlap", "forbid", "--task", "encode")

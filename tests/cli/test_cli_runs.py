@@ -191,13 +191,13 @@ class TestShow:
         run_id = submit(cli, "--arg", "video=v1")
         cli.execute(lambda claim: another_try(claim, reason="ValueError: no; retry 1 of 3"))
         cli.execute(fail)
-        told = cli.json("run", "show", run_id)
-        assert [(each["attempt"], each["outcome"], each["worker"]) for each in told["attempts"]] == [
+        reported = cli.json("run", "show", run_id)
+        assert [(each["attempt"], each["outcome"], each["worker"]) for each in reported["attempts"]] == [
             (1, "failed", "w1"),
             (2, "failed", "w1"),
         ]
-        assert (told["state"], told["reason"]) == ("failed", "ValueError: no; all retries are used up")
-        assert told["error"]["message"] == "no"
+        assert (reported["state"], reported["reason"]) == ("failed", "ValueError: no; all retries are used up")
+        assert reported["error"]["message"] == "no"
         answer = cli("run", "show", run_id)
         assert "retry 1 of 3" in answer.out
         assert "Traceback (most recent call last):" in answer.out
@@ -408,8 +408,8 @@ class TestWait:
         answer = cli("run", "wait", run_id)
         assert (answer.code, answer.out) == (3, "")
         assert "encode failed" in answer.err
-        told = cli("run", "wait", run_id, "--json")
-        assert (told.code, told.json["state"]) == (3, "failed")
+        reported = cli("run", "wait", run_id, "--json")
+        assert (reported.code, reported.json["state"]) == (3, "failed")
 
     def test_a_cancelled_one_exits_3(self, cli: Terminal) -> None:
         run_id = submit(cli)
@@ -571,8 +571,8 @@ class TestOperations:
             await store.number_events(1000)
 
         cli.store(number)
-        told = cli("events", "--after", "0", "--limit", "3", "--run", run_id)
-        assert [f"[{run_id[-8:]}]" in line for line in told.out.splitlines()] == [True, True, True]
+        reported = cli("events", "--after", "0", "--limit", "3", "--run", run_id)
+        assert [f"[{run_id[-8:]}]" in line for line in reported.out.splitlines()] == [True, True, True]
         events = [json.loads(line) for line in cli("events", "--after", "0", "-n", "3", "--json").out.splitlines()]
         assert [event["kind"] for event in events] == ["run.submitted", "run.running", "run.failed"]
         (failed,) = cli("events", "--after", "0", "-n", "1", "--kind", "run.failed", "--json").out.splitlines()

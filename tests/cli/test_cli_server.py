@@ -130,7 +130,7 @@ def problem(kind: str, status: int, detail: str) -> tuple[int, str, str]:
     return status, "application/problem+json", json.dumps({**words, "request_id": "r"})
 
 
-def told(answer: Answer, code: int, *words: str) -> None:
+def reported(answer: Answer, code: int, *words: str) -> None:
     """An error in one or two lines, without a traceback."""
     assert (answer.code, answer.out) == (code, ""), answer
     assert "Traceback" not in answer.err
@@ -146,13 +146,13 @@ class TestEveryCommand:
     @pytest.mark.parametrize("path", ERRANDS, ids=" ".join)
     def test_each_asks_the_server_and_nobody_else(self, cli: Terminal, path: tuple[str, ...], nowhere: str) -> None:
         answer = cli(*path, *ERRANDS[path], "--server", nowhere, "--token", "t")
-        told(answer, 1, f"there is no server at {nowhere}", "mainspring server")
+        reported(answer, 1, f"there is no server at {nowhere}", "mainspring server")
         assert [each.name for each in cli.folder.iterdir() if each.suffix == ".db"] == []
 
     @pytest.mark.parametrize("path", ERRANDS, ids=" ".join)
     def test_each_is_refused_to_who_shows_no_token(self, cli: Terminal, path: tuple[str, ...], served: Served) -> None:
         answer = cli(*path, *ERRANDS[path], "--server", served.url)
-        told(answer, 4, "there is no token", "MAINSPRING_TOKEN", "mainspring token create")
+        reported(answer, 4, "there is no token", "MAINSPRING_TOKEN", "mainspring token create")
 
     def test_the_others_have_no_server_to_ask(self, cli: Terminal) -> None:
         for path in every_command():
@@ -265,7 +265,7 @@ def test_a_run_is_seen_through_over_a_server(cli: Terminal, served: Served) -> N
     cli.connect(served)
     run_id = cli.json("run", "submit", "encode", "--arg", "video=v1")["run_id"]
     cli.announce()
-    told(cli("run", "wait", run_id, "--timeout", "10ms"), 1, f"run {run_id} is still pending after 0.01 s")
+    reported(cli("run", "wait", run_id, "--timeout", "10ms"), 1, f"run {run_id} is still pending after 0.01 s")
     cli.execute(lambda claim: success(claim, '"v1@4K"'))
     answer = cli("run", "wait", run_id[-8:])
     assert (answer.code, answer.out) == (0, '"v1@4K"\n')
@@ -290,14 +290,14 @@ class TestWhoIsAsked:
         served.reset()
         cli.write("mainspring.toml", f'server = "{served.url}"\ntoken = "{served.token("viewer")}"')
         assert cli.json("job", "list") == []
-        told(cli("run", "submit", "encode"), 4, "runs:submit", "ask for a token with that permission")
+        reported(cli("run", "submit", "encode"), 4, "runs:submit", "ask for a token with that permission")
 
     def test_who_may_only_submit_still_gets_the_id(self, cli: Terminal, served: Served) -> None:
         cli.connect(served)
         token = served.token("runs:submit")
         answer = cli("run", "submit", "encode", "--token", token)
         assert (answer.code, len(answer.out)) == (0, 27)
-        told(cli("run", "submit", "--command", "true", "--token", token), 4, "run:command")
+        reported(cli("run", "submit", "--command", "true", "--token", token), 4, "run:command")
 
     def test_names_are_completed_by_what_the_server_knows(
         self, cli: Terminal, served: Served, monkeypatch: pytest.MonkeyPatch
@@ -324,11 +324,11 @@ class TestTrouble:
         "url", ["127.0.0.1:8321", "ftp://host", "http://", "http://h:port", "http://h/?x=1", "https://u:p@host", "x"]
     )
     def test_what_is_no_url_is_named(self, cli: Terminal, url: str) -> None:
-        told(cli("job", "list", "--server", url), 2, "server: ", "Try:")
+        reported(cli("job", "list", "--server", url), 2, "server: ", "Try:")
         assert "u:p" not in cli("job", "list", "--server", url).err
 
     def test_a_name_that_nobody_has(self, cli: Terminal) -> None:
-        told(
+        reported(
             cli("job", "list", "--server", "http://nobody.invalid:1"),
             1,
             "there is no server at http://nobody.invalid:1",
@@ -344,17 +344,17 @@ class TestTrouble:
         ids=["nonsense", "forged", "expired"],
     )
     def test_a_token_that_is_not_good(self, cli: Terminal, served: Served, spoil: Any, words: str) -> None:
-        told(cli("job", "list", "--server", served.url, "--token", spoil(served)), 4, words, "MAINSPRING_TOKEN")
+        reported(cli("job", "list", "--server", served.url, "--token", spoil(served)), 4, words, "MAINSPRING_TOKEN")
 
     def test_a_server_that_speaks_no_tls(self, cli: Terminal, served: Served) -> None:
         answer = cli("job", "list", "--server", served.url.replace("http:", "https:"))
-        told(answer, 1, "does not speak TLS", f"did you mean {served.url}?")
+        reported(answer, 1, "does not speak TLS", f"did you mean {served.url}?")
 
     def test_a_certificate_that_nobody_vouches_for(self, cli: Terminal, certificate: ssl.SSLContext) -> None:
         with Impostor({"*": (200, "text/html", "")}, certificate) as server:
             https = f"https://127.0.0.1:{server.port}"
-            told(cli("job", "list", "--server", https), 1, "the certificate of", "self-signed", "SSL_CERT_FILE")
-            told(cli("job", "list", "--server", server.url), 1, server.url)
+            reported(cli("job", "list", "--server", https), 1, "the certificate of", "self-signed", "SSL_CERT_FILE")
+            reported(cli("job", "list", "--server", server.url), 1, server.url)
 
     @pytest.mark.parametrize(
         ("answer", "words"),
@@ -368,7 +368,7 @@ class TestTrouble:
     )
     def test_what_answers_is_something_else(self, cli: Terminal, answer: tuple[int, str, str], words: str) -> None:
         with Impostor({"*": answer}) as server:
-            told(cli("job", "list", "--server", server.url), 1, words)
+            reported(cli("job", "list", "--server", server.url), 1, words)
 
     def test_what_answers_does_not_speak_http(self, cli: Terminal) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -386,7 +386,7 @@ class TestTrouble:
             threading.Thread(target=greet, daemon=True).start()
             answer = cli("job", "list", "--server", f"http://127.0.0.1:{listener.getsockname()[1]}")
             listener.shutdown(socket.SHUT_RDWR)
-        told(answer, 1, "does not speak HTTP")
+        reported(answer, 1, "does not speak HTTP")
 
     @pytest.mark.parametrize(
         "answer",
@@ -402,7 +402,7 @@ class TestTrouble:
         document = (200, "application/json", json.dumps({"info": {"version": version}}))
         with Impostor({"*": answer, "/openapi.json": document}) as server:
             words = f"is mainspring {version}, this program is mainspring", "use the same version on both sides"
-            told(cli("job", "list", "--server", server.url), 1, *words)
+            reported(cli("job", "list", "--server", server.url), 1, *words)
 
     def test_programs_get_all_that_is_wrong_as_json(self, cli: Terminal, served: Served) -> None:
         cli.connect(served)

@@ -48,15 +48,15 @@ def merged(parts: list[list[Event]]) -> dict[TallyKey, Tally]:
 
 
 @given(st.lists(events, max_size=30), st.integers(0, 30))
-def test_it_does_not_matter_how_events_are_split_into_batches(told: list[Event], at: int) -> None:
-    assert merged([told[:at], told[at:]]) == tally_events(told)
+def test_it_does_not_matter_how_events_are_split_into_batches(reported: list[Event], at: int) -> None:
+    assert merged([reported[:at], reported[at:]]) == tally_events(reported)
 
 
 @given(st.lists(events, max_size=30))
-def test_every_end_is_counted_once_for_the_namespace_its_job_and_its_task(told: list[Event]) -> None:
-    tallies = tally_events(told)
+def test_every_end_is_counted_once_for_the_namespace_its_job_and_its_task(reported: list[Event]) -> None:
+    tallies = tally_events(reported)
     for outcome in OUTCOMES:
-        ended = [each for each in told if each.kind in (f"run.{outcome}", f"firing.{outcome}")]
+        ended = [each for each in reported if each.kind in (f"run.{outcome}", f"firing.{outcome}")]
         for kind, counted in (
             ("all", ended),
             ("task", ended),

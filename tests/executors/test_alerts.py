@@ -22,7 +22,7 @@ from mainspring.wiring import build_runtime
 
 def make_app(tmp_path: Path, **settings: Any) -> tuple[Mainspring, list[dict[str, Any]]]:
     app = Mainspring(f"sqlite:///{tmp_path / 'test.db'}", **settings)
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
 
     @app.task(retry=Retry(1, delay="1ms"))
     async def break_down() -> None:
@@ -30,9 +30,9 @@ def make_app(tmp_path: Path, **settings: Any) -> tuple[Mainspring, list[dict[str
 
     @app.task
     async def tell(failure: dict[str, Any]) -> None:
-        told.append(failure)
+        reported.append(failure)
 
-    return app, told
+    return app, reported
 
 
 async def runs_of(app: Mainspring, count: int, states: Collection[str] = get_args(State)) -> list[Any]:
@@ -58,12 +58,12 @@ async def running(app: Mainspring, *, schedule: bool = True, work: bool = True) 
 
 @pytest.mark.parametrize(("setting", "option"), [("tell", None), (None, "tell"), ("named", "tell")])
 async def test_it_tells_what_failed_and_why(tmp_path: Path, setting: str | None, option: str | None) -> None:
-    app, told = make_app(tmp_path, alert=setting)
+    app, reported = make_app(tmp_path, alert=setting)
     app.task(name="other", alert=option)(lambda: None)
     async with app, running(app):
         run = await app.submit("break_down", alert=option)
         assert len(await runs_of(app, 2, FINAL)) == 2
-    (failure,) = told
+    (failure,) = reported
     assert (failure["run_id"], failure["task"], failure["attempts"]) == (run.id, "break_down", 2)
     assert failure["reason"].startswith("ValueError: broken")
     assert failure["error"]["type"] == "ValueError"
@@ -97,19 +97,19 @@ async def test_nobody_is_told_that_the_telling_failed(tmp_path: Path) -> None:
 
 
 async def test_nobody_is_told_where_nobody_is_named(tmp_path: Path) -> None:
-    app, told = make_app(tmp_path, alert="named")
+    app, reported = make_app(tmp_path, alert="named")
     async with app, running(app):
         await app.submit("break_down")
         await runs_of(app, 1, FINAL)
         await asyncio.sleep(2 * IDLE_S)
-    assert told == []
+    assert reported == []
 
 
 class TestDeaths:
     async def test_a_failure_that_nobody_was_told_of_in_time_is_told_by_whoever_leads_next(
         self, tmp_path: Path
     ) -> None:
-        app, told = make_app(tmp_path)
+        app, reported = make_app(tmp_path)
         async with app:
             store = await app.open()
             run = await app.submit("break_down", alert="tell")
@@ -120,38 +120,38 @@ class TestDeaths:
                 pass
             async with running(app):
                 await runs_of(app, 2, FINAL)
-        assert [failure["run_id"] for failure in told] == [run.id]
+        assert [failure["run_id"] for failure in reported] == [run.id]
 
     async def test_it_is_told_once_however_often_nodes_change(self, tmp_path: Path) -> None:
-        app, told = make_app(tmp_path)
+        app, reported = make_app(tmp_path)
         async with app:
             await app.submit("break_down", alert="tell")
             for _ in range(3):
                 async with running(app):
                     await runs_of(app, 2, FINAL)
             assert len(await runs_of(app, 2)) == 2
-        assert len(told) == 1
+        assert len(reported) == 1
 
     async def test_what_cannot_be_told_does_not_keep_others_from_being_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        app, told = make_app(tmp_path)
+        app, reported = make_app(tmp_path)
         async with app, running(app):
             with monkeypatch.context() as older:  # A program that did not check it yet.
                 older.setattr("mainspring.operations.jobs.options.check_alert", lambda text, field: text)
                 await app.submit("break_down", alert="$ unclosed '")
             run = await app.submit("break_down", alert="tell")
             await runs_of(app, 3, FINAL)
-        assert [failure["run_id"] for failure in told] == [run.id]
+        assert [failure["run_id"] for failure in reported] == [run.id]
 
     async def test_what_failed_before_anybody_was_to_be_told_is_history(self, tmp_path: Path) -> None:
-        app, told = make_app(tmp_path)
+        app, reported = make_app(tmp_path)
         async with app, running(app):
             await app.submit("break_down")
             await runs_of(app, 1, FINAL)
             run = await app.submit("break_down", alert="tell")
             await runs_of(app, 3, FINAL)
-        assert [failure["run_id"] for failure in told] == [run.id]
+        assert [failure["run_id"] for failure in reported] == [run.id]
 
 
 def test_a_word_that_names_nobody_is_refused() -> None:

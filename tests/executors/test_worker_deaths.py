@@ -166,10 +166,10 @@ async def test_a_process_that_is_killed_between_a_failure_and_its_alert_takes_no
         await until(lambda: has_ended(app, runs[-1].id))
         worker.kill()
         await worker.wait()
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     async with up(tmp_path):
-        await until(lambda: told.exists() and len(set(told.read_text().split())) == 20)
-    assert set(told.read_text().split()) == {run.id for run in runs}
+        await until(lambda: reported.exists() and len(set(reported.read_text().split())) == 20)
+    assert set(reported.read_text().split()) == {run.id for run in runs}
 
 
 async def leads(app: Mainspring) -> bool:

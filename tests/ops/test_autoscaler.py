@@ -158,11 +158,11 @@ async def test_a_killed_autoscaler_kills_no_work_and_the_next_one_adopts_the_wor
         pids = sorted(workers_of(site))
         first.kill()
         await asyncio.to_thread(first.wait)
-        told = len(site.log)
+        reported = len(site.log)
         second = site.scale("--min", "2", "--max", "4", "--utilisation", "0")
 
         async def is_adopted() -> bool:
-            return "2 workers: " in site.log[told:]
+            return "2 workers: " in site.log[reported:]
 
         await until(is_adopted, site)
         assert {row.id for row in await rows_of(app, "active")} == before

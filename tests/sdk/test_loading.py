@@ -124,9 +124,9 @@ class TestWhatIsRefused:
     def test_frames_of_an_earlier_error_are_the_users_too(self) -> None:
         attempt = "import importlib\ntry:\n    importlib.import_module('gone_away')\n"
         write("chained.py", attempt + "except ImportError as error:\n    raise ValueError('no plugin') from error\n")
-        told = self.refused("chained.py").user_traceback
-        assert "gone_away" in told
-        assert "importlib/__init__.py" not in told
+        reported = self.refused("chained.py").user_traceback
+        assert "gone_away" in reported
+        assert "importlib/__init__.py" not in reported
 
     def test_a_file_that_is_not_python(self) -> None:
         write("syntax.py", "x = 1\ndef broken(:\n")

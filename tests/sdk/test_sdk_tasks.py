@@ -234,11 +234,13 @@ class TestArguments:
 
 class TestTheRunningTask:
     def context(self, **changes: Any) -> tuple[RunContext, list[tuple[object, ...]]]:
-        told: list[tuple[object, ...]] = []
+        reported: list[tuple[object, ...]] = []
         claimed = Claim("r1", 3, "encode", "{}", "{}", 1, 0, 5, 0, "default", "nightly", 0, 2, 0)
         claimed = msgspec.structs.replace(claimed, **changes)
         deadline = 90 * SECOND
-        return RunContext(claimed, deadline, lambda *line: told.append(line), lambda *mark: told.append(mark)), told
+        return RunContext(
+            claimed, deadline, lambda *line: reported.append(line), lambda *mark: reported.append(mark)
+        ), reported
 
     def test_it_knows_its_run(self) -> None:
         context, _ = self.context()
@@ -253,11 +255,11 @@ class TestTheRunningTask:
         assert self.context(fire_at=None)[0].fire_at is None
 
     def test_it_tells_how_far_it_has_come(self) -> None:
-        context, told = self.context()
+        context, reported = self.context()
         context.progress(0.5, "halfway")
         context.progress(1)
         context.log("done")
-        assert told == [(0.5, "halfway"), (1.0, ""), ("log", "done")]
+        assert reported == [(0.5, "halfway"), (1.0, ""), ("log", "done")]
         for fraction in (-0.1, 1.1, float("nan"), True):
             with pytest.raises(InvalidInput, match="from 0 to 1"):
                 context.progress(fraction)
@@ -327,10 +329,10 @@ def test_types_are_kept_and_misuse_is_seen_by_a_type_checker(tmp_path: Path) -> 
     file.write_text(TYPED)
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "mypy", "--strict", "--disable-error-code=empty-body", str(file)]
-    told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout
+    reported = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout
     first = TYPED.splitlines().index("async def misuse() -> None:") + 2
-    wrong = sorted(set(map(int, re.findall(r"typed\.py:(\d+): error", told))))
-    assert wrong == list(range(first, first + 7)), told
+    wrong = sorted(set(map(int, re.findall(r"typed\.py:(\d+): error", reported))))
+    assert wrong == list(range(first, first + 7)), reported
 
 
 def test_a_run_that_is_retried_waits_anew_for_code_that_fits_it() -> None:

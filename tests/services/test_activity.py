@@ -58,17 +58,17 @@ async def test_each_start_and_each_end_is_told_once(store: Any, app: Mainspring,
 
     line = FaultyStore(store)
     line.lose_reply("report")
-    worker, told = a_worker(app, line, clock)
+    worker, reported = a_worker(app, line, clock)
     fine, broken = await good.submit(), await bad.submit()
     async with turning(*worker.loops):
         await let_pass(clock, "60s")
     stories = {
-        handle.id: [(event.kind, event.attempt) for event in told if event.run_id == handle.id]
+        handle.id: [(event.kind, event.attempt) for event in reported if event.run_id == handle.id]
         for handle in (fine, broken)
     }
     assert stories[fine.id] == [("run.running", 1), ("run.succeeded", 1)]
     assert stories[broken.id] == [("run.running", 1), ("run.retrying", 1), ("run.running", 2), ("run.failed", 2)]
-    assert {event.worker for event in told} == {worker.row.id}
+    assert {event.worker for event in reported} == {worker.row.id}
     assert line.calls["events_since"] == line.calls["next_position"] == 0
 
 
@@ -77,13 +77,13 @@ async def test_a_run_that_somebody_cancels_ends_so(store: Any, app: Mainspring, 
     async def long() -> None:
         await clock.sleep(100)
 
-    worker, told = a_worker(app, store, clock)
+    worker, reported = a_worker(app, store, clock)
     handle = await long.submit()
     async with turning(*worker.loops):
         await let_pass(clock, "1s")
         await handle.cancel("enough")
         await let_pass(clock, "5s")
-    assert [(event.kind, event.reason) for event in told] == [("run.running", ""), ("run.cancelled", "enough")]
+    assert [(event.kind, event.reason) for event in reported] == [("run.running", ""), ("run.cancelled", "enough")]
 
 
 async def test_a_worker_that_nobody_watches_reports_failures_and_a_summary_a_minute(

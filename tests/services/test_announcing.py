@@ -23,12 +23,12 @@ class Line(MemoryBroker):
 
     def __init__(self) -> None:
         super().__init__("memory://", AdapterContext())
-        self.told: list[list[str]] = []
+        self.published: list[list[str]] = []
         self.answers = asyncio.Event()
         self.away = False
 
     async def publish(self, notices: Sequence[Notice]) -> None:
-        self.told.append([notice.run_id for notice in notices])
+        self.published.append([notice.run_id for notice in notices])
         await self.answers.wait()
         if self.away:
             raise BrokerUnavailable("away")
@@ -47,10 +47,10 @@ async def test_what_is_submitted_while_the_broker_is_told_is_told_together_next(
     for run in runs:
         assert await source.submit([run]) == [run.id]
         await let_pass(clock, "1ms")
-    assert line.told == [[runs[0].id]]
+    assert line.published == [[runs[0].id]]
     line.answers.set()
     await let_pass(clock, "1ms")
-    assert line.told == [[runs[0].id], [run.id for run in runs[1:]]]
+    assert line.published == [[runs[0].id], [run.id for run in runs[1:]]]
 
 
 async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
@@ -65,7 +65,7 @@ async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
     line.away = False
     assert await source.submit([second]) == [second.id]
     await let_pass(clock, "1ms")
-    assert line.told == [[first.id], [second.id]]
+    assert line.published == [[first.id], [second.id]]
 
 
 class Heralded(SqliteStore):
@@ -90,7 +90,7 @@ async def test_those_who_listen_to_the_store_hear_of_what_the_broker_was_told_la
     for run in runs:
         assert await source.submit([run]) == [run.id]
         await let_pass(clock, "10ms")
-    assert line.told == [[run.id] for run in runs]
+    assert line.published == [[run.id] for run in runs]
     assert store.said == 0
     await let_pass(clock, "100ms")
     assert store.said == 1
@@ -119,7 +119,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet
     line = Line()
     source = listened(store, line, clock)
     assert await source.submit([a_run(clock, due_at=clock.now() + 1)])
-    assert (line.told, store.said) == ([], 1)
+    assert (line.published, store.said) == ([], 1)
     await source.close()
 
 
@@ -130,7 +130,7 @@ async def test_who_closes_has_told_the_broker_and_those_who_listen(clock: Jumpin
     assert await source.submit([run])
     closing = asyncio.ensure_future(source.close())
     await let_pass(clock, "1ms")
-    assert line.told == [[run.id]]
+    assert line.published == [[run.id]]
     assert not closing.done()
     line.answers.set()
     await asyncio.wait_for(closing, 20)

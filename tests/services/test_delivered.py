@@ -119,8 +119,8 @@ async def claim(source: ClaimSource, limit: int = 10) -> list[str]:
 
 async def kinds(store: SqliteStore) -> list[str]:
     await store.number_events(100)
-    told = [event.kind for batch in await store.events_since(0, 1_000) for event in batch.events]
-    return [kind for kind in told if kind.startswith("broker.")]
+    reported = [event.kind for batch in await store.events_since(0, 1_000) for event in batch.events]
+    return [kind for kind in reported if kind.startswith("broker.")]
 
 
 async def test_what_is_delivered_is_claimed_and_acknowledged(

@@ -33,11 +33,11 @@ class Stage:
         self.started: list[str] = []
         self.running = self.most = 0
         self._act = act
-        self.told = 0
+        self.ended = 0
         self.runner = Runner(lambda _: self, concurrency, clock, clock.now, clock.now, self._tell)
 
     def _tell(self) -> None:
-        self.told += 1
+        self.ended += 1
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         """The executor."""
@@ -65,7 +65,7 @@ async def test_never_more_than_so_many_run_at_once(clock: JumpingClock) -> None:
         stage.runner.begin([attempt_of(str(number)) for number in range(start, start + 10)])
     await let_pass(clock, "60s")
     assert stage.most == 7
-    assert len(stage.runner.done) == stage.told == 100
+    assert len(stage.runner.done) == stage.ended == 100
     assert stage.runner.busy == 0
 
 

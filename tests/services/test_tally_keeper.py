@@ -42,13 +42,13 @@ async def test_every_end_is_counted_once(clock: JumpingClock, seed: int) -> None
     random = Random(seed)
     store = ForgetfulStore(clock, random)
     keepers = [TallyKeeper(store, lambda: True, clock, Random(number)) for number in range(2)]
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     try:
         for _ in range(20):
             await store.submit([a_run(clock) for _ in range(random.randint(1, 5))])
             for claim in await store.claim(a_worker(), 100, MINUTE, "strict"):
                 fails = random.random() < 0.4
-                told["failed" if fails else "succeeded"] += 1
+                reported["failed" if fails else "succeeded"] += 1
                 await store.report([failure(claim) if fails else success(claim)])
             while await store.number_events(100):
                 pass
@@ -60,9 +60,9 @@ async def test_every_end_is_counted_once(clock: JumpingClock, seed: int) -> None
         counted: Counter[str] = Counter()
         for _, tally in rows:
             counted.update(tally.outcomes)
-        assert counted == told
+        assert counted == reported
         groups = await store.list_errors("default")
-        assert sum(group.count for group in groups) == told["failed"]
-        assert len(await store.runs_of_error("default", groups[0].id, limit=1_000)) == told["failed"]
+        assert sum(group.count for group in groups) == reported["failed"]
+        assert len(await store.runs_of_error("default", groups[0].id, limit=1_000)) == reported["failed"]
     finally:
         await store.close()

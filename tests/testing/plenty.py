@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from told import TTL, Told
+from histories import TTL, History
 
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import Gate
@@ -18,7 +18,7 @@ class Plenty:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self._told = Told()
+        self._told = History()
 
     def tell(self, runs: int) -> list[Record]:
         """A hundred runs a second."""
@@ -51,18 +51,18 @@ class Plenty:
         )
 
     def _turn(self, run: str, token: int, now: float, *, is_last: bool) -> tuple[float, str | None, str]:
-        told, worker = self._told, f"w{token}"
+        history, worker = self._told, f"w{token}"
         fate = "success" if is_last else self._random.choice(["success", "success", "failure", "loss", "return"])
-        told.at(now).claim(run, token, worker=worker)
+        history.at(now).claim(run, token, worker=worker)
         if fate == "return":
-            told.at(now + 0.5).handback(run, token, worker=worker, outcome=self._random.choice(["ok", "unknown"]))
+            history.at(now + 0.5).handback(run, token, worker=worker, outcome=self._random.choice(["ok", "unknown"]))
             return now + 0.6, None, "pending"
-        told.start(run, token, worker=worker)
+        history.start(run, token, worker=worker)
         if fate == "loss":
             return now + TTL + 1, "lost", "pending"
         state, outcome = ("succeeded", "succeeded") if fate == "success" else ("pending", "failed")
-        told.at(now + 1).end(run, token, worker=worker)
+        history.at(now + 1).end(run, token, worker=worker)
         if self._random.random() < 0.1:
-            told.report(run, token, state, worker=worker, outcome="unknown", delay=2)
-        told.at(now + 1.5).report(run, token, state, worker=worker, delay=2)
+            history.report(run, token, state, worker=worker, outcome="unknown", delay=2)
+        history.at(now + 1.5).report(run, token, state, worker=worker, delay=2)
         return now + 4, outcome, state

@@ -4,7 +4,7 @@ follow the clocks (21)."""
 from __future__ import annotations
 
 import pytest
-from told import START, Told, instant
+from histories import START, History, instant
 
 from mainspring.core.instants import MINUTE, SECOND, parse_instant
 from mainspring.core.model import JobPolicy
@@ -16,9 +16,9 @@ from mainspring.testing.history import Outcome
 MINUTELY = EveryTrigger(MINUTE)
 
 
-def minutely(*, next_at: float, policy: JobPolicy | None = None) -> Told:
+def minutely(*, next_at: float, policy: JobPolicy | None = None) -> History:
     """A job that is due every minute, created at the beginning; so it was at the end."""
-    return Told().job("j", MINUTELY, next_at=next_at, policy=policy)
+    return History().job("j", MINUTELY, next_at=next_at, policy=policy)
 
 
 class TestOneRecordPerDueInstant:
@@ -26,9 +26,9 @@ class TestOneRecordPerDueInstant:
         assert minutely(next_at=300).fired("j", 60, 120).missed("j", 180, 240).broken() == []
 
     def test_an_instant_that_is_not_in_the_ledger_was_lost(self) -> None:
-        told = minutely(next_at=240).fired("j", 60, 180)
+        history = minutely(next_at=240).fired("j", 60, 180)
 
-        violation = told.found(1)
+        violation = history.found(1)
         assert violation.message == "job j: 2026-03-26T12:02:00Z was due, and is not in the ledger"
         assert [record.what for record in violation.evidence] == ["job", "firing"]
 
@@ -43,65 +43,67 @@ class TestOneRecordPerDueInstant:
         assert minutely(next_at=60).fired("j", 60).at(179).fault("drained").broken() == []
 
     def test_a_paused_job_is_not_due(self) -> None:
-        told = Told().job("j", MINUTELY, next_at=120, paused_at=instant(70)).fired("j", 60).at(900).fault("drained")
+        history = (
+            History().job("j", MINUTELY, next_at=120, paused_at=instant(70)).fired("j", 60).at(900).fault("drained")
+        )
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_nor_is_a_removed_one(self) -> None:
-        told = minutely(next_at=60).at(200).job("j", MINUTELY, state="removed").fired("j", 60, 120).at(900)
+        history = minutely(next_at=60).at(200).job("j", MINUTELY, state="removed").fired("j", 60, 120).at(900)
 
-        assert told.fault("drained").broken() == []
+        assert history.fault("drained").broken() == []
 
     def test_a_history_without_an_end_says_nothing_about_it(self) -> None:
         assert minutely(next_at=300).broken() == []
 
     def test_an_instant_is_in_the_ledger_once(self) -> None:
-        told = (
+        history = (
             minutely(next_at=120)
             .firing("j", 60, run="a")
             .firing("j", 60, run="b")
             .ended("a", job_id="j", fire_at=instant(60))
         )
-        told.ended("b", job_id="j", fire_at=instant(60), idx=1)
+        history.ended("b", job_id="j", fire_at=instant(60), idx=1)
 
-        assert told.found(1).message == "job j: 2026-03-26T12:01:00Z is in the ledger twice"
+        assert history.found(1).message == "job j: 2026-03-26T12:01:00Z is in the ledger twice"
 
     def test_it_has_one_run(self) -> None:
-        told = minutely(next_at=120).fired("j", 60).submit("b").ended("b", job_id="j", fire_at=instant(60))
+        history = minutely(next_at=120).fired("j", 60).submit("b").ended("b", job_id="j", fire_at=instant(60))
 
-        violation = told.found(1)
+        violation = history.found(1)
         assert violation.message == "job j: 2026-03-26T12:01:00Z has two runs, j@60 and b"
         assert [record.what for record in violation.evidence] == ["run", "run"]
 
     def test_a_run_that_somebody_repeated_is_another(self) -> None:
-        told = (
+        history = (
             minutely(next_at=120)
             .fired("j", 60)
             .submit("b")
             .ended("b", job_id="j", fire_at=instant(60), retry_of="j@60")
         )
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_the_run_that_the_ledger_names_is_there(self) -> None:
-        told = minutely(next_at=180).fired("j", 60).firing("j", 120, run="gone")
+        history = minutely(next_at=180).fired("j", 60).firing("j", 120, run="gone")
 
-        assert "has run gone in the ledger, and there is no such run" in told.found(1).message
+        assert "has run gone in the ledger, and there is no such run" in history.found(1).message
 
     def test_unless_only_so_many_are_kept(self) -> None:
-        told = minutely(next_at=180, policy=JobPolicy(keep_succeeded=1)).fired("j", 60).firing("j", 120, run="gone")
+        history = minutely(next_at=180, policy=JobPolicy(keep_succeeded=1)).fired("j", 60).firing("j", 120, run="gone")
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_a_firing_that_was_acknowledged_is_in_the_ledger(self) -> None:
-        told = minutely(next_at=60).fire("j", 60).submit("a").ended("a")
+        history = minutely(next_at=60).fire("j", 60).submit("a").ended("a")
 
-        assert told.found(1).message == "job j: 2026-03-26T12:01:00Z was fired, and is not in the ledger"
+        assert history.found(1).message == "job j: 2026-03-26T12:01:00Z was fired, and is not in the ledger"
 
     def test_that_of_a_removed_job_may_be_gone(self) -> None:
-        told = minutely(next_at=60).at(60).fire("j", 60).at(90).job("j", MINUTELY, state="removed")
+        history = minutely(next_at=60).at(60).fire("j", 60).at(90).job("j", MINUTELY, state="removed")
 
-        assert told.submit("a").ended("a").broken() == []
+        assert history.submit("a").ended("a").broken() == []
 
     @pytest.mark.parametrize("outcome", ["unknown", "refused"])
     def test_one_that_was_not_need_not_be(self, outcome: Outcome) -> None:
@@ -110,99 +112,101 @@ class TestOneRecordPerDueInstant:
 
 class TestStretches:
     def test_one_row_may_stand_for_many_missed_instants(self) -> None:
-        told = minutely(next_at=660).firing("j", 60, state="missed", last=540, count=9).fired("j", 600)
+        history = minutely(next_at=660).firing("j", 60, state="missed", last=540, count=9).fired("j", 600)
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_it_counts_them_right(self) -> None:
-        told = minutely(next_at=660).firing("j", 60, state="missed", last=540, count=8).fired("j", 600)
+        history = minutely(next_at=660).firing("j", 60, state="missed", last=540, count=8).fired("j", 600)
 
-        assert "12:01:00Z to 2026-03-26T12:09:00Z is not 8 due instants" in told.found(1).message
+        assert "12:01:00Z to 2026-03-26T12:09:00Z is not 8 due instants" in history.found(1).message
 
     def test_or_says_that_they_were_too_many(self) -> None:
         assert minutely(next_at=6_060).firing("j", 60, state="missed", last=6_000, count=0).broken() == []
 
     def test_what_is_in_a_stretch_is_not_in_the_ledger_by_itself(self) -> None:
-        told = minutely(next_at=660).firing("j", 60, state="missed", last=600, count=10).fired("j", 300)
+        history = minutely(next_at=660).firing("j", 60, state="missed", last=600, count=10).fired("j", 300)
 
-        assert "by itself and as one of a stretch" in told.found(1).message
+        assert "by itself and as one of a stretch" in history.found(1).message
 
     def test_an_instant_that_somebody_chose_may_lie_in_one(self) -> None:
-        told = minutely(next_at=660).firing("j", 60, state="missed", last=600, count=10).trigger("j", 301)
-        told.firing("j", 301, kind="manual", run="a").ended("a", job_id="j", fire_at=instant(301))
+        history = minutely(next_at=660).firing("j", 60, state="missed", last=600, count=10).trigger("j", 301)
+        history.firing("j", 301, kind="manual", run="a").ended("a", job_id="j", fire_at=instant(301))
 
-        assert told.broken() == []
+        assert history.broken() == []
 
 
 class TestRegionsAndIndices:
     POLICY = JobPolicy(regions=("north", "south"), completions=2)
 
     def test_each_region_and_index_has_its_run(self) -> None:
-        told = minutely(next_at=120, policy=self.POLICY)
+        history = minutely(next_at=120, policy=self.POLICY)
         for region, idx in (("north", 0), ("north", 1), ("south", 0)):
-            told.firing("j", 60, region=region, idx=idx, run=f"{region}{idx}")
-            told.ended(f"{region}{idx}", job_id="j", fire_at=instant(60), region=region, idx=idx)
+            history.firing("j", 60, region=region, idx=idx, run=f"{region}{idx}")
+            history.ended(f"{region}{idx}", job_id="j", fire_at=instant(60), region=region, idx=idx)
 
-        assert told.found(1).message == "job j: 2026-03-26T12:01:00Z has no run of index 1 in region south"
+        assert history.found(1).message == "job j: 2026-03-26T12:01:00Z has no run of index 1 in region south"
 
     def test_a_missed_instant_has_one_row_for_all(self) -> None:
         assert minutely(next_at=120, policy=self.POLICY).firing("j", 60, region="north", state="missed").broken() == []
 
     def test_what_was_edited_meanwhile_is_not_asked(self) -> None:
-        told = minutely(next_at=120, policy=self.POLICY).at(100)
-        told.job("j", MINUTELY, version=2, edited=100, next_at=120).firing("j", 60, region="north", run="a")
-        told.ended("a", job_id="j", fire_at=instant(60))
+        history = minutely(next_at=120, policy=self.POLICY).at(100)
+        history.job("j", MINUTELY, version=2, edited=100, next_at=120).firing("j", 60, region="north", run="a")
+        history.ended("a", job_id="j", fire_at=instant(60))
 
-        assert told.broken() == []
+        assert history.broken() == []
 
 
 class TestEdits:
     def test_each_definition_counts_while_it_is_in_force(self) -> None:
-        told = Told().job("j", MINUTELY, next_at=60).at(150)
-        told.job("j", EveryTrigger(100 * SECOND), version=2, edited=150, next_at=400).fired("j", 60, 120, 200, 300)
+        history = History().job("j", MINUTELY, next_at=60).at(150)
+        history.job("j", EveryTrigger(100 * SECOND), version=2, edited=150, next_at=400).fired("j", 60, 120, 200, 300)
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_what_the_older_one_still_owed_is_owed(self) -> None:
-        told = Told().job("j", MINUTELY, next_at=60).at(150)
-        told.job("j", EveryTrigger(100 * SECOND), version=2, edited=150, next_at=400).fired("j", 60, 200, 300)
+        history = History().job("j", MINUTELY, next_at=60).at(150)
+        history.job("j", EveryTrigger(100 * SECOND), version=2, edited=150, next_at=400).fired("j", 60, 200, 300)
 
-        violation = told.found(1)
+        violation = history.found(1)
         assert "12:02:00Z was due" in violation.message
         assert [record.what for record in violation.evidence] == ["job", "job", "firing"]
 
     def test_a_definition_that_nobody_knows_makes_the_rest_doubtful(self) -> None:
-        told = Told().job("j", MINUTELY, next_at=60).at(150).job("j", MINUTELY, version=3, edited=150, next_at=400)
+        history = (
+            History().job("j", MINUTELY, next_at=60).at(150).job("j", MINUTELY, version=3, edited=150, next_at=400)
+        )
 
-        assert told.fired("j", 60).broken() == []
+        assert history.fired("j", 60).broken() == []
 
     def test_so_does_an_edit_that_was_not_acknowledged(self) -> None:
-        told = Told().job("j", MINUTELY, next_at=60).at(100).job("j", MINUTELY, outcome="unknown").fired("j", 60)
+        history = History().job("j", MINUTELY, next_at=60).at(100).job("j", MINUTELY, outcome="unknown").fired("j", 60)
 
-        assert told.at(900).fault("drained").broken() == []
+        assert history.at(900).fault("drained").broken() == []
 
     def test_until_the_end_tells_how_it_came(self) -> None:
-        told = Told().job("j", MINUTELY, next_at=60).at(100).job("j", MINUTELY, outcome="unknown").fired("j", 60)
-        told.at(900).fault("drained").job("j", MINUTELY, next_at=960)
+        history = History().job("j", MINUTELY, next_at=60).at(100).job("j", MINUTELY, outcome="unknown").fired("j", 60)
+        history.at(900).fault("drained").job("j", MINUTELY, next_at=960)
 
-        assert told.broken() == [1]
+        assert history.broken() == [1]
 
     def test_a_job_that_may_fire_only_so_often_has_no_gaps_while_it_does(self) -> None:
         policy = JobPolicy(max_firings=2)
 
-        assert Told().job("j", MINUTELY, policy=policy).fired("j", 60, 120).at(900).fault("drained").broken() == []
-        assert Told().job("j", MINUTELY, policy=policy).fired("j", 60, 180).broken() == [1]
+        assert History().job("j", MINUTELY, policy=policy).fired("j", 60, 120).at(900).fault("drained").broken() == []
+        assert History().job("j", MINUTELY, policy=policy).fired("j", 60, 180).broken() == [1]
 
     def test_who_fires_it_by_hand_later_makes_none(self) -> None:
-        told = Told().job("j", MINUTELY, policy=JobPolicy(max_firings=2)).fired("j", 60, 120).trigger("j", 601)
+        history = History().job("j", MINUTELY, policy=JobPolicy(max_firings=2)).fired("j", 60, 120).trigger("j", 601)
 
-        assert told.firing("j", 601, kind="manual", state="skipped").broken() == []
+        assert history.firing("j", 601, kind="manual", state="skipped").broken() == []
 
     def test_a_job_ends_when_its_policy_says(self) -> None:
         policy = JobPolicy(end_at=instant(130))
 
-        assert Told().job("j", MINUTELY, policy=policy).fired("j", 60, 120).at(900).fault("drained").broken() == []
-        assert Told().job("j", MINUTELY, policy=policy).fired("j", 60).broken() == [1]
+        assert History().job("j", MINUTELY, policy=policy).fired("j", 60, 120).at(900).fault("drained").broken() == []
+        assert History().job("j", MINUTELY, policy=policy).fired("j", 60).broken() == [1]
 
 
 class TestCalendars:
@@ -210,19 +214,19 @@ class TestCalendars:
     POLICY = JobPolicy(calendars=("noon",))
 
     def test_excluded_instants_are_not_due(self) -> None:
-        told = Told().calendar(self.NOON).job("j", MINUTELY, next_at=300, policy=self.POLICY).fired("j", 180, 240)
+        history = History().calendar(self.NOON).job("j", MINUTELY, next_at=300, policy=self.POLICY).fired("j", 180, 240)
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_the_others_are(self) -> None:
-        told = Told().calendar(self.NOON).job("j", MINUTELY, next_at=300, policy=self.POLICY).fired("j", 180)
+        history = History().calendar(self.NOON).job("j", MINUTELY, next_at=300, policy=self.POLICY).fired("j", 180)
 
-        assert told.broken() == [1]
+        assert history.broken() == [1]
 
     def test_with_a_calendar_that_nobody_knows_or_that_changed_anything_may_be_due(self) -> None:
         other = Calendar("noon", (DailyWindow("12:01", "12:30"),))
-        unknown = Told().job("j", MINUTELY, next_at=300, policy=self.POLICY).fired("j", 61)
-        changed = Told().calendar(self.NOON).calendar(other).job("j", MINUTELY, next_at=300, policy=self.POLICY)
+        unknown = History().job("j", MINUTELY, next_at=300, policy=self.POLICY).fired("j", 61)
+        changed = History().calendar(self.NOON).calendar(other).job("j", MINUTELY, next_at=300, policy=self.POLICY)
 
         assert unknown.broken() == []
         assert changed.fired("j", 61).broken() == []
@@ -230,65 +234,65 @@ class TestCalendars:
 
 class TestNoRunWithoutCause:
     def test_a_run_that_nobody_submitted_has_no_cause(self) -> None:
-        told = Told().ended("a")
+        history = History().ended("a")
 
-        assert told.found(2).message == "run a was not submitted, and is of no job"
-        assert told.shown(2) == ["run"]
+        assert history.found(2).message == "run a was not submitted, and is of no job"
+        assert history.shown(2) == ["run"]
 
     def test_a_submission_that_was_refused_is_no_cause(self) -> None:
-        assert Told().submit("a", outcome="refused").ended("a").shown(2) == ["submit", "run"]
+        assert History().submit("a", outcome="refused").ended("a").shown(2) == ["submit", "run"]
 
     def test_one_whose_answer_was_lost_is(self) -> None:
-        assert Told().submit("a", outcome="unknown").ended("a").broken() == []
+        assert History().submit("a", outcome="unknown").ended("a").broken() == []
 
     def test_a_run_of_a_firing_is_in_the_ledger(self) -> None:
-        told = minutely(next_at=180).fired("j", 60).missed("j", 120).ended("a", job_id="j", fire_at=instant(120))
+        history = minutely(next_at=180).fired("j", 60).missed("j", 120).ended("a", job_id="j", fire_at=instant(120))
 
-        assert "run a is of no firing" in told.found(2).message
+        assert "run a is of no firing" in history.found(2).message
 
     def test_the_ledger_of_a_removed_job_may_be_gone(self) -> None:
-        told = (
+        history = (
             minutely(next_at=60).at(100).job("j", MINUTELY, state="removed").ended("a", job_id="j", fire_at=instant(60))
         )
 
-        assert told.missed("other", 60).broken() == []
+        assert history.missed("other", 60).broken() == []
 
     def test_a_job_does_not_fire_when_it_is_not_due(self) -> None:
-        told = minutely(next_at=120).fired("j", 60).missed("j", 61)
+        history = minutely(next_at=120).fired("j", 60).missed("j", 61)
 
-        assert told.found(2).message == "job j: 2026-03-26T12:01:01Z is in the ledger, and was never due"
+        assert history.found(2).message == "job j: 2026-03-26T12:01:01Z is in the ledger, and was never due"
 
     def test_unless_somebody_fired_it(self) -> None:
-        told = minutely(next_at=120).fired("j", 60).trigger("j", 61).firing("j", 61, kind="manual", state="skipped")
+        history = minutely(next_at=120).fired("j", 60).trigger("j", 61).firing("j", 61, kind="manual", state="skipped")
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_even_if_the_ledger_does_not_say_so(self) -> None:
-        told = minutely(next_at=120).fired("j", 60).trigger("j", 61).firing("j", 61, kind=None, state="skipped")
+        history = minutely(next_at=120).fired("j", 60).trigger("j", 61).firing("j", 61, kind=None, state="skipped")
         lost = minutely(next_at=120).fired("j", 60).trigger("j", None, "unknown")
 
-        assert told.broken() == []
+        assert history.broken() == []
         assert lost.firing("j", 61, kind=None, state="skipped").broken() == []
 
     def test_a_firing_by_hand_needs_a_hand(self) -> None:
-        told = Told().job("j", ManualTrigger()).firing("j", 61, kind="manual", state="skipped")
+        history = History().job("j", ManualTrigger()).firing("j", 61, kind="manual", state="skipped")
 
-        assert told.found(2).message == "job j: 2026-03-26T12:01:01Z was fired by hand, and no client did"
+        assert history.found(2).message == "job j: 2026-03-26T12:01:01Z was fired by hand, and no client did"
 
     def test_a_job_that_is_due_once_fires_once(self) -> None:
-        assert Told().job("j", AtTrigger(instant(60))).fired("j", 60).broken() == []
-        assert Told().job("j", AtTrigger(instant(60))).fired("j", 60).missed("j", 120).broken() == [2]
+        assert History().job("j", AtTrigger(instant(60))).fired("j", 60).broken() == []
+        assert History().job("j", AtTrigger(instant(60))).fired("j", 60).missed("j", 120).broken() == [2]
 
     def test_jobs_that_follow_others_have_no_instants_of_their_own(self) -> None:
-        assert Told().job("j", AfterTrigger(("up",))).firing("j", 61, kind="after", state="skipped").broken() == []
+        assert History().job("j", AfterTrigger(("up",))).firing("j", 61, kind="after", state="skipped").broken() == []
 
 
 class TestFireTimesFollowTheClocks:
     """In Berlin the clocks go forward from 2 to 3 on 29 March 2026, and back from 3 to 2 on 25 October."""
 
-    def berlin(self, expression: str, created: float, next_at: float) -> Told:
+    def berlin(self, expression: str, created: float, next_at: float) -> History:
         return (
-            Told()
+            History()
             .at(created)
             .job("j", CronTrigger(expression, "Europe/Berlin"), created_at=instant(created), next_at=next_at)
         )
@@ -298,42 +302,42 @@ class TestFireTimesFollowTheClocks:
 
     def test_an_hour_that_is_skipped_is_stood_in_for(self) -> None:
         created, fired = self.seconds("2026-03-28T12:00:00Z"), self.seconds("2026-03-29T01:00:00Z")
-        told = self.berlin("30 2 * * *", created, self.seconds("2026-03-30T00:30:00Z"))
+        history = self.berlin("30 2 * * *", created, self.seconds("2026-03-30T00:30:00Z"))
 
-        assert told.fired("j", fired).broken() == []
+        assert history.fired("j", fired).broken() == []
 
     def test_it_is_not_left_out(self) -> None:
         created = self.seconds("2026-03-28T12:00:00Z")
-        told = self.berlin("30 2 * * *", created, self.seconds("2026-03-30T00:30:00Z"))
+        history = self.berlin("30 2 * * *", created, self.seconds("2026-03-30T00:30:00Z"))
 
-        assert "2026-03-29T01:00:00Z was due" in told.submit("a").ended("a").found(1).message
+        assert "2026-03-29T01:00:00Z was due" in history.submit("a").ended("a").found(1).message
 
     def test_an_hour_that_comes_twice_counts_once(self) -> None:
         created = self.seconds("2026-10-24T12:00:00Z")
-        told = self.berlin("30 2 * * *", created, self.seconds("2026-10-26T01:30:00Z"))
+        history = self.berlin("30 2 * * *", created, self.seconds("2026-10-26T01:30:00Z"))
         once, twice = self.seconds("2026-10-25T00:30:00Z"), self.seconds("2026-10-25T01:30:00Z")
 
-        violation = told.fired("j", once, twice).found(21)
+        violation = history.fired("j", once, twice).found(21)
         assert violation.message == "job j: 2026-10-25T01:30:00Z is in the ledger, and was never due"
         assert [record.what for record in violation.evidence] == ["job", "firing"]
 
     def test_fire_times_grow(self) -> None:
-        told = Told().job("j", CronTrigger("* * * * *"), next_at=180).at(60).fire("j", 60).at(121).fire("j", 120)
-        told.at(122).fire("j", 120, actor="other").fired("j", 60, 120)
+        history = History().job("j", CronTrigger("* * * * *"), next_at=180).at(60).fire("j", 60).at(121).fire("j", 120)
+        history.at(122).fire("j", 120, actor="other").fired("j", 60, 120)
 
-        assert told.found(21).message == (
+        assert history.found(21).message == (
             "job j fired for 2026-03-26T12:02:00Z after it had fired for 2026-03-26T12:02:00Z"
         )
-        assert told.shown(21) == ["job", "fire", "fire"]
+        assert history.shown(21) == ["job", "fire", "fire"]
 
     def test_after_an_edit_they_may_begin_anew(self) -> None:
-        told = Told().job("j", CronTrigger("* * * * *"), next_at=60).at(119).fire("j", 120).at(119.5)
-        told.job("j", CronTrigger("*/2 * * * *"), version=2, edited=119.5, next_at=240)
+        history = History().job("j", CronTrigger("* * * * *"), next_at=60).at(119).fire("j", 120).at(119.5)
+        history.job("j", CronTrigger("*/2 * * * *"), version=2, edited=119.5, next_at=240)
 
-        assert told.at(120).fire("j", 120).fired("j", 60, 120).broken() == []
+        assert history.at(120).fire("j", 120).fired("j", 60, 120).broken() == []
 
     def test_answers_may_come_in_another_order(self) -> None:
-        told = Told().job("j", CronTrigger("* * * * *"), next_at=180).at(120).fire("j", 120, sent=119)
-        told.at(121).fire("j", 60, sent=60, actor="other").fired("j", 60, 120)
+        history = History().job("j", CronTrigger("* * * * *"), next_at=180).at(120).fire("j", 120, sent=119)
+        history.at(121).fire("j", 60, sent=60, actor="other").fired("j", 60, 120)
 
-        assert told.broken() == []
+        assert history.broken() == []

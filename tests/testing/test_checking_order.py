@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from told import Told, instant
+from histories import History, instant
 
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Gate, TaskNotice
@@ -16,211 +16,227 @@ KEY: dict[str, Any] = {"key": "k", "lines": (Gate("key:k", 1),)}
 
 class TestPriorityOrder:
     def test_a_worse_run_is_not_claimed_while_a_better_one_waits(self) -> None:
-        told = (
-            Told().submit("worse", priority=6).submit("better", priority=5).at(1).claim("worse").at(2).claim("better")
+        history = (
+            History()
+            .submit("worse", priority=6)
+            .submit("better", priority=5)
+            .at(1)
+            .claim("worse")
+            .at(2)
+            .claim("better")
         )
 
-        violation = told.found(13)
+        violation = history.found(13)
         assert violation.message == (
             "worker w1 claimed run worse (priority 6, token 1) while run better (priority 5) was due and waited"
         )
         assert [record.what for record in violation.evidence] == ["submit", "submit", "claim", "claim"]
 
     def test_a_worker_leaves_tasks_to_others_whose_code_is_newer(self) -> None:
-        def told(*notices: TaskNotice) -> list[int]:
-            told = Told().worker("w1", *notices).submit("first", args='{"tone":1}', task="other").claim("first")
-            told.handback("first").at(1).submit("worse", priority=6).submit("better", priority=5, task="other")
-            return told.at(2).claim("worse").at(3).claim("better", worker="w2").broken()
+        def history(*notices: TaskNotice) -> list[int]:
+            history = History().worker("w1", *notices).submit("first", args='{"tone":1}', task="other").claim("first")
+            history.handback("first").at(1).submit("worse", priority=6).submit("better", priority=5, task="other")
+            return history.at(2).claim("worse").at(3).claim("better", worker="w2").broken()
 
-        assert told(TaskNotice(name="other")) == []
-        assert told(TaskNotice(name="other", rest=True)) == [13]
+        assert history(TaskNotice(name="other")) == []
+        assert history(TaskNotice(name="other", rest=True)) == [13]
 
     def test_in_one_batch_they_may_come_in_any_order(self) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5).at(1).claim("worse").claim("better")
+        history = (
+            History().submit("worse", priority=6).submit("better", priority=5).at(1).claim("worse").claim("better")
+        )
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_the_one_that_was_due_first_goes_first(self) -> None:
-        told = Told().submit("late", due=2).submit("early", due=1).at(3).claim("late").at(4).claim("early")
+        history = History().submit("late", due=2).submit("early", due=1).at(3).claim("late").at(4).claim("early")
 
-        assert told.broken() == [13]
+        assert history.broken() == [13]
 
     def test_a_step_of_priority_is_worth_so_much_waiting(self) -> None:
         """Under ageing a run that is due 1000 seconds later may be overtaken by a worse one."""
-        told = Told().submit("worse", priority=6, due=0).at(1_001).submit("better", priority=5, due=1_001)
+        history = History().submit("worse", priority=6, due=0).at(1_001).submit("better", priority=5, due=1_001)
 
-        assert told.at(1_002).claim("worse").at(1_003).claim("better").broken() == []
+        assert history.at(1_002).claim("worse").at(1_003).claim("better").broken() == []
 
     def test_a_better_run_that_was_not_due_yet_does_not_count(self) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5, due=2)
+        history = History().submit("worse", priority=6).submit("better", priority=5, due=2)
 
-        assert told.at(1).claim("worse").at(3).claim("better").broken() == []
+        assert history.at(1).claim("worse").at(3).claim("better").broken() == []
 
     def test_nor_one_that_others_may_have_looked_at_meanwhile(self) -> None:
-        told = Told().submit("better", priority=5)
+        history = History().submit("better", priority=5)
         for number in range(5):
-            told.submit(f"worse-{number}", priority=6)
+            history.submit(f"worse-{number}", priority=6)
         for number in range(5):
-            told.at(2 + number).claim(f"worse-{number}")
-        told.at(8).claim("better")
+            history.at(2 + number).claim(f"worse-{number}")
+        history.at(8).claim("better")
 
-        assert told.broken(passing_bound=5 * SECOND) == []
-        assert told.broken(passing_bound=4 * SECOND) == [13]
+        assert history.broken(passing_bound=5 * SECOND) == []
+        assert history.broken(passing_bound=4 * SECOND) == [13]
 
     def test_nor_one_that_was_passed_over_once_and_then_had_to_wait_for_better_ones(self) -> None:
         """Chaos seed 401430: a broker brought a run late, and then those before it had to run alone, one by one."""
-        told = Told().submit("good", priority=5).submit("worse", priority=6).submit("other", priority=6)
-        told.at(2).claim("worse").at(3).submit("best", priority=1, due=3).claim("best").at(30).claim("other")
-        told.at(31).claim("good")
+        history = History().submit("good", priority=5).submit("worse", priority=6).submit("other", priority=6)
+        history.at(2).claim("worse").at(3).submit("best", priority=1, due=3).claim("best").at(30).claim("other")
+        history.at(31).claim("good")
 
-        assert told.broken(passing_bound=10 * SECOND) == []
-        assert told.broken() == [13]
+        assert history.broken(passing_bound=10 * SECOND) == []
+        assert history.broken() == [13]
 
     @pytest.mark.parametrize(("faults", "broken"), [([], [13]), ([2.5], [])])
     def test_nor_one_that_is_passed_over_while_nobody_may_be_able_to_claim(
         self, faults: list[float], broken: list[int]
     ) -> None:
-        told = Told().submit("better", priority=5)
+        history = History().submit("better", priority=5)
         for number in range(4):
-            told.submit(f"worse-{number}", priority=6)
-        told.at(2).claim("worse-0").at(2.4).claim("worse-1")
+            history.submit(f"worse-{number}", priority=6)
+        history.at(2).claim("worse-0").at(2.4).claim("worse-1")
         for at in faults:
-            told.at(at).fault("power_cut")
-        told.at(2.8).claim("worse-2").at(3.2).claim("worse-3").at(40).claim("better")
+            history.at(at).fault("power_cut")
+        history.at(2.8).claim("worse-2").at(3.2).claim("worse-3").at(40).claim("better")
 
-        assert told.broken(passing_bound=SECOND) == broken
+        assert history.broken(passing_bound=SECOND) == broken
 
     def test_nor_one_that_came_later(self) -> None:
-        told = Told().submit("worse", priority=6).at(1).claim("worse").submit("better", priority=5)
+        history = History().submit("worse", priority=6).at(1).claim("worse").submit("better", priority=5)
 
-        assert told.at(2).claim("better").broken() == []
+        assert history.at(2).claim("better").broken() == []
 
     def test_nor_one_whose_answer_came_later(self) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5, outcome="unknown")
+        history = History().submit("worse", priority=6).submit("better", priority=5, outcome="unknown")
 
-        assert told.at(1).claim("worse").at(2).claim("better").broken() == []
+        assert history.at(1).claim("worse").at(2).claim("better").broken() == []
 
     def test_nor_one_that_was_claimed_before_and_nobody_heard(self) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5)
+        history = History().submit("worse", priority=6).submit("better", priority=5)
 
-        assert told.at(1).claim("worse").at(2).claim("better", 2).broken() == []
+        assert history.at(1).claim("worse").at(2).claim("better", 2).broken() == []
 
     @pytest.mark.parametrize("fields", [{"after": ("worse",)}, {"gates": (Gate("task:task", 2),)}, KEY])
     def test_nor_one_that_had_to_wait(self, fields: dict[str, Any]) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5, **fields)
+        history = History().submit("worse", priority=6).submit("better", priority=5, **fields)
 
-        assert told.at(1).claim("worse").report("worse").at(2).claim("better").broken() == []
+        assert history.at(1).claim("worse").report("worse").at(2).claim("better").broken() == []
 
     @pytest.mark.parametrize(
         "fields", [{"task": "other"}, {"queue": "other"}, {"region": "other"}, {"namespace": "other"}]
     )
     def test_nor_one_that_the_worker_may_not_serve(self, fields: dict[str, Any]) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5, **fields)
+        history = History().submit("worse", priority=6).submit("better", priority=5, **fields)
 
-        assert told.at(1).claim("worse").at(2).claim("better", worker="w2").broken() == []
+        assert history.at(1).claim("worse").at(2).claim("better", worker="w2").broken() == []
 
     def test_a_worker_serves_what_it_ever_claimed(self) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5, task="other")
-        told.at(1).claim("worse").at(2).claim("better", worker="w2").at(3).submit("c", task="other").claim("c")
+        history = History().submit("worse", priority=6).submit("better", priority=5, task="other")
+        history.at(1).claim("worse").at(2).claim("better", worker="w2").at(3).submit("c", task="other").claim("c")
 
-        assert told.shown(13) == ["submit", "submit", "claim", "claim", "submit", "claim"]
+        assert history.shown(13) == ["submit", "submit", "claim", "claim", "submit", "claim"]
 
     def test_a_retry_is_no_better_than_it_was(self) -> None:
-        told = Told().submit("worse", priority=6).at(1).claim("worse").report("worse", 1, "pending")
-        told.at(2).submit("better", priority=5, due=2).at(3).claim("worse", 2).at(4).claim("better")
+        history = History().submit("worse", priority=6).at(1).claim("worse").report("worse", 1, "pending")
+        history.at(2).submit("better", priority=5, due=2).at(3).claim("worse", 2).at(4).claim("better")
 
-        assert told.broken() == [13]
+        assert history.broken() == [13]
 
     def test_claims_whose_order_is_not_known_are_not_compared(self) -> None:
-        told = Told().submit("worse", priority=6).submit("better", priority=5)
+        history = History().submit("worse", priority=6).submit("better", priority=5)
 
-        assert told.at(1).claim("worse").at(2).claim("better", sent=0.5).broken() == []
-        told = Told().submit("worse", priority=6).at(1).submit("better", priority=5)
-        assert told.at(2).claim("worse", sent=0.5).at(3).claim("better").broken() == []
+        assert history.at(1).claim("worse").at(2).claim("better", sent=0.5).broken() == []
+        history = History().submit("worse", priority=6).at(1).submit("better", priority=5)
+        assert history.at(2).claim("worse", sent=0.5).at(3).claim("better").broken() == []
 
     def test_one_that_was_asked_for_before_another_came_is_not_compared_with_it(self) -> None:
-        told = Told().submit("worse", priority=6).submit("best", priority=1).at(3).submit("better", priority=5, due=3)
+        history = (
+            History().submit("worse", priority=6).submit("best", priority=1).at(3).submit("better", priority=5, due=3)
+        )
 
-        assert told.at(5).claim("best").at(6).claim("worse", sent=1).at(10).claim("better").broken() == []
+        assert history.at(5).claim("best").at(6).claim("worse", sent=1).at(10).claim("better").broken() == []
 
     def test_runs_of_firings_stand_in_the_same_line(self) -> None:
-        told = Told().job("j", EveryTrigger(MINUTE), next_at=120, priority=1).submit("a", due=60, priority=6)
-        told.at(61).fire("j", 60).at(62).claim("a").at(63).claim("j@60").report("j@60")
-        told.firing("j", 60, run="j@60").ended(
+        history = History().job("j", EveryTrigger(MINUTE), next_at=120, priority=1).submit("a", due=60, priority=6)
+        history.at(61).fire("j", 60).at(62).claim("a").at(63).claim("j@60").report("j@60")
+        history.firing("j", 60, run="j@60").ended(
             "j@60", "succeeded", "succeeded", job_id="j", fire_at=instant(60), priority=1, due=60
         )
-        told.ended("a", priority=6)
+        history.ended("a", priority=6)
 
-        assert told.found(13).message.startswith("worker w1 claimed run a (priority 6, token 1) while run j@60")
+        assert history.found(13).message.startswith("worker w1 claimed run a (priority 6, token 1) while run j@60")
 
     def test_one_that_went_back_to_wait_was_due_at_a_time_that_is_not_known(self) -> None:
-        told = Told().job("j", EveryTrigger(MINUTE), next_at=120, priority=1).submit("a", due=60, priority=6)
-        told.at(61).fire("j", 60).at(62).claim("a").at(63).claim("j@60").report("j@60", 1, "pending")
-        told.firing("j", 60, run="j@60").ended(
+        history = History().job("j", EveryTrigger(MINUTE), next_at=120, priority=1).submit("a", due=60, priority=6)
+        history.at(61).fire("j", 60).at(62).claim("a").at(63).claim("j@60").report("j@60", 1, "pending")
+        history.firing("j", 60, run="j@60").ended(
             "j@60", "cancelled", job_id="j", fire_at=instant(60), priority=1, token=1
         )
-        told.ended("a", priority=6)
+        history.ended("a", priority=6)
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_nor_when_one_was_due_that_was_given_back_and_expired(self) -> None:
         """Chaos seed 406665: its row says that it was due when it was given back, later than one it went before."""
-        told = Told().job("j", EveryTrigger(MINUTE), next_at=120, priority=6).submit("a", due=61, priority=6)
-        told.at(61).fire("j", 60).at(62).claim("j@60").at(63).claim("a").report("a").at(64).handback("j@60")
-        told.firing("j", 60, run="j@60").ended(
+        history = History().job("j", EveryTrigger(MINUTE), next_at=120, priority=6).submit("a", due=61, priority=6)
+        history.at(61).fire("j", 60).at(62).claim("j@60").at(63).claim("a").report("a").at(64).handback("j@60")
+        history.firing("j", 60, run="j@60").ended(
             "j@60", "skipped", job_id="j", fire_at=instant(60), priority=6, token=1, due=64
         )
-        told.ended("a", "succeeded", "succeeded", priority=6, due=61)
+        history.ended("a", "succeeded", "succeeded", priority=6, due=61)
 
-        assert 13 not in told.broken()
+        assert 13 not in history.broken()
 
 
 class TestKeyOrder:
     def test_runs_of_one_key_go_one_after_the_other(self) -> None:
-        told = Told().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a").at(4).report("a").at(5).claim("b")
+        history = (
+            History().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a").at(4).report("a").at(5).claim("b")
+        )
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_two_are_never_at_work_at_once(self) -> None:
-        told = Told().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a").at(3).claim("b").at(4).report("a")
+        history = (
+            History().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a").at(3).claim("b").at(4).report("a")
+        )
 
-        violation = told.found(22)
+        violation = history.found(22)
         assert violation.message == "runs a and b of key k were at work at once"
         assert [record.what for record in violation.evidence] == ["submit", "submit", "claim", "claim", "report"]
 
     def test_a_head_that_waits_for_its_retry_holds_the_key(self) -> None:
-        told = Told().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a").report("a", 1, "pending")
-        told.at(3).claim("b").at(4).report("b").at(5).claim("a", 2).at(6).report("a", 2)
+        history = History().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a").report("a", 1, "pending")
+        history.at(3).claim("b").at(4).report("b").at(5).claim("a", 2).at(6).report("a", 2)
 
-        assert told.broken() == [22]
+        assert history.broken() == [22]
 
     def test_a_head_that_was_lost_holds_it_until_its_claim_has_run_out(self) -> None:
-        told = Told().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a")
+        history = History().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a")
 
-        assert told.at(13).claim("b").broken() == []
+        assert history.at(13).claim("b").broken() == []
 
     def test_they_go_in_the_order_in_which_they_were_accepted(self) -> None:
-        told = Told().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("b").at(3).report("b").at(4).claim("a")
+        history = (
+            History().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("b").at(3).report("b").at(4).claim("a")
+        )
 
-        assert told.found(22).message == "run b of key k went before run a, accepted earlier"
-        assert told.shown(22) == ["submit", "submit", "claim", "claim"]
+        assert history.found(22).message == "run b of key k went before run a, accepted earlier"
+        assert history.shown(22) == ["submit", "submit", "claim", "claim"]
 
     def test_where_that_order_is_not_known_any_will_do(self) -> None:
         for fields in ({"sent": 0}, {"outcome": "unknown"}):
-            told = Told().submit("a", **KEY).at(1).submit("b", **KEY, **fields)
-            assert told.at(2).claim("b").at(3).report("b").at(4).claim("a").broken() == []
+            history = History().submit("a", **KEY).at(1).submit("b", **KEY, **fields)
+            assert history.at(2).claim("b").at(3).report("b").at(4).claim("a").broken() == []
 
     def test_what_was_asked_for_twice_may_have_been_accepted_the_first_time(self) -> None:
-        told = Told().submit("b", **KEY, outcome="unknown").at(1).submit("a", **KEY).at(2).submit("b", **KEY)
+        history = History().submit("b", **KEY, outcome="unknown").at(1).submit("a", **KEY).at(2).submit("b", **KEY)
 
-        assert told.at(3).claim("b").at(4).report("b").at(5).claim("a").broken() == []
+        assert history.at(3).claim("b").at(4).report("b").at(5).claim("a").broken() == []
 
     def test_keys_of_different_namespaces_have_nothing_in_common(self) -> None:
-        told = Told().submit("a", **KEY).submit("b", **KEY, namespace="other")
+        history = History().submit("a", **KEY).submit("b", **KEY, namespace="other")
 
-        assert told.at(2).claim("a").at(3).claim("b").at(4).report("a").report("b").broken() == []
+        assert history.at(2).claim("a").at(3).claim("b").at(4).report("a").report("b").broken() == []
 
     def test_a_run_that_ended_without_being_claimed_holds_up_nobody(self) -> None:
-        told = Told().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("b").at(3).report("b")
+        history = History().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("b").at(3).report("b")
 
-        assert told.ended("a", "cancelled").ended("b", "succeeded").broken() == []
+        assert history.ended("a", "cancelled").ended("b", "succeeded").broken() == []

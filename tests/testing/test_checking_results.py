@@ -4,7 +4,7 @@ transitions of the table happen (10)."""
 from __future__ import annotations
 
 import pytest
-from told import Told
+from histories import History
 
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import RunOptions, TaskNotice
@@ -14,53 +14,53 @@ from mainspring.core.states import State
 
 class TestOneAcceptedResult:
     def test_two_results_of_one_run_are_never_accepted(self) -> None:
-        told = Told().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 2).at(13).report("a", 1, "failed")
+        history = History().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 2).at(13).report("a", 1, "failed")
 
-        violations = told.check().violations
+        violations = history.check().violations
         assert {violation.number for violation in violations} == {5, 6}
         double = violations[1]
         assert double.message == "run a has two accepted results, with tokens 1 and 2"
         assert [record.token for record in double.evidence] == [2, 1]
 
     def test_the_same_result_may_be_acknowledged_twice(self) -> None:
-        told = Told().claim("a").at(1).report("a", outcome="unknown").at(2).report("a").at(3).report("a")
+        history = History().claim("a").at(1).report("a", outcome="unknown").at(2).report("a").at(3).report("a")
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_the_accepted_result_is_that_of_the_highest_token(self) -> None:
-        told = Told().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 1, sent=5)
+        history = History().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 1, sent=5)
 
-        assert told.found(6).message == "run a ended with token 1, and was claimed with token 2"
+        assert history.found(6).message == "run a ended with token 1, and was claimed with token 2"
 
     def test_a_stale_result_is_refused(self) -> None:
-        told = Told().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 1, outcome="refused").report("a", 2)
+        history = History().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 1, outcome="refused").report("a", 2)
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_a_stale_retry_is_refused_too(self) -> None:
-        told = Told().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 1, "pending")
+        history = History().claim("a", 1).at(11).claim("a", 2).at(12).report("a", 1, "pending")
 
         assert "token 1 was accepted after token 2 had been given" in next(
-            violation.message for violation in told.check().violations if violation.number == 6
+            violation.message for violation in history.check().violations if violation.number == 6
         )
 
     def test_a_retry_that_was_acknowledged_late_is_not_stale(self) -> None:
-        told = Told().claim("a", 1).at(1).report("a", 1, "pending", outcome="unknown").at(2).claim("a", 2)
-        told.at(3).report("a", 1, "pending")
+        history = History().claim("a", 1).at(1).report("a", 1, "pending", outcome="unknown").at(2).claim("a", 2)
+        history.at(3).report("a", 1, "pending")
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     @pytest.mark.parametrize(
         ("told_as", "stored"), [("succeeded", "failed"), ("failed", "succeeded"), ("skipped", "cancelled")]
     )
     def test_what_was_accepted_is_how_the_run_ends(self, told_as: str, stored: State) -> None:
-        told = Told().submit("a").at(1).claim("a").report("a", 1, told_as).ended("a", stored)
+        history = History().submit("a").at(1).claim("a").report("a", 1, told_as).ended("a", stored)
 
-        assert told.shown(6) == ["report", "run"]
+        assert history.shown(6) == ["report", "run"]
 
     def test_a_failure_after_a_cancel_ends_cancelled(self) -> None:
-        told = (
-            Told()
+        history = (
+            History()
             .submit("a")
             .at(1)
             .claim("a")
@@ -69,14 +69,16 @@ class TestOneAcceptedResult:
             .ended("a", "cancelled", "cancelled")
         )
 
-        assert told.broken() == []
+        assert history.broken() == []
 
 
 class TestAttemptsWithinLimits:
     def test_a_run_has_no_more_attempts_than_its_retries_allow(self) -> None:
-        told = Told().submit("a").ended("a", "failed", "failed", "failed", "failed", options=RunOptions(retry=Retry(1)))
+        history = (
+            History().submit("a").ended("a", "failed", "failed", "failed", "failed", options=RunOptions(retry=Retry(1)))
+        )
 
-        violation = told.found(9)
+        violation = history.found(9)
         assert violation.message == "run a had 3 attempts of its own, and may have 2"
         assert [record.what for record in violation.evidence] == ["run", "attempt", "attempt", "attempt"]
 
@@ -84,23 +86,24 @@ class TestAttemptsWithinLimits:
         options = RunOptions(retry=Retry(1))
 
         assert (
-            Told().submit("a").ended("a", "failed", "failed", "lost", "lost", "failed", options=options).broken() == []
+            History().submit("a").ended("a", "failed", "failed", "lost", "lost", "failed", options=options).broken()
+            == []
         )
 
     def test_a_run_is_not_lost_more_often_than_it_may_be(self) -> None:
-        told = Told().submit("a").ended("a", "failed", "lost", "lost", "lost", options=RunOptions(max_losses=1))
+        history = History().submit("a").ended("a", "failed", "lost", "lost", "lost", options=RunOptions(max_losses=1))
 
-        assert told.found(9).message == "run a was lost 3 times, and may be 2 times"
+        assert history.found(9).message == "run a was lost 3 times, and may be 2 times"
 
     def test_what_the_run_itself_counts_is_enough(self) -> None:
-        told = Told().submit("a").ended("a", "failed", attempt=9, losses=5)
+        history = History().submit("a").ended("a", "failed", attempt=9, losses=5)
 
-        assert [violation.number for violation in told.check().violations] == [9]
+        assert [violation.number for violation in history.check().violations] == [9]
 
     def test_a_retry_waits_as_long_as_the_report_says(self) -> None:
-        def retried(claimed: float, started: float) -> Told:
-            told = Told().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5)
-            return told.at(claimed).claim("a", 2).at(started).start("a", 2)
+        def retried(claimed: float, started: float) -> History:
+            history = History().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5)
+            return history.at(claimed).claim("a", 2).at(started).start("a", 2)
 
         assert retried(5.9, 5.9).found(9).message == (
             "run a was to be retried after 5s, and its start with token 2 came 4s900ms after its failure with token 1"
@@ -109,100 +112,103 @@ class TestAttemptsWithinLimits:
         assert retried(5.9, 6).broken() == []
 
     def test_it_may_be_claimed_shortly_before_its_time_but_not_long(self) -> None:
-        def retried(claimed: float) -> Told:
-            told = Told().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5)
-            return told.at(claimed).claim("a", 2)
+        def retried(claimed: float) -> History:
+            history = History().submit("a").claim("a", 1).at(1).report("a", 1, "pending", delay=5)
+            return history.at(claimed).claim("a", 2)
 
         assert "its claim with token 2 came 4s400ms after" in retried(5.4).found(9).message
         assert retried(5.5).broken() == []
 
     def test_without_that_it_waits_as_long_as_the_policy_says_less_the_jitter(self) -> None:
-        def retried_after(seconds: float) -> Told:
-            told = Told().claim("a", 1).at(1).report("a", 1, "pending").at(1 + seconds).claim("a", 2)
-            told.start("a", 2).at(60).submit("a").ended(
+        def retried_after(seconds: float) -> History:
+            history = History().claim("a", 1).at(1).report("a", 1, "pending").at(1 + seconds).claim("a", 2)
+            history.start("a", 2).at(60).submit("a").ended(
                 "a", "failed", "failed", "failed", options=RunOptions(retry=Retry(1, delay=10))
             )
-            return told
+            return history
 
         assert retried_after(8.9).broken() == [9]
         assert retried_after(9).broken() == []
 
     def test_the_wait_counts_from_when_the_failure_may_first_have_been_told(self) -> None:
-        told = Told().submit("a").claim("a", 1).at(1).report("a", 1, "pending", outcome="unknown", delay=5)
-        told.at(4).report("a", 1, "pending", delay=5).at(6).claim("a", 2)
+        history = History().submit("a").claim("a", 1).at(1).report("a", 1, "pending", outcome="unknown", delay=5)
+        history.at(4).report("a", 1, "pending", delay=5).at(6).claim("a", 2)
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_a_run_that_was_lost_waits_for_nothing(self) -> None:
-        assert Told().submit("a").claim("a", 1).at(11).claim("a", 2).broken() == []
+        assert History().submit("a").claim("a", 1).at(11).claim("a", 2).broken() == []
 
 
 class TestArgumentsThatOlderCodeDoesNotTake:
-    def begun(self) -> Told:
-        told = Told().worker("old", TaskNotice(name="task")).worker("new", TaskNotice(name="task", names=("tone",)))
-        return told.submit("a", args='{"tone":1}').at(1).claim("a", worker="old")
+    def begun(self) -> History:
+        history = (
+            History().worker("old", TaskNotice(name="task")).worker("new", TaskNotice(name="task", names=("tone",)))
+        )
+        return history.submit("a", args='{"tone":1}').at(1).claim("a", worker="old")
 
     def test_such_a_run_is_not_failed_while_it_may_wait_for_newer_code(self) -> None:
-        told = self.begun().at(2).report("a", 1, "failed", worker="old", attempt="failed")
+        history = self.begun().at(2).report("a", 1, "failed", worker="old", attempt="failed")
 
-        assert told.found(9, unfit_bound=MINUTE).message == (
+        assert history.found(9, unfit_bound=MINUTE).message == (
             "worker old failed run a with token 1, whose arguments its code does not take, 1s after the run was first "
             "claimed"
         )
-        assert told.shown(9, unfit_bound=MINUTE) == ["worker", "submit", "claim", "report"]
-        assert told.broken() == []
+        assert history.shown(9, unfit_bound=MINUTE) == ["worker", "submit", "claim", "report"]
+        assert history.broken() == []
 
     def test_nor_is_an_attempt_used_up_on_it(self) -> None:
-        told = self.begun().at(2).report("a", 1, "pending", worker="old", attempt="failed")
+        history = self.begun().at(2).report("a", 1, "pending", worker="old", attempt="failed")
 
-        assert told.broken(unfit_bound=MINUTE) == [9]
+        assert history.broken(unfit_bound=MINUTE) == [9]
 
     def test_it_may_be_given_back_and_failed_by_code_that_takes_it(self) -> None:
-        told = self.begun().at(2).handback("a", 1, worker="old").claim("a", 2, worker="new")
-        told.report("a", 2, "failed", worker="new", attempt="failed")
+        history = self.begun().at(2).handback("a", 1, worker="old").claim("a", 2, worker="new")
+        history.report("a", 2, "failed", worker="new", attempt="failed")
 
-        assert told.broken(unfit_bound=MINUTE) == []
+        assert history.broken(unfit_bound=MINUTE) == []
 
     def test_once_it_has_waited_for_long_enough_it_may_be_failed(self) -> None:
-        told = self.begun().at(2).handback("a", 1, worker="old").at(61).claim("a", 2, worker="old")
-        told.report("a", 2, "failed", worker="old", attempt="failed")
+        history = self.begun().at(2).handback("a", 1, worker="old").at(61).claim("a", 2, worker="old")
+        history.report("a", 2, "failed", worker="old", attempt="failed")
 
-        assert told.broken(unfit_bound=MINUTE) == []
+        assert history.broken(unfit_bound=MINUTE) == []
 
     def test_a_deadline_counts_whoever_holds_the_run(self) -> None:
-        told = self.begun().at(2).report("a", 1, "failed", worker="old", attempt="timed_out")
+        history = self.begun().at(2).report("a", 1, "failed", worker="old", attempt="timed_out")
 
-        assert told.broken(unfit_bound=MINUTE) == []
+        assert history.broken(unfit_bound=MINUTE) == []
 
 
 class TestOnlyTransitionsOfTheTable:
     def test_a_running_run_does_not_become_blocked(self) -> None:
         assert (
-            Told().claim("a").report("a", 1, "blocked").found(10).message == "run a was reported blocked with token 1"
+            History().claim("a").report("a", 1, "blocked").found(10).message
+            == "run a was reported blocked with token 1"
         )
 
     def test_only_what_was_claimed_can_be_reported(self) -> None:
-        told = Told().report("a", 1, "pending")
+        history = History().report("a", 1, "pending")
 
-        assert told.found(10).message == "run a was reported pending with token 1, which no worker was given"
+        assert history.found(10).message == "run a was reported pending with token 1, which no worker was given"
 
     def test_attempts_are_numbered_without_gaps(self) -> None:
-        told = Told().add("attempt", run="a", attempt=1, token=1, state="failed")
-        told.add("attempt", run="a", attempt=3, token=2, state="failed")
+        history = History().add("attempt", run="a", attempt=1, token=1, state="failed")
+        history.add("attempt", run="a", attempt=3, token=2, state="failed")
 
-        assert told.found(10).message == "attempt 3 of run a should be number 2"
+        assert history.found(10).message == "attempt 3 of run a should be number 2"
 
     def test_their_tokens_grow(self) -> None:
-        told = Told().add("attempt", run="a", attempt=1, token=2, state="failed")
-        told.add("attempt", run="a", attempt=2, token=2, state="failed")
+        history = History().add("attempt", run="a", attempt=1, token=2, state="failed")
+        history.add("attempt", run="a", attempt=2, token=2, state="failed")
 
-        assert told.found(10).message == "attempt 2 of run a has token 2 after 2"
+        assert history.found(10).message == "attempt 2 of run a has token 2 after 2"
 
     @pytest.mark.parametrize("outcome", ["succeeded", "cancelled", "skipped"])
     def test_nothing_follows_a_last_word(self, outcome: str) -> None:
-        told = Told().submit("a").ended("a", "failed", outcome, "failed")
+        history = History().submit("a").ended("a", "failed", outcome, "failed")
 
-        assert told.found(10).message == f"run a {outcome} in attempt 1, and was attempted again"
+        assert history.found(10).message == f"run a {outcome} in attempt 1, and was attempted again"
 
     @pytest.mark.parametrize(
         ("state", "attempts"),
@@ -216,9 +222,11 @@ class TestOnlyTransitionsOfTheTable:
         ],
     )
     def test_the_end_fits_the_last_attempt(self, state: State, attempts: tuple[str, ...]) -> None:
-        told = Told().submit("other").ended("other", "succeeded", "succeeded").submit("a").ended("a", state, *attempts)
+        history = (
+            History().submit("other").ended("other", "succeeded", "succeeded").submit("a").ended("a", state, *attempts)
+        )
 
-        violation = told.found(10)
+        violation = history.found(10)
         assert violation.message.startswith(f"run a ended {state} ")
 
     @pytest.mark.parametrize(
@@ -234,15 +242,17 @@ class TestOnlyTransitionsOfTheTable:
         ],
     )
     def test_these_ends_are_legal(self, state: State, attempts: tuple[str, ...]) -> None:
-        told = Told().submit("other").ended("other", "succeeded", "succeeded").submit("a").ended("a", state, *attempts)
+        history = (
+            History().submit("other").ended("other", "succeeded", "succeeded").submit("a").ended("a", state, *attempts)
+        )
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_a_run_that_waited_may_fail_because_another_did(self) -> None:
-        told = Told().submit("up").ended("up", "failed", "lost")
-        told.submit("a", after=("up",), on_failure="fail").ended("a", "failed")
+        history = History().submit("up").ended("up", "failed", "lost")
+        history.submit("a", after=("up",), on_failure="fail").ended("a", "failed")
 
-        assert told.broken() == []
+        assert history.broken() == []
 
     def test_without_any_attempts_recorded_nothing_is_said_about_them(self) -> None:
-        assert Told().submit("a").ended("a", "succeeded").broken() == []
+        assert History().submit("a").ended("a", "succeeded").broken() == []

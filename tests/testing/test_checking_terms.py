@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import pytest
-from told import Told
+from histories import History
 
 from mainspring.testing.history import Outcome
 
 
 def test_each_leader_fires_under_its_own_term() -> None:
-    told = (
-        Told().term(1, "n1").at(5).fire("j", 5, term=1, actor="n1").at(6).term(2, "n2").fire("j", 6, term=2, actor="n2")
+    history = (
+        History()
+        .term(1, "n1")
+        .at(5)
+        .fire("j", 5, term=1, actor="n1")
+        .at(6)
+        .term(2, "n2")
+        .fire("j", 6, term=2, actor="n2")
     )
 
-    assert told.broken() == []
+    assert history.broken() == []
 
 
 def test_a_stale_leader_cannot_fire() -> None:
-    told = Told().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 6, term=1, actor="n1")
+    history = History().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 6, term=1, actor="n1")
 
-    violation = told.found(17)
+    violation = history.found(17)
     assert violation.message == (
         "job j was fired for 2026-03-26T12:00:06Z under term 1, after term 2 had begun at 2026-03-26T12:00:06Z"
     )
@@ -28,50 +34,50 @@ def test_a_stale_leader_cannot_fire() -> None:
 
 @pytest.mark.parametrize("outcome", ["refused", "unknown"])
 def test_it_may_try(outcome: Outcome) -> None:
-    told = Told().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 6, term=1, actor="n1", outcome=outcome)
+    history = History().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 6, term=1, actor="n1", outcome=outcome)
 
-    assert told.broken() == []
+    assert history.broken() == []
 
 
 def test_an_answer_that_came_late_may_be_to_something_that_came_in_time() -> None:
-    told = Told().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 5, term=1, actor="n1", sent=5.5)
+    history = History().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 5, term=1, actor="n1", sent=5.5)
 
-    assert told.broken() == []
+    assert history.broken() == []
 
 
 def test_where_nobody_leads_there_are_no_terms() -> None:
-    assert Told().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 6, actor="n1").broken() == []
+    assert History().term(1, "n1").at(6).term(2, "n2").at(7).fire("j", 6, actor="n1").broken() == []
 
 
 def test_terms_grow() -> None:
-    told = Told().term(2, "n1").at(5).term(1, "n2")
+    history = History().term(2, "n1").at(5).term(1, "n2")
 
-    assert told.found(17).message == "term 1 of scheduler began after term 2"
+    assert history.found(17).message == "term 1 of scheduler began after term 2"
 
 
 def test_their_answers_may_come_in_another_order() -> None:
-    assert Told().term(2, "n1").at(5).term(1, "n2", sent=-1).broken() == []
+    assert History().term(2, "n1").at(5).term(1, "n2", sent=-1).broken() == []
 
 
 def test_a_term_belongs_to_one() -> None:
-    told = Told().term(1, "n1").at(5).term(1, "n2")
+    history = History().term(1, "n1").at(5).term(1, "n2")
 
-    assert told.found(17).message == "term 1 of scheduler was given to n1 and to n2"
+    assert history.found(17).message == "term 1 of scheduler was given to n1 and to n2"
 
 
 def test_who_asks_again_is_told_the_same() -> None:
-    assert Told().term(1, "n1").at(5).term(1, "n1").broken() == []
+    assert History().term(1, "n1").at(5).term(1, "n1").broken() == []
 
 
 def test_of_several_leaders_each_has_terms_of_its_own() -> None:
-    told = Told().term(1, "n1").add("term", name="other", term=7, actor="n2").at(5)
-    told.add("fire", job="j", job_id="j", fire_at=told.records[0].store, term=1, actor="n1", name="scheduler")
+    history = History().term(1, "n1").add("term", name="other", term=7, actor="n2").at(5)
+    history.add("fire", job="j", job_id="j", fire_at=history.records[0].store, term=1, actor="n1", name="scheduler")
 
-    assert told.broken() == []
+    assert history.broken() == []
 
 
 def test_a_stale_one_of_several_leaders_is_found_too() -> None:
-    told = Told().term(1, "n1").add("term", name="other", term=7, actor="n2").at(5).term(2, "n3").at(6)
-    told.add("fire", job="j", job_id="j", fire_at=told.records[0].store, term=1, actor="n1", name="scheduler")
+    history = History().term(1, "n1").add("term", name="other", term=7, actor="n2").at(5).term(2, "n3").at(6)
+    history.add("fire", job="j", job_id="j", fire_at=history.records[0].store, term=1, actor="n1", name="scheduler")
 
-    assert "under term 1, after term 2 had begun" in told.found(17).message
+    assert "under term 1, after term 2 had begun" in history.found(17).message

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from histories import History, instant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plenty import Plenty
-from told import Told, instant
 
 import mainspring.testing
 from mainspring.core.instants import MINUTE, SECOND
@@ -24,55 +24,59 @@ GATE: dict[str, Any] = {"gates": (Gate("task:task", 1),)}
 KEY: dict[str, Any] = {"key": "k", "lines": (Gate("key:k", 1),)}
 
 
-def background() -> Told:
+def background() -> History:
     """A little of everything, all of it legal, about runs and jobs of its own."""
-    told = Told().fault("healed").term(1).submit("x", task="x").submit("y", task="x", after=("x",))
-    told.job("quiet", EveryTrigger(MINUTE), next_at=180, task="x")
-    told.work("x", 1, since=1, until=2, state="pending").work("x", 2, since=20, until=30).work(
+    history = History().fault("healed").term(1).submit("x", task="x").submit("y", task="x", after=("x",))
+    history.job("quiet", EveryTrigger(MINUTE), next_at=180, task="x")
+    history.work("x", 1, since=1, until=2, state="pending").work("x", 2, since=20, until=30).work(
         "y", 1, since=31, until=32
     )
     return (
-        told.ended("x", "succeeded", "failed", "succeeded").ended("y", "succeeded", "succeeded").fired("quiet", 60, 120)
+        history.ended("x", "succeeded", "failed", "succeeded")
+        .ended("y", "succeeded", "succeeded")
+        .fired("quiet", 60, 120)
     )
 
 
-def minutely(**policy: Any) -> Told:
+def minutely(**policy: Any) -> History:
     """A job that is due every minute, after the background."""
     return background().at(0).job("j", EveryTrigger(MINUTE), next_at=180, policy=JobPolicy(**policy))
 
 
-def fired_at_once() -> Told:
-    told = (
+def fired_at_once() -> History:
+    history = (
         minutely(overlap="forbid").at(119).claim("j@60").at(121).claim("j@120").at(122).report("j@60").report("j@120")
     )
-    return told.fired("j", 60, 120)
+    return history.fired("j", 60, 120)
 
 
-def overtaken() -> Told:
-    told = background().at(50).submit("a", priority=6, due=50).submit("b", due=50).at(51).claim("a").at(52).claim("b")
+def overtaken() -> History:
+    history = (
+        background().at(50).submit("a", priority=6, due=50).submit("b", due=50).at(51).claim("a").at(52).claim("b")
+    )
     return (
-        told.report("a")
+        history.report("a")
         .report("b")
         .ended("a", "succeeded", "succeeded", priority=6)
         .ended("b", "succeeded", "succeeded")
     )
 
 
-def worked_too_long() -> Told:
-    told = background().at(100).submit("a", options=RunOptions(timeout=SECOND)).claim("a", ttl=200).start("a")
-    return told.at(200).end("a").ended("a", "cancelled", options=RunOptions(timeout=SECOND))
+def worked_too_long() -> History:
+    history = background().at(100).submit("a", options=RunOptions(timeout=SECOND)).claim("a", ttl=200).start("a")
+    return history.at(200).end("a").ended("a", "cancelled", options=RunOptions(timeout=SECOND))
 
 
-def followed_too_often() -> Told:
-    told = minutely().fired("j", 60, 120).job("k", AfterTrigger(("j",)))
+def followed_too_often() -> History:
+    history = minutely().fired("j", 60, 120).job("k", AfterTrigger(("j",)))
     for seconds in (61, 121, 122):
-        told.firing("k", seconds, kind="after", run=f"k@{seconds}").ended(
+        history.firing("k", seconds, kind="after", run=f"k@{seconds}").ended(
             f"k@{seconds}", job_id="k", fire_at=instant(seconds)
         )
-    return told
+    return history
 
 
-ILLEGAL: dict[int, Callable[[], Told]] = {
+ILLEGAL: dict[int, Callable[[], History]] = {
     1: lambda: minutely().fired("j", 60),
     2: lambda: background().ended("a", "cancelled"),
     3: lambda: background().submit("a"),
@@ -126,25 +130,25 @@ class TestEvidence:
             assert (violation.number, violation.message) in [(each.number, each.message) for each in alone]
 
     def test_it_leaves_most_of_the_history_out(self, number: int) -> None:
-        told = ILLEGAL[number]()
+        history = ILLEGAL[number]()
 
-        assert all(len(violation.evidence) <= 12 for violation in told.check().violations)
+        assert all(len(violation.evidence) <= 12 for violation in history.check().violations)
 
     def test_whatever_else_is_left_out_the_breach_stays(self, number: int) -> None:
-        told = ILLEGAL[number]()
-        (violation, *_) = [each for each in told.check().violations if each.number == number]
+        history = ILLEGAL[number]()
+        (violation, *_) = [each for each in history.check().violations if each.number == number]
         kept = {record.seq for record in violation.evidence}
-        for left_out in told.records:
+        for left_out in history.records:
             if left_out.seq not in kept:
-                assert number in numbers([record for record in told.records if record is not left_out])
+                assert number in numbers([record for record in history.records if record is not left_out])
 
     @settings(max_examples=20, deadline=None)
     @given(data=st.data())
     def test_even_if_it_is_much(self, number: int, data: st.DataObject) -> None:
-        told = ILLEGAL[number]()
-        (violation, *_) = [each for each in told.check().violations if each.number == number]
+        history = ILLEGAL[number]()
+        (violation, *_) = [each for each in history.check().violations if each.number == number]
         kept = {record.seq for record in violation.evidence}
-        rest = [record for record in told.records if record.seq not in kept]
+        rest = [record for record in history.records if record.seq not in kept]
         chosen = data.draw(st.lists(st.sampled_from(rest), unique_by=lambda record: record.seq))
         part = sorted([*violation.evidence, *chosen], key=lambda record: record.seq)
 
@@ -159,7 +163,7 @@ class TestVerdict:
         assert str(verdict) == f"ok: {verdict.records} records, {len(verdict.judged)} invariants judged"
 
     def test_a_broken_one_says_what_is_broken_and_shows_it(self) -> None:
-        verdict = Told().claim("a", 1).at(5).claim("a", 2, worker="w2").check()
+        verdict = History().claim("a", 1).at(5).claim("a", 2, worker="w2").check()
 
         assert not verdict.ok
         assert verdict.violations[0].invariant == "5 (claims never overlap)"
@@ -172,15 +176,15 @@ class TestVerdict:
         )
 
     def test_what_the_history_has_no_records_for_is_not_judged(self) -> None:
-        assert {7, 8, 12} & set(Told().claim("a").check().judged) == set()
-        assert {7, 8, 12} <= set(Told().claim("a").start("a").end("a").check().judged)
+        assert {7, 8, 12} & set(History().claim("a").check().judged) == set()
+        assert {7, 8, 12} <= set(History().claim("a").start("a").end("a").check().judged)
 
     def test_of_a_breach_that_is_everywhere_only_some_is_told(self) -> None:
-        told = Told()
+        history = History()
         for number in range(MOST_VIOLATIONS + 10):
-            told.claim(f"run {number}").claim(f"run {number}")
+            history.claim(f"run {number}").claim(f"run {number}")
 
-        verdict = told.check()
+        verdict = history.check()
         assert len(verdict.violations) == MOST_VIOLATIONS
         assert str(verdict).endswith(f"… and {MOST_VIOLATIONS - 20} more")
 
@@ -196,15 +200,15 @@ class TestVerdict:
 class TestRefusals:
     def test_a_kind_of_record_that_nobody_knows_is_refused(self) -> None:
         with pytest.raises(InvalidInput, match="'rumour' of record 1 is not a kind of record"):
-            Told().add("rumour").check()
+            History().add("rumour").check()
 
     def test_so_is_one_that_lacks_what_it_must_have(self) -> None:
         with pytest.raises(InvalidInput, match=r"token: None is missing in record 1 \(claim\)"):
-            Told().add("claim", run="a").check()
+            History().add("claim", run="a").check()
 
     def test_so_is_one_that_carries_nonsense(self) -> None:
         with pytest.raises(InvalidInput, match=r"of record 1 \(run\) cannot be read"):
-            Told().add("run", run="a", state="succeeded", data="{}").check()
+            History().add("run", run="a", state="succeeded", data="{}").check()
 
 
 def test_the_checker_is_loaded_when_it_is_asked_for() -> None:

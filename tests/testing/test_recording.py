@@ -55,7 +55,7 @@ async def app(tmp_path: Path) -> AsyncIterator[RecordedApp]:
     await app.close()
 
 
-def told(folder: Path, what: str) -> list[Record]:
+def history(folder: Path, what: str) -> list[Record]:
     return [record for record in gather(folder) if record.what == what]
 
 
@@ -75,7 +75,7 @@ class TestWhatWasAnswered:
         before = app.clock.now()
         handle = await app.submit("work")
         after = app.clock.now()
-        (record,) = told(tmp_path, "submit")
+        (record,) = history(tmp_path, "submit")
         assert (record.run, record.outcome, record.actor) == (handle.id, "ok", "client")
         assert record.sent is not None
         assert record.store is not None
@@ -86,7 +86,7 @@ class TestWhatWasAnswered:
         await app.runs.cancel(handle.id)
         with pytest.raises(Conflict):
             await app.runs.cancel(handle.id)
-        assert [record.outcome for record in told(tmp_path, "cancel")] == ["ok", "refused"]
+        assert [record.outcome for record in history(tmp_path, "cancel")] == ["ok", "refused"]
 
     async def test_a_report_that_is_stale_is_told_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:
         await app.submit("work")
@@ -95,8 +95,8 @@ class TestWhatWasAnswered:
         await store.hand_back([(first.run_id, first.token)])
         second = await claim(store)
         await store.report([report(first), report(second)])
-        assert [(each.token, each.outcome) for each in told(tmp_path, "report")] == [(1, "refused"), (2, "ok")]
-        assert [(each.token, each.outcome) for each in told(tmp_path, "handback")] == [(1, "ok")]
+        assert [(each.token, each.outcome) for each in history(tmp_path, "report")] == [(1, "refused"), (2, "ok")]
+        assert [(each.token, each.outcome) for each in history(tmp_path, "handback")] == [(1, "ok")]
 
     async def test_a_run_that_is_left_to_others_is_told_as_given_back(self, app: RecordedApp, tmp_path: Path) -> None:
         await app.submit("work")
@@ -105,7 +105,7 @@ class TestWhatWasAnswered:
         assert await store.amend([Amendment(given.run_id, given.token, "left to others", given.options)]) == 1
         again = await claim(store)
         await store.amend([Amendment(again.run_id, again.token + 1, "stale", again.options)])
-        told_back = [(each.token, each.outcome) for each in told(tmp_path, "handback")]
+        told_back = [(each.token, each.outcome) for each in history(tmp_path, "handback")]
         assert told_back == [(given.token, "ok"), (again.token + 1, "unknown")]
 
     async def test_a_renewal_is_counted_from_when_it_was_asked_for(self, app: RecordedApp, tmp_path: Path) -> None:
@@ -113,17 +113,17 @@ class TestWhatWasAnswered:
         store = await app.open()
         given = await claim(store)
         await store.renew(WORKER, [(given.run_id, given.token)], 7 * SECOND)
-        (renewed,) = told(tmp_path, "renew")
+        (renewed,) = history(tmp_path, "renew")
         assert renewed.sent is not None
         assert renewed.until == renewed.sent + 7 * SECOND
-        assert renewed.worker == told(tmp_path, "claim")[0].worker == "client"
+        assert renewed.worker == history(tmp_path, "claim")[0].worker == "client"
 
     async def test_a_return_of_which_some_were_lost_is_told_as_unknown(self, app: RecordedApp, tmp_path: Path) -> None:
         await app.submit("work")
         store = await app.open()
         given = await claim(store)
         await store.hand_back([(given.run_id, given.token), (given.run_id, given.token + 5)])
-        assert {record.outcome for record in told(tmp_path, "handback")} == {"unknown"}
+        assert {record.outcome for record in history(tmp_path, "handback")} == {"unknown"}
 
 
 class TestWhoeverIsKilledBeforeItHears:
@@ -132,7 +132,7 @@ class TestWhoeverIsKilledBeforeItHears:
         dying = [sys.executable, "-c", DYING, when]
         ended = await asyncio.to_thread(subprocess.run, dying, cwd=tmp_path, timeout=60, check=False)
         assert ended.returncode == -signal.SIGKILL
-        (record,) = told(tmp_path, "submit")
+        (record,) = history(tmp_path, "submit")
         assert record.outcome == "unknown"
         assert record.run is not None
         store = await app.open()

@@ -52,7 +52,7 @@ def telling(kind: str) -> Work:
     return work
 
 
-async def told(store: PostgresStore) -> list[str]:
+async def reported(store: PostgresStore) -> list[str]:
     return [event.kind for batch in await store.events_since(0, 100) for event in batch.events]
 
 
@@ -211,10 +211,10 @@ class TestPositionsOfEvents:
         await first.does(telling("late"))
         await postgres.record_events([Event("early", 0)])
         assert await postgres.number_events(10) == 1
-        assert await told(postgres) == ["early"]
+        assert await reported(postgres) == ["early"]
         await first.commits()
         assert await postgres.number_events(10) == 1
-        assert await told(postgres) == ["early", "late"]
+        assert await reported(postgres) == ["early", "late"]
 
     async def test_are_given_by_one_at_a_time(self, postgres: PostgresStore, clock: ManualClock, first: First) -> None:
         await postgres.record_events([Event("one", clock.now()), Event("two", clock.now())])

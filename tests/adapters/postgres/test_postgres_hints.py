@@ -38,7 +38,7 @@ async def opened(postgres_url: str) -> AsyncIterator[Open]:
         await store.close()
 
 
-class Ear:
+class Subscriber:
     """Counts what a listener hears."""
 
     def __init__(self, store: PostgresStore) -> None:
@@ -72,29 +72,29 @@ def hearing(store: PostgresStore) -> bool:
     return store._db.listener.hears
 
 
-async def listening(store: PostgresStore) -> Ear:
+async def listening(store: PostgresStore) -> Subscriber:
     """An ear that hears what happens from now on."""
-    ear = Ear(store)
+    subscriber = Subscriber(store)
     await until(lambda: hearing(store))
-    await ear.hears()  # It is told once that it can hear: nobody knows what was said before.
-    return ear
+    await subscriber.hears()  # It is told once that it can hear: nobody knows what was said before.
+    return subscriber
 
 
 @pytest.mark.usefixtures("seldom")
 async def test_a_change_by_another_process_is_heard_at_once(opened: Open) -> None:
     here, there = await opened(), await opened()
-    ear = await listening(here)
+    subscriber = await listening(here)
     await there.submit([a_run(CLOCK)])
-    await ear.hears()
+    await subscriber.hears()
 
 
 @pytest.mark.usefixtures("seldom")
 async def test_a_submission_is_heard_in_its_own_process(opened: Open) -> None:
     here = await opened()
-    ear = await listening(here)
+    subscriber = await listening(here)
     for _ in range(5):
         await here.submit([a_run(CLOCK)])
-        await ear.hears()
+        await subscriber.hears()
 
 
 async def said_while(postgres_url: str, store: PostgresStore, work: Callable[[], Awaitable[object]]) -> int:
@@ -160,24 +160,24 @@ async def test_whoever_loses_the_connection_looks_by_itself_and_hears_again(
     opened: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, there = await opened(), await opened()
-    ear = await listening(here)
+    subscriber = await listening(here)
     connection = await asyncpg.connect(postgres_url)
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mainspring listener' "
     await connection.execute(cut + "AND datname = current_database()")
     await connection.close()
     await until(lambda: not hearing(here))
-    await ear.hears()  # by looking
+    await subscriber.hears()  # by looking
     await until(lambda: hearing(here))
     assert "looking every 0.5 s meanwhile" in caplog.text
-    await ear.hears()
+    await subscriber.hears()
     await there.submit([a_run(CLOCK)])
-    await ear.hears()
+    await subscriber.hears()
 
 
 async def test_behind_a_pooler_one_looks_every_half_second(opened: Open, pooled_url: str) -> None:
     store = await opened(pooled_url)
-    ear = Ear(store)
-    await ear.hears()
+    subscriber = Subscriber(store)
+    await subscriber.hears()
     assert not hearing(store)
 
 
@@ -186,17 +186,17 @@ async def test_behind_a_pooler_one_hears_where_the_server_itself_is_named(
     opened: Open, pooled_url: str, postgres_url: str
 ) -> None:
     here, there = await opened(pooled_url, listen=postgres_url), await opened(pooled_url)
-    ear = await listening(here)
+    subscriber = await listening(here)
     await there.submit([a_run(CLOCK)])
-    await ear.hears()
+    await subscriber.hears()
 
 
 async def test_a_pooler_named_as_the_server_is_noticed(
     opened: Open, pooled_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = await opened(pooled_url, listen=pooled_url)
-    ear = Ear(store)
-    await ear.hears()
+    subscriber = Subscriber(store)
+    await subscriber.hears()
     assert not hearing(store)
     assert "is a pooler" in caplog.text
 

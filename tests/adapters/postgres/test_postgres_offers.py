@@ -287,7 +287,7 @@ async def test_an_offer_is_void_as_soon_as_the_connection_of_its_process_is_gone
 ) -> None:
     taker, submitter = Taker(await opened()), await opened()
     await taker.stand()
-    ear = taker.store._db.listener.address
+    address = taker.store._db.listener.address
     connection = await asyncpg.connect(postgres_url)
     await connection.fetch(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
@@ -298,7 +298,7 @@ async def test_an_offer_is_void_as_soon_as_the_connection_of_its_process_is_gone
     await submitter.submit([run])
     assert (await submitter.get_run("default", run.id)).state == "pending"
     assert await offers(postgres_url) == []
-    await until(lambda: taker.store._db.listener.address != ear)
+    await until(lambda: taker.store._db.listener.address != address)
     await taker.stand()
     await submitter.submit([other := a_run()])
     await until(lambda: taker.claims)

@@ -101,15 +101,15 @@ async def test_many_at_once_leave_in_order(start: Start) -> None:
 async def test_who_waits_is_told_of_what_arrives_without_asking(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker, opened(server.url) as publisher:
-        told = asyncio.Event()
-        subscription = await broker.subscribe(WORKER, told.set)
-        await asyncio.wait_for(told.wait(), 20)  # It listens.
+        reported = asyncio.Event()
+        subscription = await broker.subscribe(WORKER, reported.set)
+        await asyncio.wait_for(reported.wait(), 20)  # It listens.
         with Redis(port=server.port) as client:
             before = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
             for number in range(5):
-                told.clear()
+                reported.clear()
                 await publisher.publish([notice(str(number))])
-                await asyncio.wait_for(told.wait(), 20)
+                await asyncio.wait_for(reported.wait(), 20)
             after = client.info("commandstats")["cmdstat_evalsha"]["calls"]
         assert after - before == 5
         await subscription.close()
@@ -118,14 +118,14 @@ async def test_who_waits_is_told_of_what_arrives_without_asking(start: Start) ->
 async def test_who_waits_hears_again_after_a_restart(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker:
-        told = asyncio.Event()
-        await broker.subscribe(WORKER, told.set)
-        await asyncio.wait_for(told.wait(), 20)
+        reported = asyncio.Event()
+        await broker.subscribe(WORKER, reported.set)
+        await asyncio.wait_for(reported.wait(), 20)
         server.kill()
         server.start()
-        told.clear()
+        reported.clear()
         async with asyncio.timeout(60):
-            while not told.is_set():
+            while not reported.is_set():
                 await broker.publish([notice(str(asyncio.get_running_loop().time()))])
                 await asyncio.sleep(0.05)
 

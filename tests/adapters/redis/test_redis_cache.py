@@ -41,7 +41,7 @@ def said(word: str, position: int, kept: int = HOUR) -> Posting:
     return Posting(SUBJECT, position, kept, status)
 
 
-async def told(cache: RedisStatusCache) -> str | None:
+async def reported(cache: RedisStatusCache) -> str | None:
     _, status = await cache.read(SUBJECT)
     return status.reason if isinstance(status, RunStatus) else None
 
@@ -50,7 +50,7 @@ async def test_what_was_posted_is_found_as_it_was(cache: RedisStatusCache) -> No
     await cache.advance(None, HERE)
     worker = WorkerStatus("box:1", "tenant", "draining", 7)
     await cache.write(HERE.epoch, [said("Ü 'quoted' 🎬\n", 3), Posting("worker_status:box:1", 4, MINUTE, worker)])
-    assert await told(cache) == "Ü 'quoted' 🎬\n"
+    assert await reported(cache) == "Ü 'quoted' 🎬\n"
     assert await cache.read("worker_status:box:1") == (HERE, worker)
     assert await cache.read("job_status:nobody") == (HERE, None)
 
@@ -66,13 +66,13 @@ async def test_in_whatever_order_words_come_the_newest_stays(cache: RedisStatusC
     await cache.advance(None, HERE)
     for position in order:
         await cache.write(HERE.epoch, [said(f"word {position}", position)])
-    assert await told(cache) == "word 3"
+    assert await reported(cache) == "word 3"
 
 
 async def test_of_many_who_post_at_once_the_newest_stays(cache: RedisStatusCache) -> None:
     await cache.advance(None, HERE)
     await asyncio.gather(*(cache.write(HERE.epoch, [said(f"{n}", n)]) for n in [*range(50, 0, -1), *range(50, 100)]))
-    assert await told(cache) == "99"
+    assert await reported(cache) == "99"
 
 
 async def test_a_change_that_is_not_told_completely_hides_what_was_known_before_and_is_filled_in(
@@ -81,21 +81,21 @@ async def test_a_change_that_is_not_told_completely_hides_what_was_known_before_
     await cache.advance(None, HERE)
     await cache.write(HERE.epoch, [said("old", 4)])
     await cache.write(HERE.epoch, [said("", 6)])
-    assert await told(cache) is None
+    assert await reported(cache) is None
     await cache.write(HERE.epoch, [said("asked before it", 5)])
-    assert await told(cache) is None
+    assert await reported(cache) is None
     await cache.write(HERE.epoch, [said("asked after it", 6)])
-    assert await told(cache) == "asked after it"
+    assert await reported(cache) == "asked after it"
     await cache.write(HERE.epoch, [said("", 6)])
-    assert await told(cache) == "asked after it", "the same event again is no news"
+    assert await reported(cache) == "asked after it", "the same event again is no news"
 
 
 async def test_what_belongs_to_another_epoch_does_not_count(cache: RedisStatusCache) -> None:
     await cache.advance(None, HERE)
     await cache.write("epoch-0", [said("stale", 99)])
-    assert await told(cache) is None
+    assert await reported(cache) is None
     await cache.write(HERE.epoch, [said("good", 1)])
-    assert await told(cache) == "good"
+    assert await reported(cache) == "good"
 
 
 async def test_only_who_knows_where_the_mark_is_moves_it(cache: RedisStatusCache) -> None:

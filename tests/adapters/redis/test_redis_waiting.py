@@ -38,18 +38,18 @@ class Waiting:
     def __init__(self, url: str, name: str, ordering: Ordering = "strict") -> None:
         self.row = Worker(id=name, tasks=("encode",))
         self.broker = RedisBroker(url, AdapterContext(Settings(ordering=ordering)))
-        self.told = asyncio.Event()
+        self.notified = asyncio.Event()
 
     subscription: Subscription
 
     async def listen(self) -> None:
         """It returns when messages are heard."""
-        self.subscription = await self.broker.subscribe(self.row, self.told.set)
+        self.subscription = await self.broker.subscribe(self.row, self.notified.set)
         await self.is_told()
 
     async def is_told(self) -> None:
-        await asyncio.wait_for(self.told.wait(), PATIENCE_S)
-        self.told.clear()
+        await asyncio.wait_for(self.notified.wait(), PATIENCE_S)
+        self.notified.clear()
 
     async def ask(self, limit: int = 10) -> list[str]:
         return [each.run_id for each in await self.subscription.receive(limit)]

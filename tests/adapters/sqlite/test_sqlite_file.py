@@ -251,8 +251,8 @@ class TestSharedCommits:
         calls = [store.submit([new_run(idempotency_key=key, args=str(number))]) for number in range(5)]
         await asyncio.gather(*calls, return_exceptions=True)
         await store.number_events(100)
-        told = [event.kind for batch in await store.events_since(0, 100) for event in batch.events]
-        assert told == ["run.submitted"]
+        reported = [event.kind for batch in await store.events_since(0, 100) for event in batch.events]
+        assert reported == ["run.submitted"]
         await store.close()
 
     async def test_a_reader_never_sees_half_of_a_write(self, tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ async def test_a_submission_repeated_because_its_answer_was_lost_changes_nothing
     assert (await store.get_run("default", run.id)).state == "succeeded"
     assert await store.claim(WORKER, 10, MINUTE, "strict") == []
     await store.number_events(100)
-    told = [event for batch in await store.events_since(0, 100) for event in batch.events]
-    assert [event.kind for event in told].count("run.submitted") == 1
+    reported = [event for batch in await store.events_since(0, 100) for event in batch.events]
+    assert [event.kind for event in reported].count("run.submitted") == 1
 
 
 async def test_the_inbox_does_not_grow_where_nobody_looks(tmp_path: Path) -> None:

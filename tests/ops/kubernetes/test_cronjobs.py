@@ -182,8 +182,8 @@ def test_a_manifest_becomes_a_job_and_the_rest_is_named_by_path(
     file.write_text(SOURCE)
     assert run(["import", "kubernetes", str(file), "--dry-run", *store]) == 0
     assert run(["import", "kubernetes", str(file), *store]) == 0
-    told = capsys.readouterr()
-    assert "Imported 1 job: daily-report-job." in told.out
+    reported = capsys.readouterr()
+    assert "Imported 1 job: daily-report-job." in reported.out
     pod = "spec.jobTemplate.spec.template"
     for path in (
         f"{pod}.spec.containers[0].lifecycle.preStop.exec.command[0]",
@@ -191,7 +191,7 @@ def test_a_manifest_becomes_a_job_and_the_rest_is_named_by_path(
         f"{pod}.spec.restartPolicy",
         "spec.jobTemplate.spec.activeDeadlineSeconds: it covers all attempts",
     ):
-        assert path in told.err
+        assert path in reported.err
     assert run(["export", "--kubernetes", "daily-report-job", *store]) == 0
     manifest = json.loads(capsys.readouterr().out)
     check_schema(manifest)
@@ -229,9 +229,9 @@ def test_commands_need_an_image_and_functions_are_left_out(tmp_path: Path, capsy
     assert run(["export", "--kubernetes", "clean", *store]) == 2
     assert "give --image IMAGE" in capsys.readouterr().err
     assert run(["export", "--kubernetes", "--image", "tools:1", "--strict", *store]) == 1
-    told = capsys.readouterr()
-    assert "job 'python' is left out" in told.err
-    [manifest] = json.loads(told.out)["items"]
+    reported = capsys.readouterr()
+    assert "job 'python' is left out" in reported.err
+    [manifest] = json.loads(reported.out)["items"]
     pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert (pod["containers"][0]["command"], pod["containers"][0]["image"]) == (["tidy", "--all"], "tools:1")
     assert run(["export", "--kubernetes", "python", *store]) == 2

@@ -118,19 +118,19 @@ class StoredEvents:
 
 def _span(run_id: str, began: Event | None, ended: Event | None, first: Instant) -> Span | None:
     """What two events say of an attempt; None if it was never started."""
-    told = began or ended
-    if told is None or (began is None and (ended is None or ended.duration is None)):
+    event = began or ended
+    if event is None or (began is None and (ended is None or ended.duration is None)):
         return None
-    start = began.at if began is not None else max(told.at - (told.duration or 0), first)
+    start = began.at if began is not None else max(event.at - (event.duration or 0), first)
     state = "running" if ended is None else ended.kind.removeprefix("run.")
     return Span(
         run_id,
-        told.job or told.task or "",
-        told.worker,
+        event.job or event.task or "",
+        event.worker,
         moment(start),
         None if ended is None else moment(ended.at),
         state,
-        told.attempt,
+        event.attempt,
     )
 
 

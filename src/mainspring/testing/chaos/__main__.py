@@ -71,8 +71,8 @@ def _report(result: Result) -> None:
     click.echo(f"faults     {_listed(result.faults)}; {result.processes} processes started")
     for what in ("run", "firing", "attempt", "claim", "report", "fire", "submit", "term", "start"):
         of_kind = {kind: count for kind, count in result.counts.items() if kind.split()[0] == what}
-        told = Counter({kind.partition(" ")[2]: count for kind, count in of_kind.items()})
-        click.echo(f"{what + 's':<10} {sum(of_kind.values()):>6}  ({_listed(told)})")
+        counts = Counter({kind.partition(" ")[2]: count for kind, count in of_kind.items()})
+        click.echo(f"{what + 's':<10} {sum(of_kind.values()):>6}  ({_listed(counts)})")
     for trouble in result.troubles:
         click.echo(f"trouble    {trouble}")
     verdict = result.verdict

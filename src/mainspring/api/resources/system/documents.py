@@ -143,8 +143,10 @@ def _curl(method: str, path: str, operation: dict[str, Any], example: object) ->
 
 def _row(name: str, place: str, kind: dict[str, Any], must: bool, about: str, schemas: dict[str, Any]) -> str:
     mark = " <b class=must>required</b>" if must else ""
-    told = _text(about or _about(kind))
-    return f"<tr><td><code>{escape(name)}</code>{mark}<td>{escape(place)}<td>{escape(_type(kind, schemas))}<td>{told}"
+    meaning = _text(about or _about(kind))
+    return (
+        f"<tr><td><code>{escape(name)}</code>{mark}<td>{escape(place)}<td>{escape(_type(kind, schemas))}<td>{meaning}"
+    )
 
 
 def _type(kind: dict[str, Any], schemas: dict[str, Any]) -> str:

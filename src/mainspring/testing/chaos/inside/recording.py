@@ -91,15 +91,15 @@ class Recorder(Scribe):
     async def call(self, store: Store, name: str, *args: Any, **options: Any) -> Any:
         """Ask the store: what is asked is written down before, and the answer before anybody gets it."""
         self._halts.obey(name, _abouts(name, args), self.actor, self._stand_still)
-        asked = self._call(self._next_sent(self._true.now()), args, options, told=False)
+        asked = self._call(self._next_sent(self._true.now()), args, options, answered=False)
         await self._expect(store, name, asked)
         try:
             answer = await getattr(store, name)(*args, **options)
         except REFUSALS:
             if name in self._on_refusal:
-                self._on_refusal[name](self._call(asked.stamp["sent"], args, options, told=True))
+                self._on_refusal[name](self._call(asked.stamp["sent"], args, options, answered=True))
             raise
-        await self._hear(store, name, self._call(asked.stamp["sent"], args, options, told=True), answer)
+        await self._hear(store, name, self._call(asked.stamp["sent"], args, options, answered=True), answer)
         return answer
 
     def stand(self, store: Store, standing: Standing | None) -> None:
@@ -110,7 +110,7 @@ class Recorder(Scribe):
 
     def _taken(self, standing: Standing, claims: Sequence[Claim], sent_at: float) -> None:
         sent = self._next_sent(claims[0].claimed_until - standing.ttl)
-        self._claim(self._call(sent, standing[:-1], {}, told=True), claims)
+        self._claim(self._call(sent, standing[:-1], {}, answered=True), claims)
         standing.take(claims, sent_at)
 
     def _next_sent(self, now: Instant) -> Instant:
@@ -122,9 +122,9 @@ class Recorder(Scribe):
     def _stand_still(self) -> None:
         self.write("fault", self.actor, self._clock, name=PAUSE)
 
-    def _call(self, sent: Instant, args: Any, options: Any, *, told: bool) -> Call:
+    def _call(self, sent: Instant, args: Any, options: Any, *, answered: bool) -> Call:
         stamp = self.stamp(self._clock) | {"sent": sent}
-        return Call(self.actor, stamp, args, options, told)
+        return Call(self.actor, stamp, args, options, answered)
 
     async def _expect(self, store: Store, name: str, call: Call) -> None:
         """What will have happened if this process is killed now and the request arrives. A claim or a term cannot be

@@ -39,12 +39,12 @@ class Call(msgspec.Struct, frozen=True):
     stamp: dict[str, int]
     args: Sequence[Any]
     options: Mapping[str, Any]
-    told: bool
+    answered: bool
 
     @property
     def outcome(self) -> Outcome:
         """What its caller knows of it, if it was carried out."""
-        return "ok" if self.told else "unknown"
+        return "ok" if self.answered else "unknown"
 
 
 class Scribe:
@@ -96,12 +96,12 @@ class Scribe:
         self._put(what, {"actor": actor, **self.stamp(clock), **fields})
 
     async def carry_out(
-        self, store: Store, actor: str, clock: Clock, name: str, args: Any, options: Any, *, told: bool
+        self, store: Store, actor: str, clock: Clock, name: str, args: Any, options: Any, *, answered: bool
     ) -> Any:
         """Call the store, and record the answer or the refusal in the same step."""
         if name not in self.recorded:
             return await getattr(store, name)(*args, **options)
-        call = Call(actor, self.stamp(clock), args, options, told)
+        call = Call(actor, self.stamp(clock), args, options, answered)
         given = await _still_held(store, claims_in(name, args)) if name in GIVING_BACK else []
         try:
             answer = await getattr(store, name)(*args, **options)

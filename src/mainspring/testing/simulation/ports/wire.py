@@ -161,7 +161,7 @@ class Wire:
         if fault is not None:
             return await self._suffer(fault, partial(self._execute, name, args, options))
         if name in self._scribe.recorded:
-            answer = await self._execute(name, args, options, told=True)
+            answer = await self._execute(name, args, options, answered=True)
         else:
             answer = await getattr(self._store, name)(*args, **options)
         if not looks and random.random() < 0.3:
@@ -179,9 +179,11 @@ class Wire:
     def _latency(self) -> float:
         return self._random.uniform(0.1, 1.5) if self._weather.slow else self._random.uniform(0.0001, 0.004)
 
-    async def _execute(self, name: str, args: tuple[Any, ...], options: dict[str, Any], *, told: bool) -> Any:
-        told = told and not (self._host is not None and self._host.dead)
-        return await self._scribe.carry_out(self._store, self.actor, self._clock, name, args, options, told=told)
+    async def _execute(self, name: str, args: tuple[Any, ...], options: dict[str, Any], *, answered: bool) -> Any:
+        answered = answered and not (self._host is not None and self._host.dead)
+        return await self._scribe.carry_out(
+            self._store, self.actor, self._clock, name, args, options, answered=answered
+        )
 
     async def _suffer(self, fault: str, work: _Work) -> Any:
         random = self._random
@@ -189,7 +191,7 @@ class Wire:
             case "lost_request":
                 raise await _lost("the request was lost", random.uniform(0.0, 2.0))
             case "lost_reply":
-                await work(told=False)
+                await work(answered=False)
                 raise await _lost("the reply was lost", random.uniform(0.0, 2.0))
             case "delay":
                 return await self._deliver(work, random.uniform(0.02, 0.8))
@@ -197,19 +199,19 @@ class Wire:
                 return await self._deliver(work, random.uniform(0.8, PATIENCE_S))
             case "late_delivery":
                 # The process gives up, and only then does the request arrive.
-                _send(_arrive(work, random.uniform(1.0, PATIENCE_S), told=False))
+                _send(_arrive(work, random.uniform(1.0, PATIENCE_S), answered=False))
                 raise await _lost("no answer came", random.uniform(0.2, 1.0))
             case "duplicate":
                 return await self._deliver_twice(work)
             case _:
                 if random.random() < 0.5:
-                    await work(told=False)
+                    await work(answered=False)
                 raise await _lost("no answer came", random.uniform(PATIENCE_S / 2, PATIENCE_S))
 
     async def _deliver(self, work: _Work, delay_s: float) -> Any:
         """A request that is on its way no longer depends on who sent it: it arrives though its sender was killed."""
         before = self._random.random() < 0.5
-        flight = _send(_arrive(work, delay_s if before else 0.0, told=before))
+        flight = _send(_arrive(work, delay_s if before else 0.0, answered=before))
         if not before:
             await asyncio.sleep(delay_s)
         return _open(await asyncio.shield(flight))
@@ -218,8 +220,8 @@ class Wire:
         random = self._random
         gap_s = random.uniform(1.0, 12.0) if random.random() < 0.3 else random.uniform(0.0, 0.1)
         first_counts = gap_s > 1.0 or random.random() < 0.5
-        first = await asyncio.shield(_send(_arrive(work, 0.0, told=first_counts)))
-        second = _send(_arrive(work, gap_s, told=not first_counts))
+        first = await asyncio.shield(_send(_arrive(work, 0.0, answered=first_counts)))
+        second = _send(_arrive(work, gap_s, answered=not first_counts))
         return _open(first if first_counts else await asyncio.shield(second))
 
 
@@ -238,11 +240,11 @@ def _send(flight: Coroutine[Any, Any, _Answer]) -> asyncio.Task[_Answer]:
     return asyncio.get_running_loop().create_task(flight, context=Context())
 
 
-async def _arrive(work: _Work, delay_s: float, *, told: bool) -> _Answer:
+async def _arrive(work: _Work, delay_s: float, *, answered: bool) -> _Answer:
     if delay_s > 0:
         await asyncio.sleep(delay_s)
     try:
-        return await work(told=told), None
+        return await work(answered=answered), None
     except MainspringError as error:
         return None, error
 

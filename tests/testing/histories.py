@@ -29,7 +29,7 @@ def as_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class Told:
+class History:
     """A history in the making. Recorded at the store, unless `sent` says when it was asked."""
 
     def __init__(self) -> None:
