@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, from_datetime
-from mainspring.core.runs.priority import HIGHEST, LOWEST, Ordering, check_ordering, check_priority, rank
+from mainspring.core.runs.priority import HIGHEST, LOWEST, Ordering, check_priority, rank
 from mainspring.errors import InvalidInput
 
 LATEST: Instant = from_datetime(datetime(2200, 1, 1, tzinfo=UTC))
@@ -110,15 +110,3 @@ def test_nothing_else_is_a_priority(value: object) -> None:
         check_priority(value, "job.priority")
     assert caught.value.field == "job.priority"
     assert caught.value.value is value
-
-
-def test_strict_and_ageing_are_orderings() -> None:
-    assert check_ordering("strict") == "strict"
-    assert check_ordering("ageing") == "ageing"
-
-
-@pytest.mark.parametrize("value", ["Strict", "fifo", "", None, 1])
-def test_nothing_else_is_an_ordering(value: object) -> None:
-    with pytest.raises(InvalidInput, match='"strict" or "ageing"') as caught:
-        check_ordering(value)
-    assert caught.value.field == "ordering"

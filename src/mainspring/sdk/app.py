@@ -23,11 +23,12 @@ from mainspring.core.planning.declaring import source_of
 from mainspring.core.planning.firing_limits import check_firings
 from mainspring.core.runs.retry import Length
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
-from mainspring.core.schedules.triggers import Trigger, check_trigger
+from mainspring.core.schedules.triggers import Trigger
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import Conflict, InvalidInput, MainspringError
 from mainspring.operations.context import Context
 from mainspring.operations.jobs.announced_tasks import AnnouncedTasks
+from mainspring.operations.jobs.definitions import check_is_trigger
 from mainspring.operations.jobs.jobs import Jobs
 from mainspring.operations.jobs.options import (
     Defaults,
@@ -189,7 +190,7 @@ class Mainspring:
 
         It is stored by `sync_jobs`. Its name is the task's by default; a task may have several jobs.
         """
-        _check_trigger(trigger)
+        check_is_trigger(trigger)
         values = read_words(words, JobWords, "@app.job")
         policy = read_policy(values)
 
@@ -481,15 +482,3 @@ def _calling_module() -> str:
 def _elsewhere(**arguments: Any) -> Any:
     """Stands for the function of a task that another program registers, and that is never called here."""
     raise MainspringError("the task of this name is registered in another program")
-
-
-def _id_of(run: RunHandle[Any] | str) -> str:
-    return run.id if isinstance(run, RunHandle) else run
-
-
-def _check_trigger(trigger: Trigger) -> None:
-    if not isinstance(trigger, Trigger):
-        raise InvalidInput(
-            "trigger", trigger, "is not a trigger", 'write cron("0 2 * * *"), every("30s"), at(...), ...'
-        )
-    check_trigger(trigger)

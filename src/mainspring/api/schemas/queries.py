@@ -20,10 +20,6 @@ class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=1_000)] | UnsetType = UNSET
 
 
-class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Nothing."""
-
-
 class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which jobs to list."""
 

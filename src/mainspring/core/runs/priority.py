@@ -42,11 +42,3 @@ def check_priority(value: object, field: str = "priority") -> int:
         remedy = f"choose a whole number from {HIGHEST} (highest) to {LOWEST} (lowest)"
         raise InvalidInput(field, value, "is not a priority", remedy)
     return value
-
-
-def check_ordering(value: object, field: str = "ordering") -> Ordering:
-    """The ordering, if it is one."""
-    match value:
-        case "strict" | "ageing":
-            return value
-    raise InvalidInput(field, value, "is not an ordering", 'choose "strict" or "ageing"')

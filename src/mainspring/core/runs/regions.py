@@ -12,8 +12,7 @@ from mainspring.core.instants import Duration, Instant, format_duration
 from mainspring.core.model import KeptOptions, Worker
 
 HOME_KEY = '"home_region":'
-FAILOVER_KEY = '"region_failover":'
-"""As they stand in stored options: SQL looks for these texts before it reads JSON."""
+"""As it stands in stored options: SQL looks for this text before it reads JSON."""
 MOST_PAGES = 20
 """How many pages of runs that may leave their region one pass looks at: those that can go nowhere are passed over."""
 _options = msgspec.json.Decoder(KeptOptions)

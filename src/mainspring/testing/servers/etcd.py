@@ -91,9 +91,3 @@ def make_cluster(folder: Path, size: int = 3) -> list[EtcdServer]:
     for member in members:
         member.members = members
     return members
-
-
-def start_cluster(folder: Path, size: int = 3) -> list[EtcdServer]:
-    """Members of one cluster, once all of them answer."""
-    members = [member.begin() for member in make_cluster(folder, size)]
-    return [member.wait() for member in members]

@@ -101,9 +101,3 @@ def make_ensemble(folder: Path, size: int = 3, *lines: str) -> list[ZooKeeperSer
     for member in members:
         member.members = members
     return members
-
-
-def start_ensemble(folder: Path, size: int = 3) -> list[ZooKeeperServer]:
-    """Members of one ensemble, once all of them answer."""
-    members = [member.begin() for member in make_ensemble(folder, size)]
-    return [member.wait() for member in members]

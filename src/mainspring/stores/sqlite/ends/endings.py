@@ -21,7 +21,6 @@ from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.transaction import Transaction
 
 _Q = load_queries("sqlite", "endings")
-_RUNS = load_queries("sqlite", "runs")
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(list[str])
 _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)

@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.core.model import NewRun, Report
 from mainspring.testing.simulation.bugs import mistakes
-from mainspring.testing.simulation.bugs.planted import PLANTED, InCode, InQuery, Mistake, planted
+from mainspring.testing.simulation.bugs.planted import InCode, InQuery, Mistake, planted
 
 _STORE: Final = "mainspring.stores.postgres"
 
@@ -114,11 +114,6 @@ BUGS: Final = MappingProxyType(
     }
 )
 """By name, for PostgreSQL."""
-
-
-def names_of(postgres: bool) -> list[str]:
-    """Which bugs there are for a kind of store."""
-    return sorted(BUGS if postgres else PLANTED)
 
 
 @contextmanager
