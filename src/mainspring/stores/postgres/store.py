@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
@@ -23,14 +23,31 @@ from mainspring.stores.postgres.history.runs import Runs
 from mainspring.stores.postgres.history.tallies import Tallies
 from mainspring.stores.postgres.server.database import Database, Limits
 from mainspring.stores.postgres.server.leases import Leases
+from mainspring.stores.rows.views import StoredViews
+from mainspring.stores.sql import load_queries
 
 _LIMITS = Limits()
 
 
 class PostgresStore(
-    Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Queues, Tallies, Api
+    Jobs,
+    Plans,
+    Runs,
+    Work,
+    Dispatching,
+    Reports,
+    Maintenance,
+    Pressure,
+    Leases,
+    Events,
+    Queues,
+    Tallies,
+    Api,
+    StoredViews,
 ):
     """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
+
+    _insight, _api = load_queries("postgres", "insight"), load_queries("postgres", "api")
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -62,6 +79,9 @@ class PostgresStore(
 
     def surely_now(self) -> Instant:
         return self._db.clock.surely_now()
+
+    async def _rows(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
+        return await self._db.read(lambda tx: tx.fetch(query, *values))
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener, remote=remote)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.process.metrics import Metrics
 from mainspring.store import JoiningStore, SubmissionListener
+from mainspring.stores.rows.views import StoredViews
+from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.claims.dispatch import Dispatching
 from mainspring.stores.sqlite.claims.pressure import Pressure
 from mainspring.stores.sqlite.claims.queues import Queues
@@ -26,13 +29,28 @@ from mainspring.stores.sqlite.history.tallies import Tallies
 
 
 class SqliteStore(
-    Jobs, Plans, Runs, Work, Dispatching, Reports, Maintenance, Pressure, Leases, Events, Queues, Tallies, Api
+    Jobs,
+    Plans,
+    Runs,
+    Work,
+    Dispatching,
+    Reports,
+    Maintenance,
+    Pressure,
+    Leases,
+    Events,
+    Queues,
+    Tallies,
+    Api,
+    StoredViews,
 ):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
 
     `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs
     everything on the caller's thread, for simulation.
     """
+
+    _insight, _api = load_queries("sqlite", "insight"), load_queries("sqlite", "api")
 
     def __init__(
         self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False, schedule_s: float = 5.0
@@ -44,6 +62,9 @@ class SqliteStore(
         self.surely_now: Callable[[], Instant] = clock.now
         self.metrics = Metrics()
         self.joining: JoiningStore | None = None
+
+    async def _rows(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
+        return await self._db.look_back(lambda tx: tx.execute(query, values).fetchall())
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.core.answers import GateRow, LineRow, PausedQueue
+from mainspring.core.answers import PausedQueue
 from mainspring.core.model import Event
 from mainspring.store import Audit
 from mainspring.stores.postgres.history.trail import audited
@@ -39,21 +39,3 @@ class Queues:
             return found
 
         return await self._db.write(audited(work, audit))
-
-    async def paused_queues(self, namespace: str) -> list[PausedQueue]:
-        return [PausedQueue(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["paused"], namespace))]
-
-    async def list_gates(self, namespace: str, limit: int) -> list[GateRow]:
-        return [GateRow(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["gates"], namespace, limit))]
-
-    async def list_lines(self, namespace: str, limit: int) -> list[LineRow]:
-        return [LineRow(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["lines"], namespace, limit))]
-
-    async def dependants(self, run_id: str, limit: int) -> list[str]:
-        return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["dependants"], run_id, limit))]
-
-    async def lines_of(self, run_id: str) -> list[LineRow]:
-        return [LineRow(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["lines_of"], run_id))]
-
-    async def dependent_jobs(self, job_id: str, limit: int) -> list[str]:
-        return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["dependent_jobs"], job_id, limit))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.core.instants import LATEST, Duration, Instant
+from mainspring.core.instants import Duration, Instant
 from mainspring.core.load.rate_limits import Allowance, Pace, allow
 from mainspring.errors import Conflict
 from mainspring.store import Audit, Change, Reply, Reserved
@@ -76,29 +76,6 @@ class Api:
     async def schema(self) -> tuple[int, int]:
         version = await self._db.read(lambda tx: tx.fetchval(_Q["schema"]))
         return int(version), len(load_migrations("postgres"))
-
-    async def list_changes(
-        self,
-        namespace: str,
-        *,
-        subject: str | None = None,
-        target: str | None = None,
-        before: int | None = None,
-        limit: int = 50,
-    ) -> list[tuple[int, Change]]:
-        until = LATEST if before is None else before
-        query = _Q["notes"]
-        values: list[object] = [namespace, until, limit]
-        if target is not None:
-            query, values = _Q["notes_on"], [namespace, until, limit, target, subject]
-        elif subject is not None:
-            query, values = _Q["notes_by"], [namespace, until, limit, subject]
-        rows = await self._db.read(lambda tx: tx.fetch(query, *values))
-        return [
-            (seq, Change(namespace=namespace, at=at, subject=subject, action=action, target=what, before=old, after=new,
-                         request_id=request_id))
-            for seq, namespace, at, subject, action, what, old, new, request_id in rows
-        ]  # fmt: skip
 
 
 async def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:

@@ -7,24 +7,22 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.answers import ErrorGroup, SeenFailure
+from mainspring.core.answers import SeenFailure
 from mainspring.core.ids import encode_time
-from mainspring.core.instants import LATEST, Duration, Instant
+from mainspring.core.instants import Duration
 from mainspring.core.model import Run
-from mainspring.core.runs.tallies import Kind, Tally, TallyKey
+from mainspring.core.runs.tallies import Tally, TallyKey
 from mainspring.core.text import clean
-from mainspring.errors import NotFound
 from mainspring.stores.postgres.history.days import not_before
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.rows.run_rows import run_of
+from mainspring.stores.rows.views import AFTER_ALL
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "insight")
 _RUNS = load_queries("postgres", "runs")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Tally).decode
-AFTER_ALL = "~"
-"""Sorts after every id."""
 
 
 class Tallies:
@@ -57,32 +55,6 @@ class Tallies:
     async def tallied(self) -> int | None:
         position = await self._db.read(lambda tx: tx.fetchval(_Q["tallied"]))
         return None if position is None else int(position)
-
-    async def list_tallies(
-        self,
-        namespace: str,
-        kind: Kind,
-        since: Instant,
-        until: Instant,
-        *,
-        name: str | None = None,
-        limit: int = 10_000,
-    ) -> list[tuple[TallyKey, Tally]]:
-        query, which = (_Q["tallies"], ()) if name is None else (_Q["tallies_of"], (name,))
-        rows = await self._db.read(lambda tx: tx.fetch(query, namespace, kind, *which, since, until, limit))
-        return [(TallyKey(*row[:4]), _decode(row[4])) for row in rows]
-
-    async def list_errors(
-        self, namespace: str, *, since: Instant = 0, before: tuple[Instant, str] | None = None, limit: int = 50
-    ) -> list[ErrorGroup]:
-        values = (namespace, since, *(before or (LATEST, AFTER_ALL)), limit)
-        return [ErrorGroup(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["errors"], *values))]
-
-    async def get_error(self, namespace: str, error: str) -> ErrorGroup:
-        row = await self._db.read(lambda tx: tx.fetchrow(_Q["error"], namespace, error))
-        if row is None:
-            raise NotFound(f"there is no error group {error}: `mainspring errors` lists those that there are")
-        return ErrorGroup(*row)
 
     async def runs_of_error(
         self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50

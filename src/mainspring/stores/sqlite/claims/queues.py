@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainspring.core.answers import GateRow, LineRow, PausedQueue
+from mainspring.core.answers import PausedQueue
 from mainspring.core.model import Event, Worker
 from mainspring.store import Audit
 from mainspring.stores.sql import load_queries
@@ -41,31 +41,6 @@ class Queues:
             return found
 
         return await self._db.write(audited(work, audit))
-
-    async def paused_queues(self, namespace: str) -> list[PausedQueue]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["paused"], (namespace,)).fetchall())
-        return [PausedQueue(*row) for row in rows]
-
-    async def list_gates(self, namespace: str, limit: int) -> list[GateRow]:
-        rows = await self._db.look_back(lambda tx: tx.execute(_Q["gates"], (namespace, limit)).fetchall())
-        return [GateRow(*row) for row in rows]
-
-    async def list_lines(self, namespace: str, limit: int) -> list[LineRow]:
-        rows = await self._db.look_back(lambda tx: tx.execute(_Q["lines"], (namespace, limit)).fetchall())
-        return [LineRow(*row) for row in rows]
-
-    async def dependants(self, run_id: str, limit: int) -> list[str]:
-        return [
-            row[0] for row in await self._db.read(lambda tx: tx.execute(_Q["dependants"], (run_id, limit)).fetchall())
-        ]
-
-    async def lines_of(self, run_id: str) -> list[LineRow]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["lines_of"], (run_id,)).fetchall())
-        return [LineRow(*row) for row in rows]
-
-    async def dependent_jobs(self, job_id: str, limit: int) -> list[str]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["dependent_jobs"], (job_id, limit)).fetchall())
-        return [row[0] for row in rows]
 
 
 def without_paused(tx: Transaction, worker: Worker) -> Worker:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from mainspring.core.answers import ErrorGroup, SeenFailure
+from mainspring.core.answers import SeenFailure
 from mainspring.core.ids import encode_time
-from mainspring.core.instants import LATEST, Duration, Instant
+from mainspring.core.instants import Duration
 from mainspring.core.model import Run
-from mainspring.core.runs.tallies import Kind, Tally, TallyKey
-from mainspring.errors import NotFound
+from mainspring.core.runs.tallies import Tally, TallyKey
 from mainspring.stores.rows.run_rows import run_of
+from mainspring.stores.rows.views import AFTER_ALL
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -21,8 +21,6 @@ _Q = load_queries("sqlite", "insight")
 _RUNS = load_queries("sqlite", "runs")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Tally).decode
-AFTER_ALL = "~"
-"""Sorts after every id."""
 
 
 class Tallies:
@@ -67,34 +65,6 @@ class Tallies:
     async def tallied(self) -> int | None:
         row = await self._db.read(lambda tx: tx.execute(_Q["tallied"]).fetchone())
         return None if row is None else int(row[0])
-
-    async def list_tallies(
-        self,
-        namespace: str,
-        kind: Kind,
-        since: Instant,
-        until: Instant,
-        *,
-        name: str | None = None,
-        limit: int = 10_000,
-    ) -> list[tuple[TallyKey, Tally]]:
-        query, which = (_Q["tallies"], ()) if name is None else (_Q["tallies_of"], (name,))
-        values = (namespace, kind, *which, since, until, limit)
-        rows = await self._db.look_back(lambda tx: tx.execute(query, values).fetchall())
-        return [(TallyKey(*row[:4]), _decode(row[4])) for row in rows]
-
-    async def list_errors(
-        self, namespace: str, *, since: Instant = 0, before: tuple[Instant, str] | None = None, limit: int = 50
-    ) -> list[ErrorGroup]:
-        values = (namespace, since, *(before or (LATEST, AFTER_ALL)), limit)
-        rows = await self._db.look_back(lambda tx: tx.execute(_Q["errors"], values).fetchall())
-        return [ErrorGroup(*row) for row in rows]
-
-    async def get_error(self, namespace: str, error: str) -> ErrorGroup:
-        row = await self._db.read(lambda tx: tx.execute(_Q["error"], (namespace, error)).fetchone())
-        if row is None:
-            raise NotFound(f"there is no error group {error}: `mainspring errors` lists those that there are")
-        return ErrorGroup(*row)
 
     async def runs_of_error(
         self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50
