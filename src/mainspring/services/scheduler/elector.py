@@ -100,6 +100,9 @@ class Elector(Loop):
     async def turn(self) -> float:
         try:
             return await self._turn()
+        except GeneratorExit:
+            self._ended = None  # The event loop has ended, so nothing can be awaited: the next term closes this one.
+            raise
         finally:
             await self._note_end()
 
