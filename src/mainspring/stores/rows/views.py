@@ -56,8 +56,8 @@ class StoredViews(ABC):
         name: str | None = None,
         limit: int = 10_000,
     ) -> list[tuple[TallyKey, Tally]]:
-        query, which = ("tallies", ()) if name is None else ("tallies_of", (name,))
-        rows = await self._rows(self._insight[query], namespace, kind, *which, since, until, limit)
+        query, which = (self._insight["tallies"], ()) if name is None else (self._insight["tallies_of"], (name,))
+        rows = await self._rows(query, namespace, kind, *which, since, until, limit)
         return [(TallyKey(*row[:4]), _decode(row[4])) for row in rows]
 
     async def list_errors(
@@ -82,15 +82,13 @@ class StoredViews(ABC):
         limit: int = 50,
     ) -> list[tuple[int, Change]]:
         values: list[object] = [namespace, LATEST if before is None else before, limit]
-        query = "notes"
+        query = self._api["notes"]
         if target is not None:
-            query, values = "notes_on", [*values, target, subject]
+            query, values = self._api["notes_on"], [*values, target, subject]
         elif subject is not None:
-            query, values = "notes_by", [*values, subject]
+            query, values = self._api["notes_by"], [*values, subject]
         return [
             (seq, Change(namespace=namespace, at=at, subject=subject, action=action, target=what, before=old, after=new,
                          request_id=request_id))
-            for seq, namespace, at, subject, action, what, old, new, request_id in await self._rows(
-                self._api[query], *values
-            )
+            for seq, namespace, at, subject, action, what, old, new, request_id in await self._rows(query, *values)
         ]  # fmt: skip
