@@ -25,6 +25,7 @@ from mainspring.brokers.layout import COMMITS, LAYOUT_OPTIONS, Destination, Layo
 from mainspring.core.instants import MILLISECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
+from mainspring.drivers.ending import end
 from mainspring.drivers.kafka.link import CLOSE_S, CONNECT_S, OPTIONS, KafkaLink, KafkaPublisher, bounded
 from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.pulse import Pulse
@@ -46,6 +47,8 @@ POLL_MS: Final = 300
 COMMIT_S: Final = 0.02
 """Acknowledgements within this time are committed together."""
 RECONNECT_S: Final = 0.5
+LEAVE_S: Final = 5.0
+"""A subscription that is closed commits its offsets and leaves the group within this time."""
 GIVE_UP_S: Final = 30.0
 """A consumer that gets no answer for this long begins anew. Sooner would cost a rebalance for every short outage."""
 
@@ -220,8 +223,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
 
     async def close(self) -> None:
         if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+            await end([self._running], LEAVE_S)
 
     def _finish(self, partition: TopicPartition, offset: int) -> None:
         unfinished = self._open.get(partition)
@@ -281,9 +283,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
             for each in done:
                 each.result()
         finally:
-            for each in tasks:
-                each.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(tasks)
             await self._commit()
 
     async def _poll(self, consumer: AIOKafkaConsumer) -> None:

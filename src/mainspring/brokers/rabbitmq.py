@@ -29,6 +29,7 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.drivers.amqp.link import OPTIONS, AmqpLink, open_channel
+from mainspring.drivers.ending import end
 from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.pulse import Pulse
 from mainspring.errors import BrokerUnavailable
@@ -43,6 +44,8 @@ PREFETCH: Final = 100
 SENT_AT: Final = "sent_at"
 """The header that holds when a message was published, in microseconds: AMQP's own timestamp has seconds only."""
 RECONNECT_S: Final = 0.5
+LEAVE_S: Final = 3.0
+"""A subscription that is closed closes its connection within this time."""
 GIVE_UP_S: Final = 5.0
 """A connection without an answer for this long is made anew."""
 AT_ONCE: Final = 500
@@ -302,8 +305,7 @@ class _RabbitMqSubscription:
 
     async def close(self) -> None:
         if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+            await end([self._running], LEAVE_S)
 
     def _tags(self, deliveries: Sequence[Delivery]) -> set[int]:
         """Of deliveries that came over this connection."""
@@ -358,9 +360,7 @@ class _RabbitMqSubscription:
             for each in done:
                 each.result()
         finally:
-            for each in tasks:
-                each.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(tasks)
 
     async def _follow(self, channel: AbstractChannel) -> None:
         """Consume queues, and stop consuming them, as the worker's demand changes."""

@@ -29,6 +29,7 @@ from mainspring.broker import Capabilities, Delivery, Depth, Notice, Place, Subs
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES, STEPS, Ordering, rank
+from mainspring.drivers.ending import end
 from mainspring.drivers.redis.client import RedisLink, Script, read_url
 from mainspring.errors import BrokerUnavailable
 from mainspring.process.background import endure
@@ -43,8 +44,6 @@ TAKEN: Duration = 5 * SECOND
 """A delivery that is not acknowledged for this long is put back."""
 HANDED: Duration = SECOND
 """A delivery that was given to a waiting worker, and is not acknowledged for this long, is put back."""
-CANCEL_AGAIN_S = 0.5
-"""How long a task may take to end after its cancellation before it is cancelled again."""
 KEPT_S = 0.05
 """How long a worker keeps what it was given and does not ask for, before it gives it back."""
 WAITS: Duration = 1_500 * MILLISECOND
@@ -281,11 +280,9 @@ class RedisSubscription:
         """Deliveries need no extension: see `RedisBroker.capabilities`."""
 
     async def close(self) -> None:
-        while self._tasks:
-            for task in list(self._tasks):
-                task.cancel()
-            # A driver may swallow a cancellation that comes while it connects: then it takes another.
-            await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
+        while self._tasks:  # Those that end may begin others.
+            await end(list(self._tasks))
+            await asyncio.sleep(0)  # Those that have ended leave the set.
         await self._release_given()
         self.on_closed(self)
 

@@ -24,6 +24,7 @@ from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
 from mainspring.drivers.aws.sqs import AT_ONCE, OPTIONS, SqsClient, SqsLink
+from mainspring.drivers.ending import end
 from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.pulse import Pulse
 from mainspring.errors import BrokerUnavailable
@@ -259,11 +260,7 @@ class _SqsSubscription:
         await self._hide(deliveries, lambda _: self._visibility_s)
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(list(self._tasks))
         held = [Delivery("", 0, receipt) for receipt in self._held.values()]
         try:
             await self._hide(held, lambda _: 0)

@@ -6,8 +6,10 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from broker_servers import find_server
 from mainspring.adapter import AdapterContext
@@ -45,6 +47,32 @@ async def test_offsets_may_be_committed_after_the_work(clock: ManualClock, tmp_p
     await admin.delete_topics(list(broker._layout.names()))
     await broker.close()
     await store.close()
+
+
+async def test_closing_ends_also_if_the_library_swallows_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = KafkaBroker(f"{find_server('KAFKA')}?prefix={secrets.token_hex(4)}.&timeout=10s", AdapterContext())
+    getmany, swallowed = AIOKafkaConsumer.getmany, asyncio.Event()
+
+    async def swallow(*args: Any, **options: Any) -> Any:
+        try:
+            return await getmany(*args, **options)
+        except asyncio.CancelledError:
+            if swallowed.is_set():
+                raise
+            swallowed.set()
+            return {}
+
+    monkeypatch.setattr(AIOKafkaConsumer, "getmany", swallow)
+    subscription = await broker.subscribe(a_worker(), lambda: None)
+    await subscription.receive(1)
+    async with asyncio.timeout(30):
+        while not subscription._consumer.assignment():  # type: ignore[attr-defined] # It polls from then on.
+            await asyncio.sleep(0.05)
+        await subscription.close()
+    assert swallowed.is_set()
+    _, admin = await (await broker._publishers.get()).ready()
+    await admin.delete_topics(list(broker._layout.names()))
+    await broker.close()
 
 
 class TestKafka(BrokerConformance):
