@@ -169,7 +169,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         count: Callable[[str, str], None],
     ) -> None:
         self._link = link
-        self._ranks = {topic.name: topic.band.first for topic in topics}
+        self._bands = {topic.name: topic.band for topic in topics}
         self._group = group
         self._records = records
         self._on_arrival = on_arrival
@@ -179,7 +179,8 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         self._consumer: AIOKafkaConsumer | None = None
         self._pulse: Pulse | None = None
         self._trouble = "not connected yet"
-        self._room = 0
+        self._room: dict[str, int] = {}
+        """How many records the inbox may hold for a topic to be polled: those of topics that the worker asks for."""
         self._asked = asyncio.Event()
         self._open: dict[TopicPartition, dict[int, None]] = {}
         """Offsets that were delivered and are not acknowledged, of each partition, in order."""
@@ -203,8 +204,11 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         if trouble:
             raise self._link.unavailable(trouble)
         taken = self._inbox.take(limit, priorities)
-        self._room = min(limit, self._records)
-        if len(self._inbox) < self._room:
+        # What is left in the inbox is of other priorities, and must not keep these from arriving.
+        room = min(limit, self._records)
+        room = min(room + len(self._inbox), max(room, self._records))
+        self._room |= {topic: room for topic, band in self._bands.items() if band.holds(priorities)}
+        if len(self._inbox) < room:
             self._asked.set()
         return taken
 
@@ -248,7 +252,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         except BaseException:
             await consumer.stop()
             raise
-        consumer.subscribe(list(self._ranks), listener=self)
+        consumer.subscribe(list(self._bands), listener=self)
         return consumer
 
     async def _run(self, consumer: AIOKafkaConsumer | None) -> None:
@@ -288,9 +292,11 @@ class _KafkaSubscription(ConsumerRebalanceListener):
 
     async def _poll(self, consumer: AIOKafkaConsumer) -> None:
         while True:
-            room = self._room - len(self._inbox)
-            if room > 0:
-                consumer.resume(*consumer.paused())
+            asked = self._asked_topics()
+            if asked:
+                consumer.pause(*(each for each in consumer.assignment() if each.topic not in asked))
+                consumer.resume(*(each for each in consumer.paused() if each.topic in asked))
+                room = max(self._room[topic] for topic in asked) - len(self._inbox)
                 found = await consumer.getmany(timeout_ms=POLL_MS, max_records=room)
                 for partition, records in found.items():
                     for record in records:
@@ -299,11 +305,14 @@ class _KafkaSubscription(ConsumerRebalanceListener):
             consumer.pause(*consumer.assignment())
             await consumer.getmany(timeout_ms=0)  # Kafka excludes a member that does not poll.
             self._asked.clear()
-            if self._room > len(self._inbox):
+            if self._asked_topics():
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_MS / 1_000):
                     await self._asked.wait()
+
+    def _asked_topics(self) -> set[str]:
+        return {topic for topic, room in self._room.items() if room > len(self._inbox)}
 
     async def _put(self, partition: TopicPartition, record: ConsumerRecord[bytes, bytes]) -> None:
         if partition not in self._open:
@@ -318,7 +327,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
             self._finish(partition, record.offset)
             return
         receipt, sent_at = _Receipt(partition, record.offset), record.timestamp * MILLISECOND
-        self._inbox.put(Delivery(run_id, token, receipt, sent_at=sent_at), priority, self._ranks[record.topic])
+        self._inbox.put(Delivery(run_id, token, receipt, sent_at=sent_at), priority, self._bands[record.topic].first)
 
     async def _commit_acks(self) -> None:
         while True:
