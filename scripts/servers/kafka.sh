@@ -1,6 +1,7 @@
 # Kafka: nodes that are brokers and controllers, one unless MAINSPRING_KAFKA_NODES says more when they are made.
 # MAINSPRING_KAFKA_EXTRA adds lines to the configuration of new nodes. With MAINSPRING_KAFKA_PEM, a file with a key and its
-# certificate, nodes also listen with TLS and SASL, for the same user and password as the other servers.
+# certificate, nodes also listen with TLS and SASL, for the same user and password as the other servers; clients are sent
+# to the ports of MAINSPRING_KAFKA_PROXIES, one for each node, where it is given.
 
 packages_kafka() { packages_java kafka; }
 fetch_kafka() { fetch_java kafka; }
@@ -21,8 +22,13 @@ configure_kafka() {
     mkdir -p "$home"
     local port
     port=$(free_port)
-    local secure=
-    [ -z "${MAINSPRING_KAFKA_PEM:-}" ] || secure=,SASL_SSL://127.0.0.1:$(free_port)
+    local secure='' named='' secure_port proxies
+    if [ -n "${MAINSPRING_KAFKA_PEM:-}" ]; then
+      secure_port=$(free_port)
+      read -ra proxies <<<"${MAINSPRING_KAFKA_PROXIES:-}"
+      secure=,SASL_SSL://127.0.0.1:$secure_port
+      named=,SASL_SSL://127.0.0.1:${proxies[number - 1]:-$secure_port}
+    fi
     cat >"$home/log4j2.properties" <<CONF
 appender.file.type = File
 appender.file.name = file
@@ -37,7 +43,7 @@ process.roles=broker,controller
 node.id=$number
 controller.quorum.voters=$voters
 listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:${controllers[number]}$secure
-advertised.listeners=PLAINTEXT://127.0.0.1:$port$secure
+advertised.listeners=PLAINTEXT://127.0.0.1:$port$named
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT

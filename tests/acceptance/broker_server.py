@@ -10,6 +10,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer
@@ -21,21 +22,26 @@ from mainspring.brokers.kafka import KafkaBroker
 from mainspring.brokers.rabbitmq import RabbitMqBroker
 from mainspring.brokers.sqs import SqsBroker
 from mainspring.testing.servers.process import free_port
+from mainspring.testing.servers.proxy import Proxy
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "services"
+RABBITMQCTL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 PLACE = ("default", "default", "default")
 
 
 class BrokerServer(ABC):
-    """A server of `scripts/services` in a folder of its own; with TLS and a user, if it knows them."""
+    """A server of `scripts/services` in a folder of its own; with TLS and a user, if it knows them. Clients reach its
+    nodes through proxies."""
 
     name: ClassVar[str]
     pid_files: ClassVar[str]
-    options: ClassVar[str] = ""
-    """Of the URL that the cluster uses."""
+    nodes: ClassVar[int] = 1
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.proxies = [Proxy(0, Random(7)) for _ in range(self.nodes)]
+        for proxy in self.proxies:
+            proxy.start()
         self._environment = os.environ | {"MAINSPRING_SERVICES": str(folder)} | dict(self.settings())
 
     def settings(self) -> Mapping[str, str]:
@@ -45,11 +51,20 @@ class BrokerServer(ABC):
     def start(self) -> None:
         """Returns when it answers."""
         self._services("start")
+        for proxy, port in zip(self.proxies, self.ports(), strict=True):
+            proxy.point_to(port)
 
     def stop(self) -> None:
         """Returns when it is gone."""
         self.kill()
         self._services("stop")
+        for proxy in self.proxies:
+            proxy.close()
+
+    def delay(self, seconds: float) -> None:
+        """How long bytes wait at most on their way to and from each node."""
+        for proxy in self.proxies:
+            proxy.delay_s = seconds
 
     def _services(self, what: str) -> None:
         ended = subprocess.run(
@@ -58,17 +73,13 @@ class BrokerServer(ABC):
         assert ended.returncode == 0, ended.stderr
 
     @property
+    @abstractmethod
     def url(self) -> str:
-        """Where it is."""
-        lines = (self.folder / "urls").read_text().splitlines()
-        return dict(line.split("=", 1) for line in lines)[f"MAINSPRING_TEST_{self.name.upper()}"] + self.options
+        """Where clients find it: at the proxies."""
 
-    @property
-    def port(self) -> int:
-        """Of the first node."""
-        found = re.search(r"127\.0\.0\.1:(\d+)", self.url)
-        assert found is not None
-        return int(found[1])
+    @abstractmethod
+    def ports(self) -> list[int]:
+        """Where its nodes listen."""
 
     def pids(self) -> list[int]:
         """Of its nodes, in order."""
@@ -146,7 +157,19 @@ class RabbitMqServer(BrokerServer):
 
     @property
     def url(self) -> str:
-        return f"amqps://mainspring:mainspring@127.0.0.1:{self._tls_port}?ssl_ca_certs={self.authority}"
+        return f"amqps://mainspring:mainspring@127.0.0.1:{self.proxies[0].port}?ssl_ca_certs={self.authority}"
+
+    def ports(self) -> list[int]:
+        return [self._tls_port]
+
+    def fill(self, *, full: bool) -> None:
+        """A server that is short of memory takes no messages, and still delivers those that it has."""
+        share = "0" if full else "0.4"
+        home = self.folder / "rabbitmq"
+        own = {"HOME": str(home), "ERL_EPMD_PORT": (home / "epmd").read_text().strip(), "LANG": "C.UTF-8"}
+        command = [RABBITMQCTL, "--node", "mainspring@localhost", "set_vm_memory_high_watermark", share]
+        ended = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 0, ended.stderr
 
     def _open(self) -> RabbitMqBroker:
         return RabbitMqBroker(f"{self.url}&timeout=5s", AdapterContext())
@@ -175,19 +198,24 @@ class RabbitMqServer(BrokerServer):
 class KafkaServer(BrokerServer):
     """Three nodes. A record is on all of them, and on two before it is acknowledged."""
 
-    name, pid_files = "kafka", "kafka/*/kafka.pid"
+    name, pid_files, nodes = "kafka", "kafka/*/kafka.pid", 3
 
     def settings(self) -> Mapping[str, str]:
         self.authority, own = make_certificates(self.folder, "localhost", "127.0.0.1")
-        return {"MAINSPRING_KAFKA_NODES": "3", "MAINSPRING_KAFKA_PEM": str(own)}
+        return {
+            "MAINSPRING_KAFKA_NODES": str(self.nodes),
+            "MAINSPRING_KAFKA_PEM": str(own),
+            "MAINSPRING_KAFKA_PROXIES": " ".join(str(proxy.port) for proxy in self.proxies),
+        }
+
+    def ports(self) -> list[int]:
+        files = sorted(self.folder.glob("kafka/*/server.properties"))
+        found = [re.search(r"^listeners=.*SASL_SSL://127\.0\.0\.1:(\d+)", file.read_text(), re.M) for file in files]
+        return [int(each[1]) for each in found if each is not None]
 
     @property
     def url(self) -> str:
-        found = [
-            re.search(r"SASL_SSL://(127\.0\.0\.1:\d+)", file.read_text())
-            for file in sorted(self.folder.glob("kafka/*/server.properties"))
-        ]
-        hosts = ",".join(each[1] for each in found if each is not None)
+        hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies)
         return f"kafkas://mainspring:mainspring@{hosts}?sasl=SCRAM-SHA-512&ssl_ca_certs={self.authority}&replication=3"
 
     def _open(self) -> KafkaBroker:
@@ -221,8 +249,18 @@ class KafkaServer(BrokerServer):
 
 
 class SqsServer(BrokerServer):
-    name, pid_files, options = "sqs", "sqs/sqs.pid", "&pulse=300ms&visibility=4s"
+    name, pid_files = "sqs", "sqs/sqs.pid"
     queue = "jobs__default__default__default"
+
+    @property
+    def url(self) -> str:
+        address = f"http://127.0.0.1:{self.proxies[0].port}"
+        return f"sqs://key:secret@local?endpoint={address}&pulse=300ms&visibility=4s"
+
+    def ports(self) -> list[int]:
+        found = re.search(r"bind-port = (\d+)", (self.folder / "sqs" / "elasticmq.conf").read_text())
+        assert found is not None
+        return [int(found[1])]
 
     def _open(self) -> SqsBroker:
         return SqsBroker(f"{self.url}&timeout=5s", AdapterContext())

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import methodcaller
-from random import Random
 
 import pytest
 from broker_server import BrokerServer, KafkaServer, RabbitMqServer, SqsServer
@@ -20,7 +19,6 @@ from brokered import Cluster, run_through, wait, wait_for_events, wait_for_load
 
 from mainspring.adapter import AdapterContext, open_adapter
 from mainspring.errors import BrokerUnavailable
-from mainspring.testing.servers.proxy import Proxy
 
 pytestmark = pytest.mark.brokers
 
@@ -66,10 +64,16 @@ def kill(cluster: Cluster, server: BrokerServer) -> None:
         server.start()
 
 
-def slow_down(cluster: Cluster, proxy: Proxy) -> None:
-    proxy.delay_s = 2.0
+def slow_down(cluster: Cluster, server: BrokerServer) -> None:
+    server.delay(2.0)
     with missed(cluster):
-        proxy.delay_s = 0.0
+        server.delay(0.0)
+
+
+def fill_up(cluster: Cluster, server: RabbitMqServer) -> None:
+    server.fill(full=True)
+    with missed(cluster):
+        server.fill(full=False)
 
 
 def lose_leaders(cluster: Cluster, server: BrokerServer) -> None:
@@ -104,28 +108,19 @@ def kill_forge_and_empty(cluster: Cluster, server: BrokerServer) -> None:
 def test_nothing_is_lost_or_done_twice_whatever_happens_to_the_broker(
     tmp_path_factory: pytest.TempPathFactory, server: BrokerServer
 ) -> None:
-    url, proxy = server.url, None
-    if not isinstance(server, KafkaServer):  # Its clients connect to the addresses that its nodes name, past a proxy.
-        proxy = Proxy(server.port, Random(7))
-        proxy.start()
-        url = url.replace(f":{server.port}", f":{proxy.port}")
-
     def trouble(cluster: Cluster) -> None:
         wait_for_load(cluster, 50)  # Workers may still be joining a group.
         pause(cluster, server)
-        if proxy is not None:
-            slow_down(cluster, proxy)
-        else:
+        slow_down(cluster, server)
+        if isinstance(server, RabbitMqServer):
+            fill_up(cluster, server)
+        if isinstance(server, KafkaServer):
             rebalance(cluster)
             lose_leaders(cluster, server)
         kill(cluster, server)
         kill_forge_and_empty(cluster, server)
 
-    try:
-        run_through(tmp_path_factory.mktemp("cluster"), url, trouble, pace_s=0.03)
-    finally:
-        if proxy is not None:
-            proxy.close()
+    run_through(tmp_path_factory.mktemp("cluster"), server.url, trouble, pace_s=0.03)
 
 
 async def test_a_wrong_password_and_a_certificate_of_strangers_are_refused(servers: dict[str, BrokerServer]) -> None:
