@@ -1,5 +1,16 @@
 /** Requests to the server: the caller's namespace, problems as errors, and integers that are shown as they are. */
+import { signal } from "./html.js";
 import { base, place } from "./router.js";
+
+/** "Now" is the server's: its clock less ours, in milliseconds, where they differ by more than the header of an answer can hide. */
+export const skew = signal(0);
+const EXACT_MS = 2_000;
+
+/** @param {Response} response */
+function learnClock(response) {
+  const difference = Date.parse(response.headers.get("date") ?? "") - Date.now();
+  if (Math.abs(difference - skew.value) > EXACT_MS) skew.value = Math.abs(difference) > EXACT_MS ? difference : 0;
+}
 
 /** A refusal: what the server says, and what to do about it. */
 export class Problem extends Error {
@@ -58,6 +69,7 @@ export function address(path, query = {}) {
 
 /** @param {Response} response */
 async function read(response) {
+  learnClock(response);
   const text = await response.text();
   const body = text && /json/.test(response.headers.get("content-type") ?? "") ? parse(text) : text;
   if (response.ok) return body;

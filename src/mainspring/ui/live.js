@@ -8,15 +8,16 @@ import { place } from "./router.js";
 
 /** The newest news. Pages subscribe, and fetch what they show of it. */
 export const changed = signal(/** @type {News | null} */ (null));
-/** `on`, `polling` or `away`, and since when it is so. */
-export const mark = signal({ state: "on", since: new Date() });
+/** `connecting`, `on`, `polling` or `away`, and since when it is so. */
+export const mark = signal({ state: "connecting", since: new Date() });
 export const paused = signal(false);
+/** Whether a person can see this tab. Streams are open only while it is so. */
+export const visible = signal(!document.hidden);
 /** The version of the server that answered last. A page of another version offers to reload. */
 export const version = signal(document.documentElement.dataset.version ?? "");
 
 const POLL_MS = 5_000;
 const LONGEST_PAUSE_MS = 30_000;
-const HIDDEN_MS = 5_000;
 /** A stream begins with a line at once, and has one at least every 15 s. */
 const OPEN_MS = 4_000;
 const SILENT_MS = 40_000;
@@ -81,7 +82,7 @@ async function watch(mine) {
 
 export function start() {
   stop();
-  watch(turn);
+  if (visible.value) watch(turn);
 }
 
 export function stop() {
@@ -92,14 +93,12 @@ export function stop() {
 
 paused.subscribe((now) => now || refresh());
 
-let hiding = 0;
+/** Browsers allow six connections to a host: a hidden tab holds none, so that any number of tabs can be open. */
 document.addEventListener("visibilitychange", () => {
-  clearTimeout(hiding);
-  if (document.hidden) hiding = setTimeout(stop, HIDDEN_MS);
-  else {
-    start();
-    refresh();
-  }
+  visible.value = !document.hidden;
+  if (document.hidden) return stop();
+  start();
+  refresh();
 });
 
 let namespace = place.value.query.get("ns");

@@ -30,7 +30,8 @@ export function to(path, query = {}) {
  * @param {string} url
  * @param {{ replace?: boolean }} [how] */
 export function go(url, { replace = false } = {}) {
-  history.replaceState({ ...history.state, scroll: scrollY }, "");
+  const row = document.activeElement?.closest("[data-row]");
+  history.replaceState({ ...history.state, scroll: scrollY, row: row instanceof HTMLElement ? row.dataset.row : undefined }, "");
   history[replace ? "replaceState" : "pushState"]({}, "", url);
   place.value = here();
   if (!replace) scrollTo(0, 0);
@@ -45,11 +46,34 @@ export function refine(words) {
   go(`${location.pathname}${text ? `?${text}` : ""}`, { replace: true });
 }
 
+/** Restoring stops after this time: what was shown may not exist any more. */
+const RESTORING_MS = 3_000;
+let restoring = 0;
+
+/** Scroll to where the page was left, and focus the row that was opened, once both are there.
+ * @param {{ scroll?: number, row?: string } | null} state */
+function restore(state) {
+  cancelAnimationFrame(restoring);
+  if (!state?.scroll && !state?.row) return;
+  const [scroll, until] = [state.scroll ?? 0, performance.now() + RESTORING_MS];
+  const look = () => {
+    const isThere = document.documentElement.scrollHeight >= scroll + innerHeight;
+    if (isThere && Math.abs(scrollY - scroll) > 1) scrollTo(0, scroll);
+    const link = isThere && state.row ? document.querySelector(`[data-row="${CSS.escape(state.row)}"] a`) : null;
+    if (link instanceof HTMLElement) link.focus({ preventScroll: true });
+    if ((!isThere || (state.row && !link)) && performance.now() < until) restoring = requestAnimationFrame(look);
+  };
+  restoring = requestAnimationFrame(look);
+}
+
+history.scrollRestoration = "manual";
 addEventListener("popstate", (event) => {
   place.value = here();
-  const scroll = event.state?.scroll;
-  if (scroll) requestAnimationFrame(() => requestAnimationFrame(() => scrollTo(0, scroll)));
+  restore(event.state);
 });
+addEventListener("pagehide", () => history.replaceState({ ...history.state, scroll: scrollY }, ""));
+for (const kind of ["wheel", "touchstart", "keydown"]) addEventListener(kind, () => cancelAnimationFrame(restoring), { passive: true });
+restore(history.state);
 
 document.addEventListener("click", (event) => {
   if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;

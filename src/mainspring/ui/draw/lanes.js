@@ -5,10 +5,10 @@
 
 const STEPS_MS = [1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, 864e5, 6048e5];
 
-/** Ticks between two instants: at most about ten, on round times.
- * @param {number} from @param {number} to */
-export function ticks(from, to) {
-  const step = STEPS_MS.find((each) => (to - from) / each <= 10) ?? STEPS_MS[STEPS_MS.length - 1];
+/** Ticks between two instants, on round times.
+ * @param {number} from @param {number} to @param {number} most as many as there is room for */
+export function ticks(from, to, most) {
+  const step = STEPS_MS.find((each) => (to - from) / each <= most) ?? STEPS_MS[STEPS_MS.length - 1];
   const found = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
   return { step, at: found };

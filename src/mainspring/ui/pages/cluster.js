@@ -41,7 +41,7 @@ const TERMS = [
   { name: "Began", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.began_at} />` },
   { name: "Ended", tight: true, cell: (/** @type {any} */ it) => (it.ended_at ? html`<${When} at=${it.ended_at} />` : html`<${Badge} state="leads" />`) },
   { name: "Before it, without a leader", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap === null ? "–" : html`<span class=${it.gap > 1000 ? "s-warning" : ""}>${length(it.gap)}</span>`) },
-  { name: "Why it ended", cell: (/** @type {any} */ it) => html`<span class="muted">${it.reason}</span>` },
+  { name: "Why it ended", cell: (/** @type {any} */ it) => it.reason && html`<span class="muted">${it.reason}</span>` },
 ];
 
 /** @param {{ terms: any[] }} given */

@@ -1,7 +1,7 @@
 /** Events: what happened in the last hour, and what happens now. Filters are words; a tail that is scrolled away from is paused. */
 import { get, stream } from "../api.js";
-import { html, useEffect, useState } from "../html.js";
-import { paused } from "../live.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { paused, visible } from "../live.js";
 import { readWords, Search } from "../parts/lists.js";
 import { Empty, Head, Trouble } from "../parts/page.js";
 import { Table } from "../parts/table.js";
@@ -19,7 +19,7 @@ const COLUMNS = [
   { name: "What", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<span class="mono">${it.kind}</span>` },
   { name: "Job", cell: (/** @type {StoredEvent} */ it) => (it.job ? html`<a href=${to(`/jobs/${encodeURIComponent(it.job)}`)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
   { name: "Run", tight: true, cell: (/** @type {StoredEvent} */ it) => (it.run_id ? html`<a class="id" href=${to(`/runs/${it.run_id}`)}>${it.run_id.slice(-8)}</a>` : "–") },
-  { name: "Reason", cell: (/** @type {StoredEvent} */ it) => html`<span class="muted">${it.reason}</span>` },
+  { name: "Reason", cell: (/** @type {StoredEvent} */ it) => it.reason && html`<span class="muted">${it.reason}</span>` },
 ];
 
 /** The last events that are stored, then those to come; behind a broken connection it continues after the last one.
@@ -28,27 +28,33 @@ function useEvents(filter) {
   const [rows, setRows] = useState(/** @type {StoredEvent[] | null} */ (null));
   const [waiting, setWaiting] = useState(/** @type {StoredEvent[]} */ ([]));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const key = JSON.stringify(filter);
+  const last = useRef({ key: "", position: /** @type {number | undefined} */ (undefined) });
+  const isVisible = visible.value;
   useEffect(() => {
+    if (!isVisible) return;
     const abort = new AbortController();
-    setRows(null);
-    setWaiting([]);
     const take = (/** @type {any} */ event) => {
       if (!event.data?.kind) return;
       const isHeld = paused.value || scrollY > 200;  // Nothing moves under the pointer of a reader.
       (isHeld ? setWaiting : setRows)((/** @type {any} */ old) => [event.data, ...(old ?? [])].slice(0, KEPT));
     };
     const follow = async () => {
-      const found = await get("/v1/events:page", { ...filter, limit: KEPT }, abort.signal);
-      setRows([...found.items].reverse());
-      let last = found.items.length ? found.items[found.items.length - 1].position : undefined;
+      if (last.current.key !== key) {
+        setRows(null);
+        setWaiting([]);
+        const found = await get("/v1/events:page", { ...filter, limit: KEPT }, abort.signal);
+        setRows([...found.items].reverse());
+        last.current = { key, position: found.items[found.items.length - 1]?.position };
+      }
       while (!abort.signal.aborted) {
-        await stream("/v1/events", { ...filter, after: last }, abort.signal, (event) => ((last = Number(event.id) || last), take(event)));
+        await stream("/v1/events", { ...filter, after: last.current.position }, abort.signal, (event) => ((last.current.position = Number(event.id) || last.current.position), take(event)));
         await new Promise((wake) => setTimeout(wake, AGAIN_MS));
       }
     };
     follow().catch((problem) => abort.signal.aborted || setError(problem));
     return () => abort.abort();
-  }, [JSON.stringify(filter)]);
+  }, [key, isVisible]);
   const show = () => (setRows((old) => [...waiting, ...(old ?? [])].slice(0, KEPT)), setWaiting([]));
   return { rows, waiting, error, show };
 }

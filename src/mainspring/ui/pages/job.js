@@ -1,44 +1,22 @@
 /** One job: what each due instant came to, its runs, its next fire times, its definition. */
-import { send } from "../api.js";
 import { html } from "../html.js";
 import { Badge } from "../parts/badge.js";
-import { ask, quoted } from "../parts/dialog.js";
 import { Json } from "../parts/json.js";
 import { Ledger } from "../parts/ledger.js";
 import { usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { go, place, to } from "../router.js";
+import { place, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { Editor } from "./editor.js";
+import { askForJob } from "./jobs.js";
 import { RUN_COLUMNS, runHref } from "./runs.js";
 
 /** @typedef {import("../records.d.ts").RelatedJob} RelatedJob */
 
 const TABS = [["", "Ledger"], ["runs", "Runs"], ["next", "Next"], ["relations", "Relations"], ["edit", "Edit"], ["definition", "Definition"]];
-
-/** @param {any} job @param {string} verb @param {() => void} then */
-function askForJob(job, verb, then) {
-  const path = `/v1/jobs/${encodeURIComponent(job.name)}`;
-  const texts = /** @type {Record<string, [string, string, string]>} */ ({
-    trigger: ["Fire it now", "It fires once, besides its schedule.", "triggered"],
-    pause: ["Pause it", "It does not fire until it is resumed. Instants that pass meanwhile are recorded as skipped.", "paused"],
-    resume: ["Resume it", "It goes on with its next instant.", "resumed"],
-    remove: ["Remove it", "The definition is forgotten. Unfinished runs go on, and the ledger stays.", "removed"],
-  });
-  const [button, text, done] = texts[verb];
-  ask({
-    title: `${button}: ${job.name}`, text, button, done, danger: verb === "remove", reason: verb !== "trigger",
-    command: (reason) => `mainspring job ${verb} ${quoted(job.name)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
-    act: async (reason) => {
-      if (verb === "remove") await send("DELETE", `${path}${reason ? `?reason=${encodeURIComponent(reason)}` : ""}`);
-      else await send("POST", `${path}/${verb}`, verb !== "trigger" && reason ? { reason } : {});
-      verb === "remove" ? go(to("/jobs")) : then();
-    },
-  });
-}
 
 /** @param {{ job: any, reload: () => void }} given */
 function Actions({ job, reload }) {

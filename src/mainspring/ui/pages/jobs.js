@@ -1,14 +1,16 @@
 /** Jobs: what there is, when each is due, and how its latest firings went; as a list, or as a ledger of all jobs by day. */
+import { send } from "../api.js";
 import { html, useState } from "../html.js";
 import { Badge } from "../parts/badge.js";
 import { askForAll } from "../parts/bulk.js";
+import { ask, quoted } from "../parts/dialog.js";
 import { Strip } from "../parts/chart.js";
 import { AllLedgers } from "../parts/all_ledgers.js";
-import { readWords, Search, usePages } from "../parts/lists.js";
+import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { place, to } from "../router.js";
+import { go, place, to } from "../router.js";
 import { may } from "../state/me.js";
 
 /** @typedef {import("../records.d.ts").ListedJob} ListedJob */
@@ -29,6 +31,28 @@ const COLUMNS = [
 /** @param {ListedJob} job */
 export function jobHref(job) {
   return to(`/jobs/${encodeURIComponent(job.name.includes("/") ? job.job_id : job.name)}`);
+}
+
+/** Trigger, pause, resume or remove one job.
+ * @param {{ name: string }} job @param {string} verb @param {() => void} then */
+export function askForJob(job, verb, then) {
+  const path = `/v1/jobs/${encodeURIComponent(job.name)}`;
+  const texts = /** @type {Record<string, [string, string, string]>} */ ({
+    trigger: ["Fire it now", "It fires once, besides its schedule.", "triggered"],
+    pause: ["Pause it", "It does not fire until it is resumed. Instants that pass meanwhile are recorded as skipped.", "paused"],
+    resume: ["Resume it", "It goes on with its next instant.", "resumed"],
+    remove: ["Remove it", "The definition is forgotten. Unfinished runs go on, and the ledger stays.", "removed"],
+  });
+  const [button, text, done] = texts[verb];
+  ask({
+    title: `${button}: ${job.name}`, text, button, done, danger: verb === "remove", reason: verb !== "trigger",
+    command: (reason) => `mainspring job ${verb} ${quoted(job.name)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
+    act: async (reason) => {
+      if (verb === "remove") await send("DELETE", `${path}${reason ? `?reason=${encodeURIComponent(reason)}` : ""}`);
+      else await send("POST", `${path}/${verb}`, verb !== "trigger" && reason ? { reason } : {});
+      verb === "remove" ? go(to("/jobs")) : then();
+    },
+  });
 }
 
 /** @param {{ words: string, filter: Record<string, any>, chosen: Set<string>, total: number, done: () => void }} given */
@@ -56,13 +80,14 @@ export default function Jobs() {
 function List({ words, sort }) {
   const { found, rest } = readWords(words, FILTERS);
   const filter = { ...found, ...(rest ? { q: rest } : {}) };
-  const jobs = usePages("/v1/jobs", { limit: 100, fields: "row", recent: RECENT, sort, ...filter }, (news) => news.more || news.jobs.size > 0);
+  const jobs = usePages("/v1/jobs", { limit: 200, fields: "row", recent: RECENT, sort, ...filter }, (news) => news.more || news.jobs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => (setChosen(new Set()), jobs.reload());
   const operates = may("jobs:operate");
   return html`<div class="toolbar">
       <${Search} value=${words} label="filter jobs" placeholder="state:paused task:etl tag:nightly, or part of a name" />
       <nav class="spans" aria-label="order">${SORTS.map(([each, name]) => html`<a href=${to("/jobs", { q: words, sort: each === "name" ? "" : each })} aria-current=${each === sort ? "true" : null}>${name}</a>`)}</nav>
+      <${Fresh} of=${jobs} />
       <${Bulk} words=${words} filter=${filter} chosen=${chosen} total=${jobs.rows.length} done=${done} />
     </div>
     <${Loaded} of=${jobs}>${() => jobs.rows.length

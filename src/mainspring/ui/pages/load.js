@@ -1,4 +1,5 @@
 /** Load: what starts in the coming day, before it arrives, and whether it fits. */
+import { length } from "../draw/time.js";
 import { heatOf, stepOf } from "../draw/heat.js";
 import { html, useMemo, useRef } from "../html.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
@@ -58,7 +59,7 @@ const COLUMNS = [
   { name: "Job", cell: (/** @type {LoadJob} */ it) => html`<a href=${to(`/jobs/${encodeURIComponent(it.name)}`)}>${it.name}</a>` },
   { name: "Starts", number: true, cell: (/** @type {LoadJob} */ it) => it.starts },
   { name: "First", tight: true, cell: (/** @type {LoadJob} */ it) => html`<${When} at=${it.first} plain />` },
-  { name: "", tight: true, cell: (/** @type {LoadJob} */ it) => html`<span class="muted">${it.movable ? "movable" : "pinned"}</span>` },
+  { name: "Schedule", tight: true, cell: (/** @type {LoadJob} */ it) => html`<span class="muted">${it.movable ? "movable" : "pinned"}</span>` },
 ];
 
 /** @param {{ at: string, width: number, filter: Record<string, any> }} given */
@@ -100,5 +101,5 @@ export default function LoadPage() {
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
       : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial ? " · cut short" : ""}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
-        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${Math.round(each.ms / 60_000)} m, ${each.starts} starts`)}</p></div>`}</${Loaded}>`;
+        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(each.ms)}, ${each.starts} starts`)}</p></div>`}</${Loaded}>`;
 }

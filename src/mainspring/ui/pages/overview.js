@@ -9,8 +9,9 @@ import { now, When } from "../parts/when.js";
 import { length } from "../draw/time.js";
 import { place, to } from "../router.js";
 import { useResource } from "../state/resource.js";
-import { jobHref } from "./jobs.js";
-import { runHref } from "./runs.js";
+import { may } from "../state/me.js";
+import { askForJob, jobHref } from "./jobs.js";
+import { askForRun, runHref } from "./runs.js";
 
 /** @typedef {import("../records.d.ts").Tallies} Tallies */
 /** @typedef {import("../records.d.ts").Load} Load */
@@ -57,29 +58,45 @@ function hrefOf(cause) {
   return to(cause.kind === "no-leader" ? "/cluster" : "/workers");
 }
 
-/** @param {{ causes: any[] }} given */
-function Attention({ causes }) {
+/** What to press: the remedy of a cause, where one button is all of it.
+ * @param {{ cause: any, then: () => void }} given */
+function Remedy({ cause, then }) {
+  if (cause.state === "failed" && cause.run_id && may("runs:control")) return html`<button onClick=${() => askForRun(cause.run_id, "retry", then)}>Retry</button>`;
+  if (cause.state === "paused" && cause.job && may("jobs:operate")) return html`<button onClick=${() => askForJob({ name: cause.job }, "resume", then)}>Resume</button>`;
+  return null;
+}
+
+/** The answer to "is it well", in one line.
+ * @param {{ causes: any[] }} given */
+function Verdict({ causes }) {
+  if (causes.length === 0) return html`<span class="verdict"><${Badge} state="succeeded" word="All is well" /></span>`;
+  const worst = causes.some((each) => lookOf(each.state).tone === "failed") ? "failed" : "missed";
+  return html`<span class="verdict"><${Badge} state=${worst} word=${causes.length === 1 ? "1 thing needs attention" : `${causes.length} things need attention`} /></span>`;
+}
+
+/** @param {{ causes: any[], then: () => void }} given */
+function Attention({ causes, then }) {
   const [all, setAll] = useState(false);
   const shown = all ? causes : causes.slice(0, 2 * FEW);
   return html`<section class="panel"><header><h2>Needs attention</h2></header><div class="body">
     ${causes.length === 0
       ? html`<${Empty}>Nothing needs you.</${Empty}>`
-      : html`<ul class="attention">${shown.map((cause) => html`<${Cause} cause=${cause} />`)}</ul>
+      : html`<ul class="attention">${shown.map((cause) => html`<${Cause} cause=${cause} then=${then} />`)}</ul>
         ${shown.length < causes.length && html`<button class="plain" onClick=${() => setAll(true)}>Show ${causes.length - shown.length} more</button>`}`}</div></section>`;
 }
 
-/** @param {{ cause: any }} given */
-function Cause({ cause }) {
+/** @param {{ cause: any, then: () => void }} given */
+function Cause({ cause, then }) {
   const look = lookOf(cause.state);
   return html`<li><span class=${`glyph s-${look.tone}`} aria-hidden="true">${look.glyph}</span>
     <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> ${cause.text}${cause.remedy && html`<br /><span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</span>
-    <span class="muted"><${When} at=${cause.since} plain none="" /></span></li>`;
+    <span class="act"><span class="muted"><${When} at=${cause.since} plain none="" /></span><${Remedy} cause=${cause} then=${then} /></span></li>`;
 }
 
 /** @param {{ all: any }} given */
 function Now({ all }) {
   return html`<section class="panel"><header><h2>Running now</h2><a class="muted" href=${to("/runs", { state: "running" })}>all</a></header><div class="body">
-      ${all.running.length === 0 ? html`<${Empty}>Nothing runs.</${Empty}>` : html`<ul class="lines">${all.running.slice(0, FEW).map((/** @type {any} */ run) => html`<li>
+      ${all.running.length === 0 ? html`<p class="muted">Nothing runs.</p>` : html`<ul class="lines">${all.running.slice(0, FEW).map((/** @type {any} */ run) => html`<li>
         <a href=${runHref(run)}>${run.job ?? run.task}</a><span class="muted">${run.progress !== null ? `${Math.round(run.progress * 100)} % · ` : ""}<${When} at=${run.started_at} plain /></span></li>`)}</ul>`}</div></section>
     ${all.next && html`<section class="panel"><header><h2>Next due</h2><a class="muted" href=${to("/jobs")}>all jobs</a></header><div class="body">
       ${all.next.length === 0 ? html`<${Empty} command='mainspring job add hello --every 30s --command "echo hello"'>Nothing is scheduled.</${Empty}>` : html`<ul class="lines">${all.next.slice(0, FEW).map((/** @type {any} */ job) => html`<li>
@@ -121,7 +138,7 @@ function Ahead() {
 
 export default function Overview() {
   const all = useResource("/v1/overview", undefined, undefined, EVERY_MS);
-  return html`<${Head} title="Overview" /><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
+  return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
-    <div class="columns"><${Attention} causes=${it.attention} /><div class="stack"><${Outcomes} /><${Ahead} /><${Now} all=${it} /></div></div>`}</${Loaded}>`;
+    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Now} all=${it} /></div><div class="stack"><${Outcomes} /><${Ahead} /></div></div>`}</${Loaded}>`;
 }

@@ -119,8 +119,8 @@ function Attempt({ attempt }) {
   const [open, setOpen] = useState(true);
   return html`<li class="stack">
     <div class="row"><strong>${attempt.attempt}</strong><${Badge} state=${attempt.outcome} /><${When} at=${attempt.started_at ?? attempt.finished_at} /><span class="muted">${attempt.worker}</span></div>
-    ${attempt.reason && html`<p>${attempt.reason}</p>`}
-    ${error && html`<div class="stack"><strong class="s-failed">${error.type ?? "error"}: ${error.message ?? ""}</strong>
+    ${attempt.reason && html`<p class=${error ? "s-failed sentence" : ""}>${attempt.reason}</p>`}
+    ${error && html`<div class="stack">${!attempt.reason && html`<strong class="s-failed">${error.type ?? "error"}: ${error.message ?? ""}</strong>`}
       ${error.traceback && html`<button class="plain" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "hide" : "show"} the traceback</button>`}
       ${open && error.traceback && html`<pre class="code" tabindex="0" aria-label="traceback">${error.traceback}</pre>`}</div>`}
   </li>`;

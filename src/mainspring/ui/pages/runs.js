@@ -4,7 +4,7 @@ import { html, useState } from "../html.js";
 import { Badge } from "../parts/badge.js";
 import { askForAll } from "../parts/bulk.js";
 import { ask, quoted } from "../parts/dialog.js";
-import { readWords, Search, usePages } from "../parts/lists.js";
+import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { now, When } from "../parts/when.js";
@@ -22,7 +22,7 @@ export const RUN_COLUMNS = [
   { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => run.duration ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },
   { name: "Attempt", number: true, cell: (/** @type {any} */ run) => run.attempt || "–" },
   { name: "Queue", tight: true, cell: (/** @type {any} */ run) => run.queue },
-  { name: "Reason", cell: (/** @type {any} */ run) => html`<span class="muted">${run.reason}</span>` },
+  { name: "Reason", cell: (/** @type {any} */ run) => run.reason && html`<span class="muted">${run.reason}</span>` },
 ];
 
 /** @param {any} run */
@@ -78,7 +78,7 @@ export default function Runs() {
   const { found, rest } = readWords(words, FILTERS);
   const spans = Object.fromEntries(["since", "until"].filter((name) => found[name]).map((name) => [name, instantOf(found[name])]));
   const filter = { ...(tab ? { state: tab } : {}), ...found, ...spans, ...(rest ? { id: rest } : {}) };
-  const query = { limit: 100, fields: "row", ...filter };
+  const query = { limit: 200, fields: "row", ...filter };
   const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => {
@@ -91,6 +91,7 @@ export default function Runs() {
     <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { q: words, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}</a>`)}</nav>
     <div class="toolbar">
       <${Search} value=${words} label="filter runs" placeholder="job:etl queue:gpu since:24h, or an id" />
+      <${Fresh} of=${runs} />
       <${Bulk} chosen=${chosen} filter=${filter} isWhole=${chosen.size >= runs.rows.length} done=${done} />
     </div>
     <${Loaded} of=${runs}>${() => runs.rows.length

@@ -19,6 +19,7 @@ import { useResource } from "../state/resource.js";
 
 const EVERY_MS = 3_000;
 const MOST_LANES = 40;
+const ORDER = ["active", "draining", "stopped", "dead"];
 
 /** @param {Worker} worker @param {() => void} then */
 function askToDrain(worker, then) {
@@ -58,7 +59,7 @@ export default function Workers({ argument }) {
   const workers = useResource("/v1/workers", undefined, undefined, EVERY_MS);
   if (argument) return html`<${One} name=${argument} workers=${workers} />`;
   return html`<${Head} title="Workers" /><${Loaded} of=${workers}>${(/** @type {any} */ found) => found.items.length
-    ? html`<${Table} label="workers" columns=${columns(workers.reload)} rows=${found.items} href=${workerHref} id=${(/** @type {Worker} */ it) => it.worker} />`
+    ? html`<${Table} label="workers" columns=${columns(workers.reload)} rows=${[...found.items].sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state))} href=${workerHref} id=${(/** @type {Worker} */ it) => it.worker} />`
     : html`<${Empty} command="mainspring worker work.py">No worker was seen lately.</${Empty}>`}</${Loaded}>`;
 }
 

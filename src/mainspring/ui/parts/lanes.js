@@ -11,6 +11,9 @@ const HEAD = 24;
 const GUTTER = 190;
 const NARROW_GUTTER = 96;
 const LEAST = 3;
+/** The width that the text of a tick needs. */
+const TICK = 64;
+const MOST_TICKS = 10;
 const LAST = ["failed", "missed", "lost", "timed_out"];
 
 /** @typedef {import("../draw/lanes.js").Lane} Lane */
@@ -36,7 +39,7 @@ function paint(canvas, lanes, from, to) {
   const gutter = width < 600 ? NARROW_GUTTER : GUTTER;
   const x = (/** @type {number} */ at) => gutter + share(at, from, to) * (width - gutter - 8);
   pen.font = "12px system-ui, sans-serif";
-  axis(pen, x, from, to, height, ink);
+  axis(pen, x, from, to, Math.min(Math.floor((width - gutter) / TICK), MOST_TICKS), height, ink);
   lanes.forEach((lane, n) => {
     pen.fillStyle = ink("ink");
     pen.fillText(cut(pen, lane.label, gutter - 12), 0, HEAD + n * ROW + 15);
@@ -46,10 +49,10 @@ function paint(canvas, lanes, from, to) {
   if (now().getTime() >= from && now().getTime() <= to) pen.fillRect(x(now().getTime()), 18, 1.5, height);
 }
 
-/** @param {CanvasRenderingContext2D} pen @param {(at: number) => number} x @param {number} from @param {number} to @param {number} height
- * @param {(name: string) => string} ink */
-function axis(pen, x, from, to, height, ink) {
-  const { step, at } = ticks(from, to);
+/** @param {CanvasRenderingContext2D} pen @param {(at: number) => number} x @param {number} from @param {number} to @param {number} most
+ * @param {number} height @param {(name: string) => string} ink */
+function axis(pen, x, from, to, most, height, ink) {
+  const { step, at } = ticks(from, to, most);
   for (const each of at) {
     pen.fillStyle = ink("line");
     pen.fillRect(x(each), 18, 1, height);

@@ -1,22 +1,86 @@
 /** Lists that come in pages: rows so far, and more by cursor. Filters live in the address. */
 import { get } from "../api.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { refine } from "../router.js";
+import { namespace } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 
-/** The rows of a list, and a function that fetches the next page.
+/** @typedef {{ items: any[], next: string | null, shown: any }} Kept `shown` is the answer that the rows hold */
+
+/** This many rows of a list are kept; a filter finds the others. */
+export const MOST_ROWS = 10_000;
+/** Lists that Back restores at once, the oldest first. */
+const kept = /** @type {Map<string, Kept>} */ (new Map());
+const MOST_LISTS = 5;
+/** A reader who has scrolled this far looks at rows, and not at what is new. */
+const AWAY_PX = 200;
+
+/** @param {string} key @param {Kept} list */
+function keep(key, list) {
+  kept.delete(key);
+  kept.set(key, list);
+  for (const oldest of kept.keys()) if (kept.size > MOST_LISTS) kept.delete(oldest);
+}
+
+/** What names a row.
+ * @param {any} row */
+function idOf(row) {
+  return row.run_id ?? row.job_id ?? row.error ?? row.number ?? row.job;
+}
+
+/** Rows that are shown stay where they are, with what is new of each. How many the answer has besides is counted.
+ * @param {Kept} list @param {any} answer */
+function updated(list, answer) {
+  const newer = new Map(answer.items.map((/** @type {any} */ row) => [idOf(row), row]));
+  const items = list.items.map((row) => newer.get(idOf(row)) ?? row);
+  return { ...list, items, shown: answer };
+}
+
+/** The rows of a list, and a function that fetches the next page. While a reader is further down, rows do not move: new ones are counted, and
+ * `show` puts them in.
  * @param {string} path @param {Record<string, any>} query @param {(news: import("../live.js").News) => boolean} [concerns] */
 export function usePages(path, query, concerns) {
   const first = useResource(path, query, concerns);
-  const [rest, setRest] = useState(/** @type {{ rows: any[], next: string | null } | null} */ (null));
-  const key = JSON.stringify([path, query]);
-  useEffect(() => setRest(null), [key]);
-  const next = rest ? rest.next : (first.data?.next ?? null);
+  const key = JSON.stringify([namespace.value, path, query]);
+  const [, redraw] = useState(0);
+  useMemo(() => history.state?.scroll === undefined && kept.delete(key), []);  // Only Back returns to a list as it was.
+  const isAsking = useRef(false);
+  const list = listOf(key, first);
+  const put = (/** @type {Kept} */ next) => (keep(key, next), redraw((n) => n + 1));
   const more = async () => {
-    const page = await get(path, { ...query, cursor: next });
-    setRest({ rows: [...(rest?.rows ?? []), ...page.items], next: page.next });
+    if (isAsking.current || !list?.next) return;
+    isAsking.current = true;
+    try {
+      const page = await get(path, { ...query, cursor: list.next });
+      const now = kept.get(key) ?? list;
+      const known = new Set(now.items.map(idOf));
+      put({ ...now, items: [...now.items, ...page.items.filter((/** @type {any} */ row) => !known.has(idOf(row)))], next: page.next });
+    } finally {
+      isAsking.current = false;
+    }
   };
-  return { ...first, rows: [...(first.data?.items ?? []), ...(rest?.rows ?? [])], more: next ? more : undefined };
+  const rows = list?.items ?? [];
+  const known = new Set(rows.map(idOf));
+  const fresh = list?.shown.items.filter((/** @type {any} */ row) => !known.has(idOf(row))).length ?? 0;
+  const show = () => (scrollTo(0, 0), list && put({ items: list.shown.items, next: list.shown.next, shown: list.shown }));
+  return { ...first, data: first.data ?? list?.shown ?? null, rows, more: list?.next && rows.length < MOST_ROWS ? more : undefined, fresh, show };
+}
+
+/** The rows to show for the newest answer.
+ * @param {string} key @param {import("../state/resource.js").Resource<any>} first @returns {Kept | null} */
+function listOf(key, first) {
+  const old = kept.get(key) ?? null;
+  if (!first.data || !first.current || old?.shown === first.data) return old ?? (first.data && { items: first.data.items, next: null, shown: first.data });
+  const isRead = old !== null && (scrollY > AWAY_PX || old.items.length > old.shown.items.length);
+  const list = isRead ? updated(old, first.data) : { items: first.data.items, next: first.data.next, shown: first.data };
+  keep(key, list);
+  return list;
+}
+
+/** How many rows are new, as a button that shows them.
+ * @param {{ of: { fresh: number, show: () => void } }} given */
+export function Fresh({ of }) {
+  return of.fresh > 0 && html`<button class="fresh" onClick=${of.show}>${of.fresh} new</button>`;
 }
 
 /** A search field whose words are filters: `state:failed job:etl`. The rest is the text.

@@ -1,6 +1,7 @@
 /** The output of a run: as text, so that the browser's own search finds it; followed while it runs; each line has an address. */
 import { address, get, stream } from "../api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { visible } from "../live.js";
 import { go, place } from "../router.js";
 import { Empty, Trouble } from "./page.js";
 import { now } from "./when.js";
@@ -31,7 +32,9 @@ function useLines(run) {
   const [asked, setAsked] = useState(false);
   const last = useRef(0);
   const isEnded = ENDED.includes(run.state);
+  const isVisible = visible.value;
   useEffect(() => {
+    if (!isVisible) return;
     const abort = new AbortController();
     const path = `/v1/runs/${run.run_id}/logs`;
     const take = (/** @type {any[]} */ some) => {
@@ -57,7 +60,7 @@ function useLines(run) {
     };
     follow();
     return () => abort.abort();
-  }, [run.run_id, run.state]);
+  }, [run.run_id, run.state, isVisible]);
   return { lines, error, asked };
 }
 

@@ -1,10 +1,9 @@
 /** An instant: always absolute and relative, in the zone that the viewer chose. */
+import { skew } from "../api.js";
 import { absolute, relative } from "../draw/time.js";
 import { html, signal } from "../html.js";
 import { clock } from "../state/settings.js";
 
-/** "Now" is the server's: its clock less ours, learned from answers. */
-export const skew = signal(0);
 const tick = signal(0);
 setInterval(() => document.hidden || (tick.value += 1), 1000);
 

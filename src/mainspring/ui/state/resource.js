@@ -3,7 +3,8 @@ import { get } from "../api.js";
 import { useEffect, useRef, useState } from "../html.js";
 import { changed, paused } from "../live.js";
 
-/** @template T @typedef {{ data: T | null, error: Error | null, loading: boolean, reload: () => void }} Resource */
+/** `current` says whether the data answer the present question, and not the one before.
+ * @template T @typedef {{ data: T | null, error: Error | null, loading: boolean, current: boolean, reload: () => void }} Resource */
 
 /** A request that takes longer has failed: the page says so, and offers another try. */
 const LONGEST_MS = 30_000;
@@ -48,7 +49,7 @@ export function useResource(path, query, concerns, everyMs) {
     const timer = setInterval(() => document.hidden || paused.value || ask.current(), everyMs);
     return () => clearInterval(timer);
   }, [everyMs]);
-  return { data: state.data, error: state.error, loading: state.loading, reload: () => ask.current() };
+  return { data: state.data, error: state.error, loading: state.loading, current: state.key === key, reload: () => ask.current() };
 }
 
 /** @param {string} key @param {string} path */

@@ -171,6 +171,21 @@ class LeaseSuite:
         assert (oldest.owner, oldest.ended_at) == ("a", clock.now())
         assert oldest.reason == OVERTAKEN
 
+    async def test_the_term_of_an_owner_that_fell_silent_ended_with_its_last_renewal(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        hold = await held(store, "scheduler", "a")
+        await store.begin_term("scheduler", "a")
+        clock.advance(SECOND)
+        assert await store.renew_hold(hold) is not None
+        last_sign = clock.now()
+        clock.advance(TTL + SECOND)
+        await held(store, "scheduler", "b")
+        await store.begin_term("scheduler", "b")
+        newest, oldest = await store.terms("scheduler", 10)
+        assert newest.began_at == last_sign + TTL + SECOND
+        assert (oldest.ended_at, oldest.reason) == (last_sign, OVERTAKEN)
+
     async def test_an_owner_that_leads_again_goes_on_with_its_term(self, store: Store) -> None:
         term = await store.begin_term("scheduler", "a")
         await store.end_term(term, "could not renew in time")

@@ -21,7 +21,7 @@ class Leases:
     _db: Database
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
-        rows = await self._db.alone(_Q["acquire"], name, owner, ttl, self._db.clock.given())
+        rows = await self._db.alone(_Q["acquire"], name, owner, ttl, self._db.clock.given(), OVERTAKEN)
         return Hold(name, owner, rows[0][0], ttl, rows[0][1]) if rows else None
 
     async def renew_hold(self, hold: Hold) -> Hold | None:

@@ -20,6 +20,7 @@ class Leases:
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         def work(tx: Transaction) -> Hold | None:
+            tx.execute(_Q["end_silent"], (name, owner, ttl, tx.now, OVERTAKEN))
             row = tx.execute(_Q["acquire"], (name, owner, tx.now + ttl, tx.now)).fetchone()
             return None if row is None else Hold(name, owner, row[0], ttl, tx.now + ttl)
 

@@ -1,4 +1,10 @@
--- acquire: take a lease that is free or has expired; its token always grows. Who finds it held locks and writes nothing
+-- acquire: take a lease that is free or has expired; its token always grows. A held lease is neither locked nor written. The term of an owner that let it expire ended with the last renewal
+WITH silent AS (
+    UPDATE mainspring.term_history h SET ended_at = GREATEST(h.began_at, l.expires_at - $3::bigint), reason = $5
+    FROM mainspring.leases l
+    WHERE l.name = $1 AND l.owner <> $2 AND l.expires_at > 0 AND l.expires_at <= mainspring.store_now($4)
+        AND h.name = l.name AND h.owner = l.owner AND h.ended_at IS NULL
+)
 INSERT INTO mainspring.leases AS l (name, owner, token, expires_at)
 SELECT $1, $2, 1, mainspring.store_now($4) + $3::bigint
 WHERE NOT EXISTS (SELECT FROM mainspring.leases WHERE name = $1 AND expires_at > mainspring.store_now($4))

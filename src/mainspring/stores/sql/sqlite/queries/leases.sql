@@ -1,3 +1,9 @@
+-- end_silent: the term of an owner that let its lease expire ended with the last renewal
+UPDATE term_history SET reason = ?5, ended_at = max(began_at, (SELECT expires_at - ?3 FROM leases WHERE name = ?1))
+WHERE name = ?1 AND ended_at IS NULL AND owner = (
+    SELECT owner FROM leases WHERE name = ?1 AND owner <> ?2 AND expires_at > 0 AND expires_at <= ?4
+);
+
 -- acquire: take a lease that is free or has expired; its token always grows
 INSERT INTO leases (name, owner, token, expires_at) VALUES (?1, ?2, 1, ?3)
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = token + 1, expires_at = excluded.expires_at WHERE expires_at <= ?4
