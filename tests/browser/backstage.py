@@ -22,7 +22,7 @@ from mainspring.core.instants import HOUR
 SECRET = "Zm9yIHRlc3RzIG9ubHk6IG5vdCBhIHNlY3JldCBhdCBhbGw="
 SEEDING = Path(__file__).with_name("seeding.py")
 APP = Path(__file__).with_name("company.py")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 T = TypeVar("T")
 
 OpenPage = Callable[..., Page]
@@ -58,9 +58,9 @@ class Stage:
         self.client = httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, program: Sequence[str] = (sys.executable, "-m", "mainspring")) -> None:
         """Start the server, and wait until it answers."""
-        words = [sys.executable, "-m", "mainspring", "up", str(APP), "--queue", "default", "--undeclared", "report"]
+        words = [*program, "up", str(APP), "--queue", "default", "--undeclared", "report"]
         secret = {"MAINSPRING_SECRET": self.secret} if self.secret else {}
         address = {"MAINSPRING_STORE": f"sqlite:///{self.store}", "MAINSPRING_PORT": str(self.port)}
         environment = {**os.environ, **address, **secret, **self.settings}
@@ -80,6 +80,10 @@ class Stage:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def another_client(self) -> httpx.Client:
+        """A client for another thread."""
+        return httpx.Client(base_url=self.url, headers=self.client.headers, timeout=PATIENCE_S)
 
     def token(self, *roles: str, namespace: str = "default") -> str:
         """A token of an hour."""

@@ -1,5 +1,7 @@
 """The app whose jobs the pages show, for a worker that runs for real."""
 
+import asyncio
+from pathlib import Path
 from random import Random
 
 from seeding import NEVER, make_app
@@ -26,3 +28,24 @@ async def refuse(text: str) -> None:
     """Fail with a text of the caller's choice."""
     print(text)
     raise ValueError(text)
+
+
+@app.task(name="hold", retry=NEVER)
+async def hold() -> None:
+    """Keep a slot until it is cancelled."""
+    await asyncio.sleep(600)
+
+
+@app.task(name="narrow", limit=1, retry=NEVER)
+async def narrow() -> None:
+    """Like `hold`, one at a time."""
+    await asyncio.sleep(600)
+
+
+@app.task(name="survive", retry=NEVER)
+async def survive(marker: str) -> str:
+    """Take long for the first worker, and no time for the next one."""
+    if not Path(marker).exists():
+        Path(marker).touch()
+        await asyncio.sleep(600)
+    return "done"

@@ -16,7 +16,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
 

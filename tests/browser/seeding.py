@@ -2,6 +2,7 @@
 kinds, a night without any node, paused jobs and a queue that no worker serves.
 
     python tests/browser/seeding.py FILE [JOBS]      JOBS more jobs besides the few with a past
+    python tests/browser/seeding.py FILE JOBS bare   nothing but jobs, and as many as there may be
 """
 
 from __future__ import annotations
@@ -84,10 +85,24 @@ async def seed(file: Path, more: int = 40) -> None:
                 await app.tasks["encode"].submit(video=f"v{number}")
 
 
+async def declare(file: Path, count: int) -> None:
+    """Many jobs without a past."""
+    app = Mainspring(f"sqlite:///{file}", name="many")
+
+    @app.task(name="nothing")
+    async def nothing() -> None: ...
+
+    for number in range(count):
+        app.job(cron(f"{number % 60} {number // 60 % 24} * * *"), name=f"many-{number:05}")(nothing)
+    await app.sync_jobs()
+    await app.close()
+
+
 def open_file(file: Path, clock: Clock) -> SqliteStore:
     """The store of the scheduler, in a file instead of memory."""
     return SqliteStore(str(file), clock, durable=False, inline=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(seed(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 40))
+    jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+    asyncio.run((declare if "bare" in sys.argv else seed)(Path(sys.argv[1]), jobs))

@@ -24,7 +24,7 @@ let waiting = false;
 
 /** @param {EventTarget | null} target */
 function isField(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return target instanceof HTMLElement && (target.isContentEditable || target.matches("textarea, select, input:not([type=checkbox], [type=radio])"));
 }
 
 addEventListener("keydown", (event) => {

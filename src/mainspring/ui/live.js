@@ -37,6 +37,11 @@ function publish(news) {
   if (!paused.value) changed.value = { jobs: new Set(news.jobs), runs: new Set(news.runs), more: news.more };
 }
 
+/** Whether the server answers. It may have been upgraded since the page was loaded. */
+function askVersion() {
+  return get("/v1/me").then((me) => ((version.value = me.version), true), () => false);
+}
+
 let turn = 0;
 let timer = 0;
 let abort = new AbortController();
@@ -51,7 +56,10 @@ async function listen(mine) {
   const heard = () => {
     clearTimeout(limit);
     limit = setTimeout(() => own.abort(), SILENT_MS);
-    if (!began && mine === turn) set("on");
+    if (!began && mine === turn) {
+      set("on");
+      askVersion();
+    }
     began = true;
   };
   try {
@@ -69,7 +77,7 @@ async function watch(mine) {
   for (let failures = 0; mine === turn; ) {
     const began = await listen(mine).catch(() => null);
     if (mine !== turn || began === null) return;
-    const answers = await get("/v1/me").then((me) => ((version.value = me.version), true), () => false);
+    const answers = await askVersion();
     if (mine !== turn) return;
     failures = answers ? 0 : failures + 1;
     if (!answers) set("away");

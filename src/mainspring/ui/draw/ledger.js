@@ -9,6 +9,8 @@
 
 const DAY = 86_400_000;
 const MOST_ROWS = 100;
+/** A year back and a year ahead. */
+const MOST_WEEKS = 106;
 const IN_ORDER = 30;
 const WEEKDAYS = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -127,7 +129,7 @@ export function gridOf(firings, kind, zone) {
 /** @param {Set<number>} columns @param {(row: number, column: number) => Cell | null} at @returns {Grid} */
 function byWeeks(columns, at) {
   const last = Math.max(...columns);
-  const first = Math.max(Math.min(...columns, last - 25), last - 52);
+  const first = Math.max(Math.min(...columns, last - 25), last - MOST_WEEKS);
   const rows = WEEKDAYS.map((label, row) => ({ label, cells: Array.from({ length: last - first + 1 }, (_, n) => at(row, first + n)) }));
   return { shape: "days", columns: weeks(first, last), rows };
 }

@@ -29,8 +29,9 @@ function lanesOf(found, next, by, until, end) {
     if (at <= end) put(job.name, { from: at, to: at, id: "", state: "planned", title: `${job.name} is planned for ${job.next_fire_at}` });
   }
   const worst = (/** @type {import("../draw/lanes.js").Bar[]} */ bars) => bars.filter((bar) => BAD.includes(bar.state)).length;
-  const planned = (/** @type {import("../draw/lanes.js").Bar[]} */ bars) => Number(bars.some((bar) => bar.state === "planned"));
-  return [...rows].map(([label, bars]) => ({ label, bars })).sort((one, other) => worst(other.bars) - worst(one.bars) || planned(other.bars) - planned(one.bars) || other.bars.length - one.bars.length);
+  const has = (/** @type {import("../draw/lanes.js").Bar[]} */ bars, /** @type {string} */ state) => Number(bars.some((bar) => bar.state === state));
+  const rank = (/** @type {import("../draw/lanes.js").Bar[]} */ bars) => 2 * has(bars, "running") + has(bars, "planned");
+  return [...rows].map(([label, bars]) => ({ label, bars })).sort((one, other) => worst(other.bars) - worst(one.bars) || rank(other.bars) - rank(one.bars) || other.bars.length - one.bars.length);
 }
 
 export default function Timeline() {

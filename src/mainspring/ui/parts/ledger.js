@@ -21,6 +21,7 @@ import { since } from "./spans.js";
 const LEGEND = ["succeeded", "late", "fired", "failed", "missed", "skipped", "cancelled", "planned", "excluded", "clock-change"];
 const DAY_MS = 86_400_000;
 const AHEAD_MS = 15 * DAY_MS;
+const YEAR_MS = 365 * DAY_MS;
 const PAST_MS = 366 * DAY_MS;
 const UNITS = /** @type {Record<string, number>} */ ({ ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 });
 const PLANNED = { days: 14, hours: 24, minutes: 60, seconds: 60, order: 0 };
@@ -119,12 +120,12 @@ function CellButton({ cell, pressed, stop, choose }) {
 }
 
 /** The grid of all cells. What is planned is cut where it would outgrow what is known.
- * @param {any[]} rows newest first @param {any} job @param {string} zone */
-function gridOfRows(rows, job, zone) {
+ * @param {any[]} rows newest first @param {any} job @param {string} zone @param {boolean} isYear whether a year ahead is shown */
+function gridOfRows(rows, job, zone, isYear) {
   const cells = [...rows].reverse().map((row) => cellOf(row, secondsOf(job.policy.grace)));
   const past = cells.filter((each) => !AHEAD.includes(each.outcome));
   const shape = past.length > 1 ? gridOf(past, job.trigger.kind, zone).shape : gridOf(cells, job.trigger.kind, zone).shape;
-  const ahead = cells.filter((each) => AHEAD.includes(each.outcome)).slice(0, PLANNED[shape]);
+  const ahead = cells.filter((each) => AHEAD.includes(each.outcome)).slice(0, isYear && shape === "days" ? 366 : PLANNED[shape]);
   return gridOf([...past, ...ahead], job.trigger.kind, zone);
 }
 
@@ -134,10 +135,11 @@ const AHEAD = ["planned", "excluded", "clock-change"];
 export function Ledger({ job }) {
   const minute = Math.floor(now().getTime() / 60_000) * 60_000;
   const [begin] = useState(minute);
-  const query = { since: new Date(begin - PAST_MS).toISOString(), until: new Date(begin + AHEAD_MS).toISOString(), limit: 1000 };
+  const isYear = place.value.query.get("ahead") === "1y";
+  const query = { since: new Date(begin - PAST_MS).toISOString(), until: new Date(begin + (isYear ? YEAR_MS : AHEAD_MS)).toISOString(), limit: 1000 };
   const past = usePages(`/v1/jobs/${encodeURIComponent(job.job_id)}/ledger`, query, (news) => news.more || news.jobs.has(job.job_id));
   const zone = job.trigger.tz ?? zoneOf();
-  const grid = useMemo(() => (past.rows.length ? gridOfRows(past.rows, job, zone) : null), [past.data, past.rows.length, zone]);
+  const grid = useMemo(() => (past.rows.length ? gridOfRows(past.rows, job, zone, isYear) : null), [past.data, past.rows.length, zone, isYear]);
   const at = place.value.query.get("at");
   const chosen = grid?.rows.flatMap((row) => row.cells).find((cell) => cell && !cell.band && cell.firings.some((each) => each.fire_at === at)) ?? null;
   return html`<${Loaded} of=${past}>${() => grid === null
@@ -145,7 +147,7 @@ export function Ledger({ job }) {
     : html`<div class="stack">
       <section class="panel"><div class="body stack">
         <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {Cell} */ cell) => refine({ at: cell.firings[0].fire_at })} />
-        <div class="spread"><ul class="legend">${LEGEND.map((each) => html`<li>${Badge({ state: each })}</li>`)}</ul><span class="muted">${zone}</span></div>
+        <div class="spread"><ul class="legend">${LEGEND.map((each) => html`<li>${Badge({ state: each })}</li>`)}</ul><span class="row">${grid.shape === "days" && html`<a href=${to(place.value.path, { ahead: isYear ? "" : "1y" })}>${isYear ? "two weeks ahead" : "a year ahead"}</a>`}<span class="muted">${zone}</span></span></div>
         ${past.more && html`<button class="plain" onClick=${past.more}>Show earlier</button>`}</div></section>
       ${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}
       <${Spread} job=${job} /></div>`}</${Loaded}>`;

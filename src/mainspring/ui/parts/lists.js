@@ -100,10 +100,14 @@ export function readWords(words, names) {
 /** @param {{ value: string, placeholder: string, label: string }} given */
 export function Search({ value, placeholder, label }) {
   const [typed, setTyped] = useState(value);
-  useEffect(() => setTyped(value), [value]);
+  const sent = useRef(value);
+  useEffect(() => {
+    if (value !== sent.current) setTyped(value);  // A link or Back changed it. What this field sent must not replace what was typed since.
+    sent.current = value;
+  }, [value]);
   useEffect(() => {
     if (typed === value) return;
-    const timer = setTimeout(() => refine({ q: typed }), 200);
+    const timer = setTimeout(() => refine({ q: (sent.current = typed) }), 200);
     return () => clearTimeout(timer);
   }, [typed]);
   return html`<input type="search" aria-label=${label} placeholder=${placeholder} value=${typed} onInput=${(/** @type {any} */ e) => setTyped(e.target.value)} />`;

@@ -1,0 +1,77 @@
+"""Nodes that die: the pages of another one show it without a reload."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from backstage import OpenPage, Stage, open_stage, until
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+LEASE_S = 1.5
+"""A killed leader's lease lasts this long after its last renewal, less the time since."""
+
+
+def leader(stage: Stage) -> dict[str, object] | None:
+    """The term that lasts, as this node knows it."""
+    found = stage.ask("GET", "/v1/cluster")["leaders"]
+    return found[0] if found else None
+
+
+def fail_over(dying: Stage, heir: Stage, term: int) -> float:
+    """Kill the leader; the seconds until the other node leads."""
+    began = time.monotonic()
+    dying.kill()
+    until(lambda: (found := leader(heir)) is not None and found["number"] == term)
+    return time.monotonic() - began
+
+
+def test_dead_nodes_and_workers_are_shown_and_their_runs_name_the_next_worker(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    with open_stage(tmp_path, is_seeded=False) as first:
+        words = {"task": "survive", "args": {"marker": str(tmp_path / "marker")}}
+        run = first.ask("POST", "/v1/runs", json=words)["run_id"]
+        lost = first.ended(run, ["running"])["worker"]
+        second = Stage(first.store)
+        second.start()
+        try:
+            page = open_page("/", at=second.url, expects_faults=True)
+            owner = str((leader(second) or {})["owner"])
+            expect(page.get_by_title(owner)).to_be_visible()
+            took = [fail_over(first, second, 2)]
+            expect(page.get_by_title(owner)).to_be_hidden()
+            expect(page.locator(".cards")).to_contain_text("term 2")
+            page.get_by_role("link", name="Workers", exact=True).click()
+            row = page.get_by_role("row").filter(has_text=lost)
+            expect(row).to_contain_text("dead")
+            next_worker = second.ended(run)["worker"]
+            assert next_worker != lost
+            page.goto(f"{second.url}/ui/runs/{run}")
+            expect(page.get_by_text("lost").first).to_be_visible()
+            expect(page.locator("main dl.facts")).to_contain_text(next_worker)
+            first.start()
+            took.append(fail_over(second, first, 3))
+            second.start()
+            took.append(fail_over(first, second, 4))
+            page.goto(f"{second.url}/ui/cluster")
+            rows = page.get_by_role("table", name="terms").get_by_role("row")
+            expect(rows).to_have_count(5)
+            gaps = [rows.nth(n).get_by_role("cell").nth(5).inner_text() for n in (3, 2, 1)]
+            for gap, measured in zip(gaps, took, strict=True):
+                assert LEASE_S <= seconds(gap) <= measured + LEASE_S, (gap, measured)
+            expect(page.get_by_text(re.compile("longest time without a leader"))).to_be_visible()
+        finally:
+            second.kill()
+            second.client.close()
+        first.start()  # The end of the block kills it.
+
+
+def seconds(text: str) -> float:
+    """The length that `1.8 s`, `900 ms` or `1 m 2 s` says."""
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0}
+    return sum(float(count) * units[unit] for count, unit in re.findall(r"([\d.]+) (ms|s|m)", text))

@@ -1,0 +1,255 @@
+"""Many of everything: jobs, runs, tabs, events. Reading, typing and acting stay undisturbed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backstage import SEEDING, OpenPage, Stage, open_stage, until
+from playwright.sync_api import BrowserContext, Page, Request, expect
+
+pytestmark = pytest.mark.browser
+
+JOBS = 10_000
+HIDE = """(hidden) => {
+  Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+"""A browser without a window shows every tab: the test says which of them a person sees."""
+SCROLL = "(y) => new Promise((done) => { scrollTo(0, y); requestAnimationFrame(() => requestAnimationFrame(() => done(null))); })"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A server with many jobs."""
+    folder = tmp_path_factory.mktemp("large")
+    subprocess.run([sys.executable, str(SEEDING), str(folder / "stage.db"), str(JOBS), "bare"], check=True)
+    with open_stage(folder, is_seeded=False, settings={"MAINSPRING_SUBMIT_RATE": "1000000"}) as stage:
+        yield stage
+
+
+def in_document(page: Page) -> int:
+    """How many rows the document holds, of however many the table has."""
+    return page.locator("tr[data-row]").count()
+
+
+def test_ten_thousand_jobs_are_scrolled_filtered_and_left_and_back_returns_to_the_row(
+    open_page: OpenPage, large: Stage
+) -> None:
+    page = open_page("/jobs", at=large.url)
+    expect(page.get_by_role("link", name="many-00000")).to_be_visible()
+    table = page.get_by_role("table", name="jobs")
+    until(lambda: page.evaluate(SCROLL, 10**6) or int(table.get_attribute("aria-rowcount") or 0) > 1_000)
+    assert in_document(page) < 120
+    page.evaluate(SCROLL, 900 * 32)
+    link = page.get_by_role("link", name="many-00900")
+    link.scroll_into_view_if_needed()
+    place = page.evaluate("scrollY")
+    link.click()
+    expect(page.get_by_role("heading", name="many-00900")).to_be_visible()
+    page.go_back()
+    expect(link).to_be_focused()
+    assert abs(page.evaluate("scrollY") - place) < 100
+    page.get_by_label("filter jobs").fill("many-0999")
+    expect(page.get_by_role("row")).to_have_count(11)
+    page.goto(f"{large.url}/ui/jobs?sort=next")
+    expect(page.locator("tr[data-row]").first).to_be_visible()
+    page.get_by_role("link", name="name", exact=True).click()
+    expect(page.locator("tr[data-row]").first).to_contain_text("many-00000")
+
+
+def feed(stage: Stage, stop: threading.Event) -> None:
+    """Hundreds of events a second, until the test has seen enough."""
+    runs = [{"task": "exact", "args": {"number": 1}}] * 50
+    with stage.another_client() as client:
+        while not stop.wait(0.2):
+            client.post("/v1/runs:batch", json={"runs": runs})
+
+
+def test_a_flood_of_events_leaves_typing_selection_and_scroll_alone(open_page: OpenPage, large: Stage) -> None:
+    large.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "exact", "args": {"number": 1}}] * 400})
+    page = open_page("/runs", at=large.url)
+    expect(page.get_by_role("button", name="live")).to_be_visible()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/v1/runs?" in request.url else None)
+    until(lambda: page.evaluate(SCROLL, 10**6) or page.locator("tr[data-row]").count() > 40)
+    page.evaluate(SCROLL, 2_000)
+    row = page.locator("tr[data-row]").nth(40)
+    identity = row.get_attribute("data-row")
+    row.get_by_role("checkbox").check()
+    place, stop = page.evaluate("scrollY"), threading.Event()
+    flood = threading.Thread(target=feed, args=(large, stop))
+    flood.start()
+    try:
+        expect(page.get_by_role("button", name=re.compile(r"\d+ new"))).to_be_attached()
+        page.keyboard.press("/")
+        page.keyboard.type("task:exact", delay=150)
+        expect(page.get_by_label("filter runs")).to_be_focused()
+        expect(page.get_by_label("filter runs")).to_have_value("task:exact")
+        assert page.evaluate("scrollY") <= place
+        expect(page.get_by_text("1 selected")).to_be_visible()
+    finally:
+        stop.set()
+        flood.join()
+    assert identity is not None
+    assert len(asked) < 60  # At most two a second, whatever the rate of events.
+
+
+class Streams:
+    """How many streams of news a browser holds open."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.count = 0
+        context.on("request", lambda request: self._note(request, 1))
+        context.on("requestfailed", lambda request: self._note(request, -1))
+        context.on("requestfinished", lambda request: self._note(request, -1))
+
+    def _note(self, request: Request, change: int) -> None:
+        self.count += change if request.url.endswith("/v1/live") else 0
+
+
+def test_hidden_tabs_hold_no_connection_so_ten_can_be_open(open_page: OpenPage, large: Stage) -> None:
+    first = open_page("/settings", at=large.url)
+    expect(first.get_by_role("button", name="live")).to_be_visible()
+    context, tabs = first.context, [first]
+    streams = Streams(context)
+    streams.count = 1
+    for _ in range(9):
+        tabs[-1].evaluate(HIDE, True)
+        tab = context.new_page()
+        tab.goto(f"{large.url}/ui/workers")
+        tabs.append(tab)
+        expect(tab.get_by_role("button", name="live")).to_be_visible()
+    until(lambda: first.evaluate("1") and streams.count == 1)
+    tabs[-1].evaluate(HIDE, True)
+    until(lambda: first.evaluate("1") and streams.count == 0)
+    large.ask("POST", "/v1/jobs", json={"name": "made-meanwhile", "command": "true", "manual": True})
+    first.goto(f"{large.url}/ui/jobs?q=made")
+    first.evaluate(HIDE, True)
+    expect(first.get_by_role("link", name="made-meanwhile")).to_be_visible()
+    large.ask("DELETE", "/v1/jobs/made-meanwhile")
+    first.evaluate(HIDE, False)
+    expect(first.get_by_role("link", name="made-meanwhile")).to_have_count(0)
+
+
+def test_an_action_on_thousands_survives_a_reload_in_the_middle(open_page: OpenPage, large: Stage) -> None:
+    yard = {"task": "exact", "queue": "yard", "args": {"number": 1}}
+    large.ask("POST", "/v1/runs:batch", json={"runs": [yard] * 3_000})
+    page = open_page("/runs?q=queue:yard", at=large.url, expects_faults=True)
+    page.get_by_label("select all shown").check()
+    page.get_by_role("button", name="Select all that match").click()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Cancel 3,000 runs")
+    calls: list[str] = []
+    page.route("**/v1/runs:act", lambda route: route.continue_() if not calls and not calls.append("") else None)  # type: ignore[func-returns-value]  # It remembers the call.
+    dialog.get_by_role("button", name="Cancel 3,000").click()
+    expect(dialog).to_contain_text("1,000 of 3,000 looked at")
+    page.unroute_all(behavior="ignoreErrors")
+    page.reload()
+    expect(page.get_by_text("was interrupted after 1,000")).to_be_visible()
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("was interrupted")).to_be_hidden()
+    count = {"queue": "yard", "state": "cancelled"}
+    until(lambda: large.ask("GET", "/v1/runs:count", params=count)["count"] == 3_000)
+
+
+def test_a_failure_among_hundreds_is_seen_beside_what_runs_and_what_is_planned(
+    open_page: OpenPage, large: Stage
+) -> None:
+    large.ask("POST", "/v1/jobs", json={"name": "soon", "command": "true", "every": "10m"})
+    large.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "exact", "args": {"number": 1}}] * 500})
+    bad = large.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "no"}})["run_id"]
+    held = large.ask("POST", "/v1/runs", json={"task": "hold"})["run_id"]
+    large.ended(bad)
+    large.ended(held, ["running"])
+    page = open_page("/timeline", at=large.url)
+    expect(page.get_by_role("img", name=re.compile(r"runs over time: \d{3,} spans"))).to_be_visible()
+    seen = """() => {
+      const shown = document.querySelector('.lanes canvas');
+      const canvas = Object.assign(document.createElement('canvas'), { width: shown.width, height: shown.height });
+      const pen = canvas.getContext('2d', { willReadFrequently: true });
+      pen.drawImage(shown, 0, 0);
+      const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+      const found = {};
+      for (const tone of ['succeeded', 'failed', 'running', 'neutral']) {
+        const hex = getComputedStyle(document.documentElement).getPropertyValue(`--${tone}`).trim();
+        const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+        for (let n = 0; n < data.length; n += 4) if (data[n] === red && data[n + 1] === green && data[n + 2] === blue) found[tone] = (found[tone] ?? 0) + 1;
+      }
+      return found;
+    }"""  # noqa: E501 It is a program of another language.
+    until(lambda: set(page.evaluate(seen)) >= {"succeeded", "failed", "running"})
+    expect(page.get_by_role("img", name=re.compile("runs over time"))).to_be_visible()
+    large.ask("POST", f"/v1/runs/{held}/cancel", json={})
+
+
+NEWER = """
+import mainspring.version
+mainspring.version.VERSION = "99.0.0"
+from mainspring.__main__ import main
+main()
+"""
+
+
+def test_an_upgrade_under_an_open_tab_is_told_and_nothing_typed_is_lost(open_page: OpenPage, tmp_path: Path) -> None:
+    with open_stage(tmp_path, is_seeded=False) as stage:
+        page = open_page("/new-job", at=stage.url, expects_faults=True)
+        page.get_by_label("Name", exact=True).fill("half-typed")
+        expect(page.get_by_role("button", name="live")).to_be_visible()
+        stage.kill()
+        stage.start([sys.executable, "-c", NEWER])
+        expect(page.get_by_text("The server has another version (99.0.0)")).to_be_visible()
+        expect(page.get_by_label("Name", exact=True)).to_have_value("half-typed")
+
+
+def test_the_command_of_each_dialog_has_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/jobs", json={"name": "commanded", "task": "refuse", "args": {"text": "x"}, "every": "1h"})
+    page = open_page("/jobs/commanded")
+    job = "/v1/jobs/commanded"
+    for button, name, value in (("Pause", "state", "paused"), ("Resume", "state", "active")):
+        run_command(page, stage, button)
+        assert stage.ask("GET", job)[name] == value
+        expect(page.get_by_role("button", name="Resume" if button == "Pause" else "Pause")).to_be_visible()
+    run_command(page, stage, "Trigger")
+    first = until(lambda: stage.ask("GET", f"{job}/runs")["items"])[0]["run_id"]
+    stage.ended(first)
+    page.goto(f"{stage.url}/ui/runs/{first}")
+    run_command(page, stage, "Retry")
+    until(lambda: len(stage.ask("GET", f"{job}/runs")["items"]) == 2)
+    page.goto(f"{stage.url}/ui/queues")
+    queue = page.get_by_label("queue gpu")
+    for button in ("Pause", "Resume"):
+        run_command(page, stage, button, inside=queue)
+        expect(queue.get_by_role("button", name="Resume" if button == "Pause" else "Pause")).to_be_visible()
+    page.goto(f"{stage.url}/ui/new-job")
+    page.get_by_label("Name", exact=True).fill("by command")
+    page.get_by_label("Command", exact=True).fill("echo 'it works'")
+    shell(stage, page.locator(".command code").inner_text())
+    assert stage.ask("GET", "/v1/jobs/by%20command")["args"]["argv"] == ["echo", "it works"]
+    page.goto(f"{stage.url}/ui/jobs/commanded")
+    run_command(page, stage, "Remove")
+    assert stage.client.get(job).status_code == 404
+
+
+def run_command(page: Page, stage: Stage, button: str, inside: object = None) -> None:
+    """Open the dialog of a button, close it again, and run the command that it shows."""
+    (inside or page).get_by_role("button", name=button, exact=True).click()  # type: ignore[attr-defined]  # A part of the page.
+    dialog = page.get_by_role("dialog")
+    line = dialog.locator(".command code").inner_text()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    shell(stage, line)
+
+
+def shell(stage: Stage, line: str) -> None:
+    """Run a command as a person would, in a shell."""
+    folder = Path(sys.executable).parent
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url}
+    done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)  # noqa: S602 That is its purpose.
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
