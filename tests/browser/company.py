@@ -45,7 +45,14 @@ async def narrow() -> None:
 @app.task(name="survive", retry=NEVER)
 async def survive(marker: str) -> str:
     """Take long for the first worker, and no time for the next one."""
-    if not Path(marker).exists():
-        Path(marker).touch()
+    if _is_first(Path(marker)):
         await asyncio.sleep(600)
     return "done"
+
+
+def _is_first(marker: Path) -> bool:
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

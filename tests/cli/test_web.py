@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,13 +80,18 @@ def test_without_a_server_no_page_can_be_opened(cli: Terminal) -> None:
 
 
 def test_the_ui_opens_with_a_token_that_signs_in(
-    cli: Terminal, served: Served, opened: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Terminal, served: Served, opened: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MAINSPRING_SECRET", SECRET)
     monkeypatch.setenv("MAINSPRING_SERVER", served.url)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     cli.finish("ui", "--role", "viewer")
-    address, _, token = read(opened).partition("#token=")
-    assert address == f"{served.url}/ui/login"
+    file = Path(read(opened).removeprefix("file://"))  # Everybody on the machine can read a browser's command line.
+    assert file.stat().st_mode & 0o777 == 0o600
+    found = re.search(r"url=(.*)/login#token=([^\"]+)", file.read_text())
+    assert found is not None
+    address, token = found.groups()
+    assert address == f"{served.url}/ui"
     answer = httpx.post(f"{served.url}/v1/session", json={"token": token}, headers={"Mainspring-UI": "1"})
     assert answer.status_code in (200, 204)
     assert answer.cookies

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import html
+import os
 import webbrowser
+from pathlib import Path
 from typing import Final
 
 import click
@@ -40,8 +43,23 @@ def ui(session: Session, role: str, only_print: bool) -> None:
         screen.answer({"address": address}, lambda: click.echo(address))
         return
     screen.hint(f"Opening {_base(app)}/ui/")
-    if not webbrowser.open(address):
+    if not webbrowser.open(_private(address) if token else address):
         screen.warn("no browser could be started: `mainspring ui --print` prints the address")
+
+
+def _private(address: str) -> str:
+    """The address of a file that only this user can read, and that leads to the address.
+
+    Every user of the machine can read the browser's command line, and the address holds a token. The next call replaces
+    the file: a browser may start slowly, so this one cannot remove it.
+    """
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or Path.home() / ".cache") / "mainspring"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / "sign-in.html"
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as page:
+        page.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">\n')
+    return file.as_uri()
 
 
 def _base(app: Mainspring) -> str:

@@ -19,8 +19,8 @@ const SHOWN = 20;
 const EFFECTS = /** @type {Record<string, string>} */ ({ moved: "late", dropped: "excluded", added: "planned" });
 
 /** What saving these rules would change, 150 ms after the last key. An older answer never replaces a newer one.
- * @param {string} name @param {string} text @param {string} timezone */
-function useChanges(name, text, timezone) {
+ * @param {string} name @param {string} text @param {string} timezone @param {number} saved how often it was saved */
+function useChanges(name, text, timezone, saved) {
   const [state, set] = useState({ preview: /** @type {CalendarPreview | null} */ (null), problem: /** @type {Error | null} */ (null) });
   const turn = useRef(0);
   useEffect(() => {
@@ -32,7 +32,7 @@ function useChanges(name, text, timezone) {
       if (mine === turn.current) set(next);
     }, TYPING_MS);
     return () => clearTimeout(timer);
-  }, [name, text, timezone]);
+  }, [name, text, timezone, saved]);
   return state;
 }
 
@@ -56,13 +56,15 @@ function Rules({ calendar, then }) {
   const [timezone, setTimezone] = useState(calendar?.timezone ?? "UTC");
   const [text, setText] = useState(write(calendar?.rules ?? EXAMPLE));
   const [error, setError] = useState(/** @type {Error | null} */ (null));
-  const changes = useChanges(name, text, timezone);
+  const [saved, setSaved] = useState(0);
+  const changes = useChanges(name, text, timezone, saved);
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
       await send("PUT", `/v1/calendars/${encodeURIComponent(name)}`, { rules: JSON.parse(text), timezone });
       say(`${name} saved`);
       setError(null);
+      setSaved(saved + 1);
       then();
       go(to(`/calendars/${encodeURIComponent(name)}`));
     } catch (problem) {

@@ -7,6 +7,7 @@ import { write } from "../parts/json.js";
 import { Head, Trouble } from "../parts/page.js";
 import { When } from "../parts/when.js";
 import { go, to } from "../router.js";
+import { Simulated } from "./simulated.js";
 import { bodyOf, commandOf, FIRST, formOf } from "./draft.js";
 
 /** @typedef {import("./draft.js").Form} Form */
@@ -107,7 +108,7 @@ export function Editor({ job, done }) {
       ${other && html`<${Changed} mine=${bodyOf(form, { isDraft: false })} theirs=${bodyOf(formOf(other), { isDraft: false })} />`}
       ${refusal && html`<${Trouble} error=${refusal} />`}
       <div class="row"><button class="primary">${other ? "Save mine over it" : "Save the job"}</button></div></div>
-    <${Meaning} form=${form} state=${preview} isNew=${!job} /></form>`;
+    <div class="stack"><${Meaning} form=${form} state=${preview} isNew=${!job} /><${Simulated} form=${form} job=${job} /></div></form>`;
 }
 
 const HINTS = /** @type {Record<string, string>} */ ({ cron: "0 2 * * *", every: "30s", run_at: "2027-01-01T00:00:00Z", after: "extract, transform" });

@@ -4,6 +4,7 @@ import { heatOf, stepOf } from "../draw/heat.js";
 import { html, useMemo, useRef } from "../html.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { lengthOf, Spans } from "../parts/spans.js";
+import { SpreadPanel } from "../parts/spread.js";
 import { Table } from "../parts/table.js";
 import { now, When, zoneOf } from "../parts/when.js";
 import { place, refine, to } from "../router.js";
@@ -101,5 +102,6 @@ export default function LoadPage() {
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
       : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial ? " · cut short" : ""}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
-        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(each.ms)}, ${each.starts} starts`)}</p></div>`}</${Loaded}>`;
+        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(each.ms)}, ${each.starts} starts`)}</p>
+        <${SpreadPanel} body=${{ from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), ...filter }} done=${load.reload} /></div>`}</${Loaded}>`;
 }

@@ -100,12 +100,12 @@ function move(table, event) {
   last?.focus();
 }
 
-/** @param {{ grid: import("../draw/ledger.js").Grid, chosen: Cell | null, choose: (cell: Cell) => void }} given */
-function GridTable({ grid, chosen, choose }) {
+/** @param {{ grid: import("../draw/ledger.js").Grid, chosen: Cell | null, choose: (cell: Cell) => void, label?: string }} given */
+export function GridTable({ grid, chosen, choose, label = "ledger: what became of each due instant" }) {
   const table = useRef(/** @type {HTMLElement | null} */ (null));
   const all = grid.rows.flatMap((row) => row.cells).filter((cell) => cell !== null);
   const stop = chosen ?? all[all.length - 1];
-  return html`<div class="ledger"><table ref=${table} aria-label="ledger: what became of each due instant" onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
+  return html`<div class="ledger"><table ref=${table} aria-label=${label} onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
     ${grid.columns.length > 0 && html`<thead><tr><td></td>${grid.columns.map((each) => (each ? html`<th scope="col">${each}</th>` : html`<td></td>`))}</tr></thead>`}
     <tbody>${grid.rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && html`<${CellButton} cell=${cell} pressed=${cell === chosen} stop=${cell === stop} choose=${choose} />`}</td>`)}</tr>`)}</tbody>
   </table></div>`;
@@ -115,7 +115,7 @@ function GridTable({ grid, chosen, choose }) {
 function CellButton({ cell, pressed, stop, choose }) {
   const look = lookOf(cell.outcome);
   const label = `${cell.firings[0].fire_at} ${textOf(cell)}`;
-  return html`<button class=${`cell s-${look.tone} ${cell.band ? "band" : ""} o-${cell.outcome}`} aria-pressed=${pressed} tabindex=${stop ? 0 : -1} title=${label} aria-label=${label}
+  return html`<button type="button" class=${`cell s-${look.tone} ${cell.band ? "band" : ""} o-${cell.outcome}`} aria-pressed=${pressed} tabindex=${stop ? 0 : -1} title=${label} aria-label=${label}
     onClick=${() => choose(cell)}>${look.glyph}</button>`;
 }
 

@@ -1,0 +1,81 @@
+"""What will happen, before it does: simulations, edits of calendars, and proposals that flatten a peak."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from backstage import OpenPage, Stage, open_stage
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_simulated_outage_predicts_what_the_ledger_holds_after_a_real_one(open_page: OpenPage, stage: Stage) -> None:
+    """The past of the stage was played by the real planner, with a night without a node."""
+    rows = stage.ask("GET", "/v1/jobs/cleanup/firings", params={"limit": 500})["items"]
+    missed = sorted(each["fire_at"] for each in rows if each["outcome"] == "missed")
+    stretch = [each for each in rows if each["outcome"] == "missed"]
+    begin = datetime.fromisoformat(missed[0])
+    end = max(datetime.fromisoformat(each["last_at"] or each["fire_at"]) for each in stretch) + timedelta(hours=1)
+    page = open_page("/jobs/cleanup?tab=edit")
+    page.get_by_label("No scheduler from").fill((begin - timedelta(minutes=10)).isoformat())
+    page.get_by_label("until").fill((end + timedelta(minutes=10)).isoformat())
+    page.get_by_role("button", name="Simulate").click()
+    simulated = page.get_by_role("table", name="simulated ledger")
+    expect(simulated).to_be_visible()
+    predicted = simulated.locator(".cell.o-missed")
+    expect(predicted.first).to_be_visible()
+    said = sorted({str(each.get_attribute("aria-label")).split()[0] for each in predicted.all()})
+    assert [datetime.fromisoformat(each) for each in said] == [datetime.fromisoformat(each) for each in missed]
+    predicted.first.click()
+    expect(page.get_by_label("the simulated instant")).to_contain_text("missed")
+
+
+def test_an_edit_of_a_calendar_names_the_firings_that_move_before_it_is_saved(
+    open_page: OpenPage, stage: Stage
+) -> None:
+    rules = [{"kind": "weekdays", "days": ["sat"]}]
+    stage.ask("PUT", "/v1/calendars/free-days", json={"rules": rules, "timezone": "UTC"})
+    daily = {"command": "true", "schedule": "0 12 * * *", "timezone": "UTC", "calendars": ["free-days"]}
+    stage.ask("POST", "/v1/jobs", json={"name": "daily-but", **daily})
+    page = open_page("/calendars/free-days", expects_faults=True)
+    changes = page.get_by_label("what saving changes")
+    expect(changes).to_contain_text("No firing of the next 30 days changes.")
+    expect(page.locator("td.out").first).to_be_visible()
+    page.get_by_label("Rules as JSON").fill(json.dumps([{"kind": "weekdays", "days": ["sat", "sun"]}]))
+    expect(changes).to_contain_text(re.compile(r"\d firings of 1 job change: 0 move, \d disappear, 0 appear"))
+    expect(changes.get_by_role("link", name="daily-but").first).to_be_visible()
+    assert stage.ask("GET", "/v1/calendars/free-days")["rules"][0]["days"] == ["sat"]
+    page.get_by_role("button", name="Save the calendar").click()
+    expect(changes).to_contain_text("No firing of the next 30 days changes.")
+    assert stage.ask("GET", "/v1/calendars/free-days")["rules"][0]["days"] == ["sat", "sun"]
+
+
+def test_applying_a_proposal_lowers_the_peak_to_what_was_said_and_names_what_is_refused(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    with open_stage(tmp_path, is_seeded=False) as stage:
+        midnight = {"schedule": "0 0 * * *", "timezone": "UTC", "command": "true"}
+        for number in range(60):
+            stage.ask("POST", "/v1/jobs", json={"name": f"midnight-{number}", **midnight})
+        page = open_page("/load", at=stage.url, expects_faults=True)
+        spread = page.get_by_label("spread")
+        spread.get_by_role("button", name="Propose").click()
+        sentence = spread.locator(".sentence").inner_text()
+        found = re.search(r"falls from (\d+) to (\d+) starts", sentence)
+        assert found is not None, sentence
+        before, after = map(int, found.groups())
+        assert before >= 60 > after
+        edited = spread.get_by_role("row").nth(1).get_by_role("link").inner_text()
+        stage.ask("PATCH", f"/v1/jobs/{edited}", json={"priority": 2})
+        spread.get_by_role("button", name=re.compile("Apply to")).click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("mainspring load --spread --within 15m --apply")
+        dialog.get_by_role("button", name=re.compile("^Move")).click()
+        expect(dialog.get_by_role("alert")).to_contain_text(edited)
+        load = stage.ask("GET", "/v1/load", params={"bucket": "1m"})
+        assert load["peak"]["starts"] in (after, after + 1)  # One job was not moved.
