@@ -90,7 +90,7 @@ def test_a_queue_without_workers_and_a_paused_one_say_how_to_go_on(open_page: Op
     page.get_by_role("dialog").get_by_label("Reason").fill("new drivers")
     confirm(page, "Pause it")
     expect(gpu).to_contain_text(re.compile("paused.*new drivers"))
-    run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "limit": 1})["items"][0]
+    run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "state": "pending", "limit": 1})["items"][0]
     page.goto(f"{stage.url}/ui/runs/{run['run_id']}")
     expect(page.locator(".why")).to_contain_text("paused")
     page.goto(f"{stage.url}/ui/queues")

@@ -103,7 +103,7 @@ def test_an_edit_of_the_job_reaches_an_open_page(open_page: OpenPage, stage: Sta
 
 
 def test_a_run_says_why_it_waits(open_page: OpenPage, stage: Stage) -> None:
-    run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "limit": 1})["items"][0]
+    run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "state": "pending", "limit": 1})["items"][0]
     page = open_page(f"/runs/{run['run_id'][-10:]}")
     expect(page.get_by_role("heading", name="Why it is not running")).to_be_visible()
     expect(page.locator(".why")).to_contain_text("queue")
