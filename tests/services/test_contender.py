@@ -141,3 +141,19 @@ async def test_a_node_that_loses_every_contest_takes_over_soon_after_the_winner_
         await stores[1].release(winner)
         await let_pass(clock, "250ms")
         assert await fired_at(stores[0], job) == [1], "not only after the winner's lease would have expired"
+
+
+async def test_a_winner_that_dies_before_it_fires_delays_the_instant_by_little_more_than_its_lease(
+    stores: list[SqliteStore], clock: JumpingClock
+) -> None:
+    (job,) = await add_jobs(stores[0], clock, 10)
+    async with turning(Node(stores[0], clock, "a")):
+        await let_pass(clock, "9900ms")
+        dying = await stores[1].acquire(f"firing:{job.namespace}:{job.name}", "dying", TTL)
+        assert dying is not None
+        await let_pass(clock, "300ms")
+        await stores[1].renew_hold(dying)
+        await let_pass(clock, "1400ms")
+        assert await fired_at(stores[0], job) == []
+        await let_pass(clock, "600ms")
+        assert await fired_at(stores[0], job) == [10]

@@ -75,7 +75,9 @@ UPSTREAM_LOOK = 20 * MILLISECOND
 UPSTREAM_PATIENCE = 2 * SECOND
 """How long to wait for it; then its last firing counts. Less than the grace after which an instant is a misfire."""
 WINNER_LOOK = 50 * MILLISECOND
-"""How soon to look again at a job whose lease another node won. The pauses double up to the lease's time to live."""
+WINNER_SHARE = 4
+"""How soon to look again at a job whose lease another node won. The pauses double up to this share of the lease's time
+to live: if the winner has died, that is how much later than the lease expires another node fires."""
 
 Leads = Callable[[], Term | None]
 
@@ -371,7 +373,7 @@ class Planner(Loop):
         """Another node fires this instant, unless it dies. Firings are no edits, so this node is not notified: it looks
         again soon, in order to know the next instant too, and then ever less often until the lease has expired."""
         now, fire_at = self._store.now(), job.next_fire_at or 0
-        pause = min(max(now - fire_at, WINNER_LOOK), ttl)
+        pause = min(max(now - fire_at, WINNER_LOOK), ttl // WINNER_SHARE)
         if not self._wheel.insert(job.id, max(now, fire_at) + pause):
             self._drop(job.id)
 
