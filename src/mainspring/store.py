@@ -342,8 +342,8 @@ class WorkStore(DispatchStore, Protocol):
     async def register(self, worker: Worker, *, audit: Audit[None] | None = None) -> None:
         """Announce a worker, or say that it is draining or has stopped."""
 
-    async def list_workers(self, namespace: str) -> list[Worker]:
-        """Those seen lately."""
+    async def list_workers(self, namespace: str, worker_id: str | None = None) -> list[Worker]:
+        """Those seen lately; only the one with this id, if one is given."""
 
     async def request_drain(
         self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None

@@ -74,9 +74,8 @@ async def _own_worker(request: Request) -> Worker:
     """The worker, if the caller registered it."""
     worker_id = request.named("worker_id")
     if worker_id.endswith(owner_mark(request)):
-        for worker in await request.context.store.list_workers(request.namespace):
-            if worker.id == worker_id:
-                return worker
+        for worker in await request.context.store.list_workers(request.namespace, worker_id):
+            return worker
     raise NotFound(f"there is no worker {worker_id!r}: register first")
 
 

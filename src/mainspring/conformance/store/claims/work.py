@@ -332,6 +332,10 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
         )
         await register(store, clock, "elsewhere", namespace="tenant-a")
         assert await store.list_workers("default") == [worker]
+        other = await register(store, clock, "worker-2")
+        assert await store.list_workers("default") == sorted([worker, other], key=lambda each: each.id)
+        assert await store.list_workers("default", worker.id) == [worker]
+        assert await store.list_workers("tenant-a", worker.id) == []
 
     async def test_a_worker_announces_a_change_by_registering_again(self, store: Store, clock: ManualClock) -> None:
         await register(store, clock, "worker-1")

@@ -52,8 +52,9 @@ class Work:
 
         await self._db.write(audited(work, audit))
 
-    async def list_workers(self, namespace: str) -> list[Worker]:
-        return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["workers"], namespace))]
+    async def list_workers(self, namespace: str, worker_id: str | None = None) -> list[Worker]:
+        query = (_Q["workers"], namespace) if worker_id is None else (_Q["worker"], namespace, worker_id)
+        return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(*query))]
 
     async def request_drain(
         self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None

@@ -60,8 +60,9 @@ class Work:
 
         await self._db.write(audited(work, audit), promised=audit is not None, quick=True)
 
-    async def list_workers(self, namespace: str) -> list[Worker]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["workers"], (namespace,)).fetchall())
+    async def list_workers(self, namespace: str, worker_id: str | None = None) -> list[Worker]:
+        query, given = ("workers", (namespace,)) if worker_id is None else ("worker", (namespace, worker_id))
+        rows = await self._db.read(lambda tx: tx.execute(_Q[query], given).fetchall())
         return [_worker(row) for row in rows]
 
     async def request_drain(

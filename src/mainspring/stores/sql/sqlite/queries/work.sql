@@ -97,3 +97,7 @@ RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, ru
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
        version
 FROM workers WHERE namespace = ? ORDER BY id;
+
+-- worker: one of them
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at
+FROM workers WHERE namespace = ? AND id = ?;
