@@ -38,7 +38,6 @@ EVENTS_PER_RUN = 3
 """Submitted, running, succeeded."""
 EVENTS_PER_S = 500
 START_S = 60.0
-USABLE = "document.querySelector('h1') && !document.querySelector('.skeleton')"
 FRAMES = """async ([seconds, step]) => {
   const gaps = [];
   let last = performance.now();
@@ -73,7 +72,7 @@ def peer(folder: Path) -> Iterator[str]:
     url = os.environ.get("MAINSPRING_TEST_REDIS")
     if url is None:
         raise Failed("MAINSPRING_TEST_REDIS names no Redis server")
-    environment, port = PEERS.parent / "rq-dashboard", free_port()
+    environment, port = PEERS.with_name(".venv-rq-dashboard"), free_port()
     install(environment, REQUIREMENTS / "rq-dashboard.txt")
     program = environment / "bin" / "rq-dashboard"
     words = [str(program), "--bind", HOST, "--port", str(port), "--redis-url", url]
@@ -106,19 +105,25 @@ def await_answer(url: str, process: subprocess.Popen[bytes]) -> None:
     raise Failed(f"{url} does not answer")
 
 
-def load_page(browser: Browser, url: str, usable: str, warm: str | None = None) -> tuple[float, int, float]:
+def await_usable(page: Page, mark: str) -> None:
+    """Wait until what marks a page is there, and nothing stands in for what is still to come."""
+    page.wait_for_selector(mark)
+    page.wait_for_selector(".skeleton", state="detached")
+
+
+def load_page(browser: Browser, url: str, mark: str = "h1", warm: str | None = None) -> tuple[float, int, float]:
     """kB, requests, and seconds until a page can be used; after another one, where `warm` names it."""
     page = browser.new_page()
     network = page.context.new_cdp_session(page)
     network.send("Network.enable")
     if warm is not None:
         page.goto(warm)
-        page.wait_for_function(usable)
+        await_usable(page, mark)
     sizes: list[float] = []
     network.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
     began = time.perf_counter()
     page.goto(url)
-    page.wait_for_function(usable)
+    await_usable(page, mark)
     took = time.perf_counter() - began
     page.wait_for_timeout(500)  # Requests that a page makes once it is usable count, too.
     page.close()
@@ -187,9 +192,9 @@ def show(name: str, figures: tuple[float, int, float]) -> None:
 def measure(browser: Browser, arguments: argparse.Namespace, folder: Path) -> None:
     """All figures, one after another."""
     with server(folder, arguments.jobs) as (url, pid):
-        show("first load, /", load_page(browser, f"{url}/ui/", USABLE))
+        show("first load, /", load_page(browser, f"{url}/ui/"))
         for path in PAGES:
-            show(f"after it, {path}", load_page(browser, f"{url}/ui{path}", USABLE, warm=f"{url}/ui/settings"))
+            show(f"after it, {path}", load_page(browser, f"{url}/ui{path}", warm=f"{url}/ui/settings"))
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{url}/ui/jobs")
         page.wait_for_selector("tr[data-row]")
@@ -202,7 +207,7 @@ def measure(browser: Browser, arguments: argparse.Namespace, folder: Path) -> No
     if arguments.peer:
         try:
             with peer(folder) as address:
-                show("rq-dashboard, its first page", load_page(browser, address, "document.querySelector('table')"))
+                show("rq-dashboard, its first page", load_page(browser, address, "table"))
         except Failed as failure:
             print(f"rq-dashboard: {failure}")
 

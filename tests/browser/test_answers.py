@@ -9,6 +9,8 @@ import pytest
 from backstage import OpenPage, Stage, until
 from playwright.sync_api import Page, expect
 
+from mainspring.version import VERSION
+
 pytestmark = pytest.mark.browser
 
 
@@ -134,6 +136,13 @@ def test_the_cluster_names_its_leader_and_the_terms_before(open_page: OpenPage, 
     page = open_page("/cluster")
     expect(page.get_by_role("table", name="terms")).to_contain_text(leader["owner"])
     expect(page.get_by_role("img", name="terms of leadership")).to_be_visible()
+    expect(page.get_by_role("table", name="processes")).to_contain_text(VERSION)
+    page.goto(f"{stage.url}/ui/settings")
+    expect(page.get_by_role("table", name="settings of the server")).to_contain_text("MAINSPRING_STORE")
+    stage.ask("POST", "/v1/jobs", json={"name": "versioned", "command": "true", "manual": True})
+    stage.ask("PATCH", "/v1/jobs/versioned", json={"priority": 3})
+    page.goto(f"{stage.url}/ui/jobs/versioned?tab=versions")
+    expect(page.get_by_role("table", name="versions")).to_contain_text(re.compile("priority.*5 → 3"))
 
 
 def test_a_worker_shows_what_it_ran(open_page: OpenPage, stage: Stage) -> None:

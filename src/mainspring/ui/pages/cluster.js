@@ -11,14 +11,18 @@ import { useResource } from "../state/resource.js";
 /** @typedef {import("../records.d.ts").Term} Term */
 /** @typedef {import("../records.d.ts").Cluster} ClusterState */
 /** @typedef {import("../records.d.ts").Node} Node */
+/** @typedef {import("../records.d.ts").Versions} Versions */
+/** @typedef {import("../records.d.ts").ProcessVersion} ProcessVersion */
 
 const EVERY_MS = 2_000;
+const SLOWLY_MS = 15_000;
 const SHOWN = 200;
 
-/** The time without a leader before a term, in milliseconds; null for the first one that is known.
+/** The time without a leader before a term, in milliseconds; null where it is not known: before the first term, and after an owner that gave no
+ * last sign, whose term the store ends with the beginning of the next.
  * @param {Term} term @param {Term | undefined} before the term of the same name before it */
 function gapOf(term, before) {
-  return before?.ended_at ? Math.max(Date.parse(term.began_at) - Date.parse(before.ended_at), 0) : null;
+  return before?.ended_at ? Math.max(Date.parse(term.began_at) - Date.parse(before.ended_at), 0) || null : null;
 }
 
 /** @param {Term[]} terms newest first */
@@ -43,6 +47,21 @@ const TERMS = [
   { name: "Before it, without a leader", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap === null ? "–" : html`<span class=${it.gap > 1000 ? "s-warning" : ""}>${length(it.gap)}</span>`) },
   { name: "Why it ended", cell: (/** @type {any} */ it) => it.reason && html`<span class="muted">${it.reason}</span>` },
 ];
+
+const PROCESSES = [
+  { name: "Process", cell: (/** @type {ProcessVersion} */ it) => html`<span class="mono">${it.process}</span>` },
+  { name: "Kind", tight: true, cell: (/** @type {ProcessVersion} */ it) => it.kind },
+  { name: "Version", tight: true, cell: (/** @type {ProcessVersion} */ it) => it.version || "unknown" },
+  { name: "Started", tight: true, cell: (/** @type {ProcessVersion} */ it) => html`<${When} at=${it.started_at} />` },
+];
+
+/** Which versions run. A database that is behind its server needs a migration. */
+function Running() {
+  const versions = useResource("/v1/versions", undefined, undefined, SLOWLY_MS);
+  return html`<${Loaded} of=${versions}>${(/** @type {Versions} */ found) => html`<h2 class="below">Versions</h2>
+    <p class="below-text">${found.schema < found.newest_schema ? html`<${Badge} state="late" word=${`The schema is ${found.schema}, and this server knows ${found.newest_schema}`} />: run <code>mainspring db migrate</code>.` : html`<span class="muted">The server is ${found.version}, the schema ${found.schema}.</span>`}</p>
+    <${Table} label="processes" columns=${PROCESSES} rows=${found.processes} id=${(/** @type {ProcessVersion} */ it) => `${it.kind} ${it.process}`} />`}</${Loaded}>`;
+}
 
 /** @param {{ terms: any[] }} given */
 function History({ terms }) {
@@ -74,10 +93,10 @@ export default function Cluster() {
       <div class="cards">
         <section class="panel"><header><h2>Leader</h2></header><div class="body"><div class="figure mono">${leader ? leader.owner : found.nodes.length ? "every node plans" : html`<${Badge} state="failed" word="none" />`}</div>
           <div class="muted">${leader ? html`term ${leader.number}, since <${When} at=${leader.began_at} plain />` : found.nodes.length ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
-        <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${gaps.length}</div>
+        <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${Math.max(terms.length - 1, 0)}</div>
           <div class="muted">${gaps.length ? `longest time without a leader: ${length(Math.max(...gaps))}` : "none in what is kept"}</div></div></section></div>
       <div class="stack below">
         ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${found.nodes} id=${(/** @type {Node} */ it) => it.node} />`}
         ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;
-  }}</${Loaded}>`;
+  }}</${Loaded}><${Running} />`;
 }

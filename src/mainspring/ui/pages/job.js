@@ -1,6 +1,7 @@
 /** One job: what each due instant came to, its runs, its next fire times, its definition. */
 import { html } from "../html.js";
 import { Badge } from "../parts/badge.js";
+import { Difference } from "../parts/difference.js";
 import { Json } from "../parts/json.js";
 import { Ledger } from "../parts/ledger.js";
 import { usePages } from "../parts/lists.js";
@@ -16,7 +17,7 @@ import { RUN_COLUMNS, runHref } from "./runs.js";
 
 /** @typedef {import("../records.d.ts").RelatedJob} RelatedJob */
 
-const TABS = [["", "Ledger"], ["runs", "Runs"], ["next", "Next"], ["relations", "Relations"], ["edit", "Edit"], ["definition", "Definition"]];
+const TABS = [["", "Ledger"], ["runs", "Runs"], ["next", "Next"], ["relations", "Relations"], ["edit", "Edit"], ["definition", "Definition"], ["versions", "Versions"]];
 
 /** @param {{ job: any, reload: () => void }} given */
 function Actions({ job, reload }) {
@@ -67,11 +68,26 @@ function Relations({ job }) {
   return html`<${Loaded} of=${found}>${(/** @type {any} */ it) => html`<div class="columns first"><${Related} title="Before it" jobs=${it.upstream} /><${Related} title="After it" jobs=${it.downstream} /></div>`}</${Loaded}>`;
 }
 
+const VERSIONS = [
+  { name: "When", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.at} />` },
+  { name: "Subject", tight: true, cell: (/** @type {any} */ it) => it.subject },
+  { name: "Action", tight: true, cell: (/** @type {any} */ it) => html`<span class="mono">${it.action}</span>` },
+  { name: "Difference", cell: (/** @type {any} */ it) => html`<${Difference} before=${it.before} after=${it.after} />` },
+];
+
+/** @param {{ job: any }} given */
+function Versions({ job }) {
+  const changes = usePages(`/v1/jobs/${encodeURIComponent(job.job_id)}/versions`, { limit: 50 }, (news) => news.more || news.jobs.has(job.job_id));
+  return html`<${Loaded} of=${changes}>${() => changes.rows.length
+    ? html`<${Table} label="versions" columns=${VERSIONS} rows=${changes.rows} id=${(/** @type {any} */ it) => `${it.number}`} more=${changes.more} />`
+    : html`<${Empty}>It was not changed over the API. What its code declares is not recorded here.</${Empty}>`}</${Loaded}>`;
+}
+
 /** @param {{ argument: string }} given */
 export default function Job({ argument }) {
   const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.has(argument) || news.jobs.has(job.data?.job_id));
   const tab = place.value.query.get("tab") ?? "";
-  const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next, relations: Relations, edit: Editor });
+  const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next, relations: Relations, edit: Editor, versions: Versions });
   const tabs = TABS.filter(([name]) => name !== "edit" || may("jobs:write"));
   return html`<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>

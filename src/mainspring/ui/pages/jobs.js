@@ -80,7 +80,7 @@ export default function Jobs() {
 function List({ words, sort }) {
   const { found, rest } = readWords(words, FILTERS);
   const filter = { ...found, ...(rest ? { q: rest } : {}) };
-  const jobs = usePages("/v1/jobs", { limit: 200, fields: "row", recent: RECENT, sort, ...filter }, (news) => news.more || news.jobs.size > 0);
+  const jobs = usePages("/v1/jobs", { limit: 100, fields: "row", recent: RECENT, sort, ...filter }, (news) => news.more || news.jobs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => (setChosen(new Set()), jobs.reload());
   const operates = may("jobs:operate");

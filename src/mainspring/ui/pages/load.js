@@ -76,10 +76,12 @@ function Chosen({ at, width, filter }) {
  * @param {Bucket[]} items @param {number} width */
 function quiet(items, width) {
   const most = Math.max(...items.map((each) => each.starts), 0);
+  const usual = items.reduce((sum, each) => sum + each.starts, 0) / Math.max(items.length, 1);
+  const little = Math.min(most * 0.02, usual / 2);
   const found = [];
   for (let n = 0; n < items.length; n += 1) {
     let [end, starts] = [n, 0];
-    while (end < items.length && items[end].starts <= most * 0.02) starts += items[end++].starts;
+    while (end < items.length && items[end].starts <= little) starts += items[end++].starts;
     if (end - n >= QUIET) found.push({ at: items[n].at, ms: (end - n) * width, starts });
     n = Math.max(end, n);
   }
@@ -102,6 +104,6 @@ export default function LoadPage() {
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
       : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial ? " · cut short" : ""}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
-        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(each.ms)}, ${each.starts} starts`)}</p>
+        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(each.ms)}, ${each.starts.toLocaleString("en-GB")} starts`)}</p>
         <${SpreadPanel} body=${{ from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), ...filter }} done=${load.reload} /></div>`}</${Loaded}>`;
 }

@@ -78,7 +78,7 @@ export default function Runs() {
   const { found, rest } = readWords(words, FILTERS);
   const spans = Object.fromEntries(["since", "until"].filter((name) => found[name]).map((name) => [name, instantOf(found[name])]));
   const filter = { ...(tab ? { state: tab } : {}), ...found, ...spans, ...(rest ? { id: rest } : {}) };
-  const query = { limit: 200, fields: "row", ...filter };
+  const query = { limit: 100, fields: "row", ...filter };
   const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => {

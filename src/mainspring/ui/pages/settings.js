@@ -2,10 +2,14 @@
 import { send } from "../api.js";
 import { html } from "../html.js";
 import { stop } from "../live.js";
-import { Head } from "../parts/page.js";
+import { Head, Loaded } from "../parts/page.js";
+import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { me, signedOut } from "../state/me.js";
+import { may, me, signedOut } from "../state/me.js";
+import { useResource } from "../state/resource.js";
 import { clock, density, keys, theme } from "../state/settings.js";
+
+/** @typedef {import("../records.d.ts").ShownSetting} ShownSetting */
 
 /** @param {{ name: string, of: any, choices: [string, string][] }} given */
 function Choice({ name, of, choices }) {
@@ -20,6 +24,20 @@ async function signOut() {
   signedOut.value = true;
 }
 
+const COLUMNS = [
+  { name: "Setting", cell: (/** @type {ShownSetting} */ it) => html`<span class="mono" title=${it.meaning}>${it.name}</span>` },
+  { name: "Value", cell: (/** @type {ShownSetting} */ it) => html`<span class=${`mono ${it.is_default ? "muted" : ""}`}>${it.value || "–"}</span>` },
+  { name: "Default", cell: (/** @type {ShownSetting} */ it) => (it.is_default ? html`<span class="muted">as it is</span>` : html`<span class="mono muted">${it.default || "–"}</span>`) },
+  { name: "Set by", tight: true, cell: (/** @type {ShownSetting} */ it) => html`<span class="mono muted">${it.variable}</span>` },
+];
+
+/** What the server runs with: what was set comes first. Secrets are masked by the server. */
+function OfServer() {
+  const settings = useResource("/v1/settings");
+  const order = (/** @type {ShownSetting[]} */ items) => [...items].sort((one, other) => Number(one.is_default) - Number(other.is_default) || one.name.localeCompare(other.name));
+  return html`<h2 class="below">Settings of the server</h2><${Loaded} of=${settings}>${(/** @type {any} */ found) => html`<${Table} label="settings of the server" columns=${COLUMNS} rows=${order(found.items)} id=${(/** @type {ShownSetting} */ it) => it.name} />`}</${Loaded}>`;
+}
+
 export default function Settings() {
   const local = me.value?.subject === "local";
   return html`<${Head} title="Settings" />
@@ -31,5 +49,6 @@ export default function Settings() {
     <section class="panel"><header><h2>Session</h2></header><div class="body"><dl class="facts">
       <dt>Subject</dt><dd>${me.value?.subject}</dd><dt>Server</dt><dd>${me.value?.version}</dd>
       <dt>Until</dt><dd><${When} at=${me.value?.expires_at} none="no end" /></dd></dl>
-      ${!local && html`<p><button onClick=${signOut}>Sign out</button></p>`}</div></section></div>`;
+      ${!local && html`<p><button onClick=${signOut}>Sign out</button></p>`}</div></section></div>
+    ${may("settings:read") && html`<${OfServer} />`}`;
 }
