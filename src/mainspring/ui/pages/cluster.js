@@ -88,13 +88,14 @@ export default function Cluster() {
   return html`<${Head} title="Cluster" /><${Loaded} of=${cluster}>${(/** @type {ClusterState} */ found) => {
     const terms = withGaps(found.terms);
     const gaps = terms.map((each) => each.gap).filter((gap) => gap !== null);
+    const changes = terms.filter((each, n) => terms.slice(n + 1).some((other) => other.name === each.name)).length;
     const leader = found.leaders.find((each) => each.name === "scheduler") ?? found.leaders[0];
     return html`
       <div class="cards">
         <section class="panel"><header><h2>Leader</h2></header><div class="body"><div class="figure mono">${leader ? leader.owner : found.nodes.length ? "every node plans" : html`<${Badge} state="failed" word="none" />`}</div>
           <div class="muted">${leader ? html`term ${leader.number}, since <${When} at=${leader.began_at} plain />` : found.nodes.length ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
-        <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${Math.max(terms.length - 1, 0)}</div>
-          <div class="muted">${gaps.length ? `longest time without a leader: ${length(Math.max(...gaps))}` : "none in what is kept"}</div></div></section></div>
+        <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${changes}</div>
+          <div class="muted">${gaps.length ? `longest time without a leader: ${length(Math.max(...gaps))}` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
       <div class="stack below">
         ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${found.nodes} id=${(/** @type {Node} */ it) => it.node} />`}
         ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;
