@@ -6,6 +6,7 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
 |---|---|---|
 | `job` | ok, unknown | `job_id job state data` (the definition as JSON): a job, as an edit or the end found it |
 | `calendar` | ok | `name data` (the definition as JSON): a calendar that jobs obey |
+| `queue` | ok, unknown | `name state`: a queue was `paused` or is `active` again |
 | `term` | ok | `name term`: a node began a term |
 | `fire` | ok, refused, unknown | `job_id job fire_at term name`: a node fired an instant; refused: the term passed |
 | `trigger` | ok, unknown | `job_id job fire_at key`: a client fired a job by hand |
@@ -21,6 +22,7 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
 | `firing` | ok | `job_id fire_at region idx kind state run last_at count reason`: a row of the ledger, at the end |
 | `run` | ok | `run state job_id fire_at region idx data` (the run as JSON): a run, at the end |
 | `attempt` | ok | `run attempt token worker state data`: an attempt, at the end |
+| `tally` | ok | `name count`: how many the tallies count of an outcome, at the end |
 | `fault` | ok | `name`: something was made to go wrong; or `healed`, or `drained` |
 
 - A `job` is recorded whenever it was created, edited, paused or resumed, and at the end; with `state` `removed` when it

@@ -15,8 +15,10 @@ from mainspring.testing.checking.rules import (
     limits,
     order,
     paces,
+    queues,
     relations,
     results,
+    tallies,
     terms,
 )
 from mainspring.testing.checking.stories.stories import Stories
@@ -56,4 +58,6 @@ INVARIANTS = (
     Invariant(20, "rate limits", paces.spending_stays_within_its_pace, ("spend",)),
     Invariant(21, "daylight saving", causes.fire_times_follow_the_clocks, ("job",)),
     Invariant(22, "key order", keys.runs_of_one_key_go_in_order, ("claim",)),
+    Invariant(23, "paused queues", queues.a_paused_queue_gives_no_run, ("queue", "claim")),
+    Invariant(24, "tallies", tallies.tallies_count_what_ended, ("tally",)),
 )

@@ -45,6 +45,7 @@ BROKEN_BROKER: Final = frozenset({"broker_forgets", "broker_down"})
 HABITS: Final = (
     *("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant", "old_code"),
     "forgotten_acks",
+    "paused_queues",
 )
 """What is wrong all the time."""
 HOSTILE: Final = "hostile"
@@ -166,11 +167,18 @@ PROFILES: Final = MappingProxyType(
             frozenset({"old_code"}),
             old_code=1.0,
         ),
+        "queues": Profile(
+            "clients pause queues and let them go on, while processes are killed and answers are lost",
+            {"lost_reply": 0.3, "delay": 0.5},
+            {"crash": 2.0, "pause": 2.0, "restart": 1.0},
+            frozenset({"paused_queues"}),
+            broker=0.3,
+        ),
         "chaos": Profile(
             "everything at once",
             _NETWORK,
             {**_CRASHES, **_EVILS, **_FORGETTING, **_SHORTAGES},
-            frozenset(HABITS) - {"forgotten_acks"},
+            frozenset(HABITS) - {"forgotten_acks", "paused_queues"},
             herd=30,
             broker=0.25,
             tenants=0.2,

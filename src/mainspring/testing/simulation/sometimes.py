@@ -92,6 +92,7 @@ TRANSPORT_PATHS: Final = MappingProxyType(
     }
 )
 _BY_OLD_CODE: Final = ("run left to newer code",)
+_BY_PAUSES: Final = ("queue paused",)
 PATHS: Final = (
     *_BY_KIND.values(),
     *(name for _, _, name in _BY_REASON),
@@ -99,6 +100,7 @@ PATHS: Final = (
     *_BY_BROKER,
     *(path for paths in TRANSPORT_PATHS.values() for path in paths),
     *_BY_OLD_CODE,
+    *_BY_PAUSES,
 )
 HERD: Final = "thundering herd"
 FAULTS: Final = (*CALLS, *EVENTS, *HABITS, HERD)
@@ -116,6 +118,9 @@ _SPARED: Final = MappingProxyType(
         "calm": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
         "tenant": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
         "shortage": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
+        "queues": _MISFIRES
+        | {"run handed back", "losses used up", "stale term refused", "report stale", "work fenced"}
+        | {"broker given up", "broker used again", *TRANSPORT_PATHS["queue"]},
         "versions": _MISFIRES | {"losses used up", "stale term refused", "report stale", "work fenced"},
         "crash": {"misfires joined", "misfire beyond catching up", "stale term refused", "report stale", "work fenced"},
         "network": {"run handed back", "misfire beyond catching up", "losses used up", "stale term refused"},
@@ -141,6 +146,8 @@ def demanded(profile: str, seeds: int) -> list[str]:
             spared = {*spared, *paths}
     if not weather.old_code:
         spared = {*spared, *_BY_OLD_CODE}
+    if "paused_queues" not in weather.habits:
+        spared = {*spared, *_BY_PAUSES}
     herds = {HERD} if weather.herd else set()
     there = {*weather.calls, *weather.events, *weather.habits, *herds}
     return [*(kind for kind in FAULTS if kind in there), *(path for path in PATHS if path not in spared)]

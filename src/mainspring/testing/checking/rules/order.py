@@ -144,9 +144,18 @@ class _Waiting:
             if not heap or heap[0].since >= earliest(claimed.claim):
                 continue
             is_better = rank(priority, heap[0].due, "ageing") < rank(claimed.priority, claimed.due, "ageing")
-            if is_better and self._is_too_long(heap[0].claimed.story.id, claimed.claim.store):
+            passed = heap[0].claimed.story
+            is_left = is_better and not self._is_paused(passed, claimed.claim)
+            if is_left and self._is_too_long(passed.id, claimed.claim.store):
                 return heap[0].claimed
         return None
+
+    def _is_paused(self, story: RunStory, claim: Record) -> bool:
+        """Whether a run was passed over since its queue is paused: then it has not been passed over at all."""
+        if story.known is None or self._stories.pause_before(story.known.queue, claim) is None:
+            return False
+        self._passed.pop(story.id, None)
+        return True
 
     def _is_too_long(self, run_id: str, now: Instant) -> bool:
         """Whether a run that is passed over now has been, again and again, for as long as the bound."""

@@ -61,6 +61,9 @@ class Stories:
         self.jobs: dict[str, JobStory] = {}
         self.terms: list[Record] = []
         self.spends: list[Record] = []
+        self.tallies: list[Record] = []
+        self._queues: dict[str, list[Record]] = {}
+        """Pauses and resumptions of each queue, in order."""
         self._notices: dict[str, dict[str, TaskNotice]] = {}
         """What each worker knows of its tasks, by name."""
         self._announcements: dict[str, Record] = {}
@@ -98,6 +101,8 @@ class Stories:
             "calendar": self._calendar,
             "term": self.terms.append,
             "spend": self.spends.append,
+            "queue": self._queue,
+            "tally": self.tallies.append,
             "fire": self._fire,
             "trigger": self._trigger,
             "submit": self._submit,
@@ -193,6 +198,18 @@ class Stories:
         calendar = carried(record, _calendar)
         if self.calendars.setdefault(calendar.name, calendar) != calendar:
             self._changed_calendars.add(calendar.name)
+
+    def _queue(self, record: Record) -> None:
+        self._queues.setdefault(given(record, "name", record.name), []).append(record)
+
+    def pause_before(self, queue: str, record: Record) -> Record | None:
+        """The record of the pause that a queue surely was in when another record was written; None if there is none.
+        Only a recorder at the store says that surely: see `history`."""
+        changes = self._queues.get(queue, [])
+        index = bisect_left(changes, record.seq, key=lambda change: change.seq)
+        latest = changes[index - 1] if index else None
+        is_sure = all(each.sent is None for each in (record, *changes))
+        return latest if latest is not None and latest.state == "paused" and is_sure else None
 
     def _fire(self, record: Record) -> None:
         self._of_job(record).fires.append(record)

@@ -254,6 +254,12 @@ PLANTED: Final = MappingProxyType(
         "older code fails what newer code could do": Planted(
             [InCode(f"{_SERVICES}.worker.reporter:judge_unfit", mistakes.fail_unfit)], 9, "versions"
         ),
+        "what was counted is counted again": Planted(
+            [InCode(f"{_STORE}.history.tallies:Tallies.add_tallies", mistakes.count_again)], 24, "network"
+        ),
+        "a paused queue goes on": Planted(
+            [InCode(f"{_STORE}.claims.work:without_paused", lambda _: lambda tx, worker: worker)], 23, "queues"
+        ),
         "some that succeeded run again": Planted(
             [InCode(f"{_STORE}.ends.reports:_report", mistakes.run_again)], 8, "calm"
         ),

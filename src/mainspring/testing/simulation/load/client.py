@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -70,6 +70,17 @@ class Client:
                 self._tasks.append(loop.create_task(self._random.choice(rare)(name)))
             else:
                 self._tasks.append(loop.create_task(self._random.choice(actions)()))
+
+    async def pause_until(self, until_s: float, queues: Sequence[str]) -> None:
+        """Pause one queue after the other for a while, until it is `until_s` on the loop's clock. None stays paused."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            await asyncio.sleep(self._random.expovariate(1 / ACTION_S))
+            queue = self._random.choice(queues)
+            pause = partial(self.store.pause_queue, NAMESPACE, queue)
+            await self.insist(partial(pause, paused=True, reason="a client paused it"))
+            await asyncio.sleep(self._random.uniform(2.0, 15.0))
+            await self.insist(partial(pause, paused=False, reason=""))
 
     async def settle(self) -> None:
         """Wait for what is still under way."""

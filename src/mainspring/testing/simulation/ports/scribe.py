@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mainspring.clock import Clock
+from mainspring.core.answers import PausedQueue
 from mainspring.core.instants import SECOND
 from mainspring.core.load.rate_limits import Allowance
 from mainspring.core.model import Claim, Job, NewRun, Report, Term, Worker
@@ -63,6 +64,7 @@ class Scribe:
             "create_job": self._job,
             "edit_job": self._job,
             "pause_jobs": self._jobs,
+            "pause_queue": self._queue,
             "begin_term": self._term,
             "fire": self._fire,
             "trigger": self._trigger,
@@ -134,6 +136,10 @@ class Scribe:
     def _jobs(self, call: Call, jobs: Sequence[Job]) -> None:
         for job in jobs:
             self._job(call, job)
+
+    def _queue(self, call: Call, paused: PausedQueue | None) -> None:
+        self._seen["queue paused"] += paused is not None
+        self._add("queue", call, name=call.args[1], state="active" if paused is None else "paused")
 
     async def _synced(self, call: Call, store: Store, saved: Saved) -> None:
         for name in (*saved.created, *saved.updated):

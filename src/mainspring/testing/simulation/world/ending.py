@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from mainspring.clock import Clock
+from mainspring.core.instants import EARLIEST, LATEST
 from mainspring.core.model import Job
 from mainspring.core.runs.regions import home_of
+from mainspring.core.runs.tallies import OUTCOMES, Tally
+from mainspring.services.chores.tally_keeper import TallyKeeper
 from mainspring.store import RunFilter, Store
 from mainspring.testing.simulation.load.workload import NAMESPACE
 from mainspring.testing.simulation.ports.scribe import Scribe, as_json
@@ -27,6 +32,20 @@ async def record_end(store: Store, scribe: Scribe, clock: Clock) -> None:
                 "attempt", "end", clock, run=run.id, attempt=attempt.attempt, token=attempt.token,
                 worker=attempt.worker, state=attempt.outcome, data=as_json(attempt),
             )  # fmt: skip
+
+
+async def record_tallies(store: Store, scribe: Scribe, clock: Clock) -> None:
+    """Count the events that are left, all of which are numbered, and write down what the tallies say."""
+    keeper = TallyKeeper(store, lambda: True, clock, Random(0))
+    before = -1
+    while (counted := await store.tallied() or 0) != before:
+        before = counted
+        await keeper.finish()
+    total = Tally({}, {}, {})
+    for _, tally in await store.list_tallies(NAMESPACE, "all", EARLIEST, LATEST, limit=_ALL):
+        total.add(tally)
+    for outcome in OUTCOMES:
+        scribe.write("tally", "end", clock, name=outcome, count=total.outcomes.get(outcome, 0))
 
 
 async def _record_firings(store: Store, scribe: Scribe, clock: Clock, job: Job) -> None:

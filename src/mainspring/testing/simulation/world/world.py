@@ -22,7 +22,7 @@ from mainspring.testing.simulation.ports.wire import PATIENCE_S, Wire
 from mainspring.testing.simulation.scenario import Scenario
 from mainspring.testing.simulation.sometimes import read_events, watch
 from mainspring.testing.simulation.world.clock import ProcessClock, StoreClock
-from mainspring.testing.simulation.world.ending import record_end
+from mainspring.testing.simulation.world.ending import record_end, record_tallies
 from mainspring.testing.simulation.world.hosts import Host, HostingLoop
 from mainspring.testing.simulation.world.makeup import divide, draw_settings
 from mainspring.testing.simulation.world.pace import unhurried
@@ -139,6 +139,10 @@ class World:
         names = [job.name for job in (*self._declared, *added[:8])]
         watching = self.loop.create_task(watch(self._store, self._happened))
         acting = [self.loop.create_task(client.act_until(length_s * 0.95, names)) for client in clients]
+        if self._weather.has("paused_queues"):
+            self._happened["paused_queues"] += 1
+            pausing = self._make_client(CLIENTS + 1).pause_until(length_s * 0.95, self.settings.queues)
+            acting.append(self.loop.create_task(pausing))
         for event in self._events:
             await asyncio.sleep(max(event.at_s - self.loop.time(), 0.0))
             self._strike(event)
@@ -151,6 +155,7 @@ class World:
         watching.cancel()
         await record_end(self._store, self._scribe, self.clock)
         await read_events(self._store, self._happened)
+        await record_tallies(self._store, self._scribe, self.clock)
 
     def _suffers_a_tenant(self) -> bool:
         chance = 0.0 if "hostile_tenant" in self._without else self._profile.tenants
