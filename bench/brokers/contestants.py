@@ -11,7 +11,7 @@ CELERY_RESULTS = replace(
     CELERY,
     label="Celery, results",
     unfinished="SELECT {count} - count(*) FROM celery_taskmeta WHERE status = 'SUCCESS'",
-    count=4_000,
+    count=2_000,
 )
 DRAMATIQ_RESULTS = replace(
     DRAMATIQ, label="Dramatiq, results", unfinished="SELECT {count} - count(*) FROM results", count=10_000
@@ -19,12 +19,12 @@ DRAMATIQ_RESULTS = replace(
 TASKIQ_RESULTS = replace(
     TASKIQ, label="Taskiq, results", unfinished="SELECT {count} - count(*) FROM taskiq_results", count=10_000
 )
-SLOW = 2_000
+SLOW, SLOWER = 2_000, 1_000
 """Runs of a backlog on SQS: peers send one message by a request."""
 ON: dict[str, tuple[Contestant, ...]] = {
     "rabbitmq": (MAINSPRING, CELERY_RESULTS, CELERY, DRAMATIQ_RESULTS, DRAMATIQ),
     "kafka": (MAINSPRING, TASKIQ_RESULTS, TASKIQ),
-    "sqs": (MAINSPRING, replace(CELERY_RESULTS, count=SLOW), replace(CELERY, count=SLOW)),
+    "sqs": (MAINSPRING, replace(CELERY_RESULTS, count=SLOWER), replace(CELERY, count=SLOW)),
 }
 
 
