@@ -478,8 +478,8 @@ class EventStore(Protocol):
         """Numbered events from a position on."""
 
     async def position_at(self, instant: Instant) -> int:
-        """The position of the first event that is kept of those told at an instant or later; that of the next event if
-        there is none."""
+        """The position of the first kept event that was relayed at an instant or later; that of the next event if there
+        is none."""
 
     async def next_position(self) -> int:
         """The position that the next event will have."""

@@ -141,7 +141,7 @@ def _queue_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: I
         count, oldest_at = rows.get((*place, row.priority), (0, now))
         rows[*place, row.priority] = (count + row.count, min(oldest_at, row.oldest_at))
     labels = ["namespace", "queue", "region", "priority"]
-    depth = GaugeMetricFamily("mainspring_queue_depth", "Due runs that nobody has taken", labels=labels)
+    depth = GaugeMetricFamily("mainspring_queue_depth", "Due runs that no worker has taken", labels=labels)
     oldest = GaugeMetricFamily("mainspring_queue_oldest_seconds", "Since when the oldest of them is due", labels=labels)
     for (queue, region, priority), (count, oldest_at) in sorted(rows.items()):
         depth.add_metric([namespace, queue, region, str(priority)], count)

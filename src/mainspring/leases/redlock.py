@@ -1,4 +1,4 @@
-"""Redlock: a lease on several Redis servers that know nothing of each other, held by whoever holds most of them.
+"""Redlock: a lease on several Redis servers that know nothing of each other, held by the node that holds most of them.
 
 A minority that is down, slow or empty is no trouble. An acquisition asks all servers for their last token, chooses one
 that is greater than what most of them know, and sets it on all; so two acquisitions share a server, which refuses the

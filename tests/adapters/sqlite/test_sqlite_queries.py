@@ -41,7 +41,7 @@ HOT = {
         "dependants",
         "lines_of",
         "dependent_jobs",
-        "told_from",
+        "relayed_from",
         "counts",
         "tallies",
         "tallies_of",

@@ -35,8 +35,8 @@ LATEST_TERMS = 100
 Missed = Sequence[tuple[str, Firing]]
 OFTEN_OF_LATEST = 3
 OFTEN_IN_A_DAY = 5
-"""A job whose latest firing went well needs attention if so many of the latest rows of its ledger, or so many of its
-runs of the last day, have failed."""
+"""A job whose latest firing went well needs attention if this many of the latest rows of its ledger, or this many of
+its runs of the last day, have failed."""
 _STRENGTH = (
     "no-leader", "no-worker", "queue-unserved", "queue-paused", "job-failed", "job-missed", "job-failing", "job-paused",
 )  # fmt: skip

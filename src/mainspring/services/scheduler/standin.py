@@ -1,9 +1,9 @@
 """Leadership while the elector is away: the store's own lease stands in.
 
-Who leads by the lease keeps the store's lease of the same name as well, for longer and renewed less often. Where the
-lease cannot be asked, its holder goes on by that; and nobody else can, unless the holder has died too. When the lease
-answers again, whoever stands in takes it, or resigns if another has. All of this is about who tries: terms are the
-store's, and decide.
+The node that leads by the lease keeps the store's lease of the same name as well, for longer and renewed less often.
+Where the lease cannot be asked, its holder goes on by that; and no other node can, unless the holder has died too. When
+the lease answers again, the node that stands in takes it, or resigns if another node has it. All of this only decides
+which node tries: the terms of the store decide which one leads.
 
 The store's lease also shows whether a leader reaches the store at all: one that does not for as long as that lease
 lives releases the other, so that a node that does reach it can lead.

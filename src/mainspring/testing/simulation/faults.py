@@ -51,7 +51,7 @@ HABITS: Final = (
 HOSTILE: Final = "hostile"
 """The namespace of the hostile tenant, which no worker serves."""
 NO_EXCUSE: Final = frozenset({"hostile_tenant"})
-"""What must not delay anybody: where nothing else is wrong, everything has to be on time."""
+"""Faults that must not delay anything: where nothing else is wrong, everything has to be on time."""
 
 
 class Profile(msgspec.Struct, frozen=True):

@@ -155,8 +155,8 @@ class Vitals:
         is_fresh = reading.done() and not reading.cancelled() and reading.exception() is None
         read_at, families = self._last.get(namespace, (float("-inf"), ()))
         age_s = 0.0 if is_fresh else now() - read_at
-        meaning = "How old the figures of the store are: 0 if it told them just now, +Inf if it never did"
-        up = GaugeMetricFamily("mainspring_store_up", "Whether the store told its figures in time", int(is_fresh))
+        meaning = "Age of the store's metrics: 0 if they were just read, +Inf if they never were"
+        up = GaugeMetricFamily("mainspring_store_up", "Whether the store returned its metrics in time", int(is_fresh))
         return [*families, GaugeMetricFamily("mainspring_store_figures_age_seconds", meaning, age_s), up]
 
     def _forget(self, namespace: str, reading: asyncio.Task[None]) -> None:

@@ -38,7 +38,7 @@ class Events:
             low, high = first or last + 1, last + 1
             while low < high:
                 middle = (low + high) // 2
-                row = await tx.fetchrow(_INSIGHT["told_from"], middle)
+                row = await tx.fetchrow(_INSIGHT["relayed_from"], middle)
                 if row is None or row[0] >= high or row[1] >= instant:
                     high = middle
                 else:

@@ -49,7 +49,7 @@ class Events:
             low, high = first or last + 1, last + 1
             while low < high:
                 middle = (low + high) // 2
-                row = tx.execute(_INSIGHT["told_from"], (middle,)).fetchone()
+                row = tx.execute(_INSIGHT["relayed_from"], (middle,)).fetchone()
                 if row is None or row[0] >= high or row[1] >= instant:
                     high = middle
                 else:

@@ -89,7 +89,7 @@ class Recorder(Scribe):
         self._last_sent: Instant = 0
 
     async def call(self, store: Store, name: str, *args: Any, **options: Any) -> Any:
-        """Ask the store: what is asked is written down before, and the answer before anybody gets it."""
+        """Call the store. The call is recorded before it is made, and the answer before the caller gets it."""
         self._halts.obey(name, _abouts(name, args), self.actor, self._stand_still)
         asked = self._call(self._next_sent(self._true.now()), args, options, answered=False)
         await self._expect(store, name, asked)
@@ -103,7 +103,7 @@ class Recorder(Scribe):
         return answer
 
     def stand(self, store: Store, standing: Standing | None) -> None:
-        """Leave a claim with the store: it is written down before anybody gets what it gave."""
+        """Leave a standing claim with the store. What it grants is recorded before the worker gets it."""
         if standing is not None:
             standing = standing._replace(take=partial(self._taken, standing))
         store.stand(standing)

@@ -13,7 +13,7 @@ from mainspring.lease import Lease, LeaseTimes
 from mainspring.testing.simulation.world.clock import StoreClock
 
 _FALSE = 0
-"""The token of a hold that nobody gave."""
+"""The token of a hold that was never granted."""
 
 
 class LyingLease:

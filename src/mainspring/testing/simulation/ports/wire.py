@@ -169,7 +169,8 @@ class Wire:
         return answer
 
     async def _starve(self) -> None:
-        """No connection becomes free in time; now and then the wait ends with a cancellation that nobody asked for."""
+        """No connection becomes free in time; now and then the wait ends with a cancellation that no caller
+        requested."""
         await self._nap(self._random.uniform(0.1, SHORTAGE_S))
         if self._random.random() < 0.2:
             self._weather.note("stray cancellation")

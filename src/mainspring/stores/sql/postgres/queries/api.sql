@@ -1,10 +1,10 @@
--- lock_reply: whoever asks for one key takes turns, also before there is a row
+-- lock_reply: requests with one key take turns, even before there is a row
 SELECT pg_advisory_xact_lock(hashtextextended($1 || chr(1) || $2, 0));
 
 -- find_reply: what is known of a key that has not expired
 SELECT fingerprint, since, held_until, status, body FROM mainspring.replies WHERE scope = $1 AND key = $2 AND expires_at > $3;
 
--- reserve: let somebody work on the answer to a key; the time at which it was first seen stays
+-- reserve: reserve a key for the server that computes its answer; the time at which it was first seen stays
 INSERT INTO mainspring.replies (scope, key, fingerprint, since, held_until, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, since = excluded.since, held_until = excluded.held_until,
                                        status = NULL, body = NULL, expires_at = excluded.expires_at;
@@ -12,10 +12,10 @@ ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, since
 -- keep: keep the answer to a key
 UPDATE mainspring.replies SET status = $4, body = $5, expires_at = $6 WHERE scope = $1 AND key = $2 AND fingerprint = $3;
 
--- let_go: forget that somebody works on the answer to a key
+-- let_go: release the reservation of a key
 DELETE FROM mainspring.replies WHERE scope = $1 AND key = $2 AND fingerprint = $3 AND status IS NULL;
 
--- paid_at: when all that was asked for will have been paid off; whoever asks next waits for this one
+-- paid_at: when the budget that was spent will be restored; locked, so that requests take turns
 INSERT INTO mainspring.paces AS p (name, paid_at) VALUES ($1, 0) ON CONFLICT (name) DO UPDATE SET paid_at = p.paid_at RETURNING paid_at;
 
 -- pay: remember it
@@ -28,18 +28,18 @@ ON CONFLICT (name) DO UPDATE SET at = greatest(r.at, excluded.at), expires_at = 
 -- revocations: all that matter still
 SELECT name, at FROM mainspring.revocations WHERE expires_at > $1;
 
--- note: remember who changed what
+-- note: add a change to the audit trail
 INSERT INTO mainspring.audit (namespace, at, subject, action, target, before, after, request_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 
 -- notes: the newest changes, from before a number on
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
 WHERE namespace = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3;
 
--- notes_by: the same, of what somebody did
+-- notes_by: the same, of one subject
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
 WHERE namespace = $1 AND subject = $4 AND -seq > -($2::bigint) ORDER BY -seq LIMIT $3;
 
--- notes_on: the same, of what was done with something, by somebody or by anybody
+-- notes_on: the same, of one target, by one subject or by all
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
 WHERE namespace = $1 AND left(target, 200) = left($4, 200) AND -seq > -($2::bigint) AND target = $4 AND ($5::text IS NULL OR subject = $5)
 ORDER BY -seq LIMIT $3;
@@ -47,7 +47,7 @@ ORDER BY -seq LIMIT $3;
 -- forget_replies: answers that have expired
 DELETE FROM mainspring.replies WHERE ctid = ANY (ARRAY(SELECT ctid FROM mainspring.replies WHERE expires_at <= $1 LIMIT $2));
 
--- forget_paces: those who owe nothing any more
+-- forget_paces: budgets that are whole again
 DELETE FROM mainspring.paces WHERE paid_at < $1;
 
 -- forget_revocations: those of tokens that have expired by themselves

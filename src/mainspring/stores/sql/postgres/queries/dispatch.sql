@@ -1,4 +1,4 @@
--- due: the due runs of each line, longest due first, at most so many of each, and when the next of it is due. From one line of the index to
+-- due: the due runs of each line, longest due first, up to a limit for each, and when the next of it is due. From one line of the index to
 -- the next, as in pressure.sql
 WITH RECURSIVE heads AS (
   (SELECT namespace, queue, region, priority FROM mainspring.runs WHERE state = 'pending'
@@ -20,7 +20,7 @@ FROM heads AS h LEFT JOIN LATERAL (
 WHERE NOT EXISTS (SELECT FROM mainspring.paused_queues AS p WHERE p.namespace = h.namespace AND p.queue = h.queue);
 
 -- claim_delivered: the claim of those of some runs that a worker may have, as one statement, as in work.sql: claim_plain. If one that needs
--- care is among them, none is taken, and it is the answer. The state is looked at in a way that no index has: they are found by their ids
+-- special is among them, none is taken, and it is the answer. The state is looked at in a way that no index has: they are found by their ids
 WITH found AS MATERIALIZED (
   SELECT ctid AS spot, id, care
   FROM mainspring.runs
@@ -36,7 +36,7 @@ taken AS (
       reason = ''
   WHERE ctid = ANY (ARRAY(SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care)))
   RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
-told AS (
+logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
            '{"kind":"run.running","at":' || started_at || ',"namespace":' || to_json(namespace) || ',"run_id":' || to_json(id)

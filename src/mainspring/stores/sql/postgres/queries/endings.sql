@@ -29,8 +29,8 @@ FROM gone AS r
 JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::integer[], $10::integer[])
   AS e (id, state, outcome, reason, started_at, finished_at, result, error, attempts, losses) ON e.id = r.id;
 
--- end_plain: the ends of runs on which nothing else hangs, and which nobody wants to cancel, as one statement, which is the transaction.
--- Under their tokens they leave the hot table, in order of id (see `connection.SETTINGS`), and it is told. Which ones did
+-- end_plain: the ends of runs on which nothing else depends, without a request to cancel, as one statement, which is the transaction.
+-- Under their tokens they leave the hot table, in order of id (see `connection.SETTINGS`), with their events. Which ones did
 WITH gone AS (
   DELETE FROM mainspring.runs
   WHERE id = ANY ($1::text[]) AND token = ($10::jsonb -> id)::bigint AND claimed_until IS NOT NULL AND cancel_requested_at IS NULL
@@ -47,7 +47,7 @@ kept AS (
   JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[])
     AS e (id, state, outcome, reason, started_at, finished_at, result, error) ON e.id = r.id
   RETURNING id, namespace, task, worker, state, reason, attempt, finished_at - started_at AS duration),
-told AS (
+logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
            '{"kind":"run.' || state || '","at":' || $9::bigint || ',"attempt":' || attempt || ',"run_id":' || to_json(id)
@@ -99,7 +99,7 @@ FROM unnest($1::text[], $2::integer[]) AS e (id, less)
 WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'blocked' AND r.waits_for > 0
 RETURNING r.id, r.namespace, r.job_id, r.job, r.task, r.fire_at, NOT EXISTS (SELECT FROM mainspring.edges AS d WHERE d.run_id = r.id);
 
--- lock_lines: whoever touches a line holds its lock until the end of the transaction; in one order for all
+-- lock_lines: a transaction that touches lines locks them until its end; all transactions in the same order
 SELECT count(pg_advisory_xact_lock(key)) FROM (
   SELECT DISTINCT hashtextextended(namespace || '/' || name, 0) AS key FROM unnest($1::text[], $2::text[]) AS l (namespace, name)
   ORDER BY key OFFSET 0) AS keys;
@@ -115,7 +115,7 @@ DELETE FROM mainspring.lines WHERE run_id = ANY ($1::text[]) RETURNING run_id, n
 -- waiting_in_line: all that still wait in a line
 SELECT run_id FROM mainspring.lines WHERE namespace = $1 AND name = $2 AND NOT granted ORDER BY seq;
 
--- grant_lines: let in as many of those who wait in each line as it has places for, in order, at most 100
+-- grant_lines: admit as many waiting runs to each line as it has free slots, in order, at most 100
 UPDATE mainspring.lines SET granted = true WHERE ctid = ANY (ARRAY(
   SELECT waiting.place FROM (
     SELECT l.place, bool_and(taken.count + l.number - 1 < l.capacity) OVER (PARTITION BY asked.namespace, asked.name ORDER BY l.number) AS enters
@@ -134,7 +134,7 @@ WHERE namespace = $1 AND name = ANY (ARRAY(
   SELECT name FROM mainspring.gates WHERE namespace = $1 AND name = ANY ($2::text[]) ORDER BY name FOR UPDATE))
 RETURNING name, capacity - used;
 
--- promote_at_gates: as many waiting runs as gates have room for become pending, best first. Who is being ended at this moment is passed over.
+-- promote_at_gates: as many waiting runs as gates have room for become pending, best first. Runs that another transaction is ending are passed over.
 UPDATE mainspring.runs SET state = 'pending', blocked_on = NULL, reason = '' WHERE id = ANY (ARRAY(
   SELECT r.id FROM unnest($2::text[], $3::integer[]) AS gate (name, room)
   CROSS JOIN LATERAL (
@@ -151,7 +151,7 @@ UPDATE mainspring.firings SET outcome = $1, reason = $2, finished_at = $3 WHERE 
 -- downstream_jobs: the jobs that fire after these
 SELECT upstream_id, job_id FROM mainspring.upstreams WHERE upstream_id = ANY ($1::text[]) ORDER BY upstream_id, job_id;
 
--- lock_firings: whoever combines the outcomes of a firing's runs does so alone, and sees those that ended before
+-- lock_firings: one transaction at a time combines the outcomes of a firing's runs, and sees those that ended before
 SELECT count(pg_advisory_xact_lock(key)) FROM (
   SELECT DISTINCT hashtextextended(job_id || '@' || fire_at, 1) AS key FROM unnest($1::text[], $2::bigint[]) AS f (job_id, fire_at)
   ORDER BY key OFFSET 0) AS keys;

@@ -1,4 +1,4 @@
--- term: the number of the newest term; whoever begins another waits until this transaction has ended
+-- term: the number of the newest term; locked, so that no other term begins until this transaction has ended
 SELECT number FROM mainspring.terms WHERE name = $1 FOR SHARE;
 
 -- move_on: move jobs past the instants of their plans, those that are still as they were planned from. Locked in order of id; the array

@@ -35,7 +35,7 @@ SELECT j.name FROM mainspring.upstreams AS u JOIN mainspring.jobs AS j ON j.id =
 SELECT (SELECT min(position) FROM mainspring.outbox WHERE position IS NOT NULL),
        (SELECT value FROM mainspring.counters WHERE name = 'event_position');
 
--- told_from: where the transaction that holds a position, or the next one, begins, and when it was told
+-- relayed_from: where the transaction that holds a position, or the next one, begins, and when it was relayed
 SELECT position, created_at FROM mainspring.outbox WHERE position >= $1 ORDER BY position LIMIT 1;
 
 -- tallied: up to where events are counted

@@ -8,7 +8,7 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE id = ANY ($1);
 
--- hold: these jobs, so that nobody fires or changes them meanwhile
+-- hold: these jobs, locked, so that no other transaction fires or changes them
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
 FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE;
@@ -52,7 +52,7 @@ WITH RECURSIVE names AS (
 SELECT n.namespace FROM names AS n WHERE EXISTS (
   SELECT FROM mainspring.jobs AS d WHERE d.namespace = n.namespace AND d.next_fire_at <= $1 AND d.paused_at IS NULL);
 
--- due_in_shares: the same as `due`, of each namespace so many at most
+-- due_in_shares: the same as `due`, with a limit for each namespace
 SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
        j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at, j.origin, j.source
 FROM unnest($1::text[]) AS n (namespace) CROSS JOIN LATERAL (
@@ -106,7 +106,7 @@ UPDATE mainspring.jobs SET paused_at = NULL, paused_why = '', next_fire_at = $2 
 -- remove: forget a definition
 WITH unchanged AS (DELETE FROM mainspring.changes WHERE job_id = $1) DELETE FROM mainspring.jobs WHERE id = $1;
 
--- lock_changes: let nobody else change jobs meanwhile
+-- lock_changes: keep other transactions from changing jobs
 SELECT value FROM mainspring.counters WHERE name = 'job_changes' FOR UPDATE;
 
 -- mark_changed: number a change of these jobs
@@ -121,7 +121,7 @@ SELECT value FROM mainspring.counters WHERE name = 'job_changes';
 SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
 FROM mainspring.upstreams AS u LEFT JOIN mainspring.jobs AS j ON j.id = u.upstream_id WHERE u.job_id = $1 ORDER BY u.upstream_id;
 
--- edge_names: who fires after whom in a namespace
+-- edge_names: which job fires after which in a namespace
 SELECT down.name, up.name FROM mainspring.upstreams AS u
 JOIN mainspring.jobs AS down ON down.id = u.job_id JOIN mainspring.jobs AS up ON up.id = u.upstream_id
 WHERE down.namespace = $1;

@@ -19,7 +19,7 @@ WHERE name = $1 AND owner = $2 AND token = $3 AND expires_at > mainspring.store_
 -- release: free a lease that is still ours, and keep its token
 UPDATE mainspring.leases SET expires_at = 0 WHERE name = $1 AND owner = $2 AND token = $3;
 
--- holders: who holds a lease whose name begins so; there are few leases, so all of them are looked at
+-- holders: the holders of leases by a prefix of their names; there are few leases, so all of them are read
 SELECT DISTINCT owner FROM mainspring.leases WHERE starts_with(name, $1) AND expires_at > mainspring.store_now($2);
 
 -- newest_term: the newest term of a name, held so that no other begins meanwhile
@@ -35,7 +35,7 @@ INSERT INTO mainspring.term_history AS h (name, number, owner, began_at) VALUES 
 ON CONFLICT (name, number) DO UPDATE SET ended_at = NULL, reason = '' WHERE h.ended_at IS NOT NULL
 RETURNING number;
 
--- close_terms: earlier terms whose owners never said that they had ended
+-- close_terms: earlier terms that their owners never closed
 UPDATE mainspring.term_history SET ended_at = $3, reason = $4 WHERE name = $1 AND number < $2 AND ended_at IS NULL;
 
 -- forget_terms: keep the latest of a name

@@ -20,7 +20,7 @@ SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_u
 -- expired: running runs whose claim has run out, oldest first
 SELECT id FROM mainspring.runs WHERE state = 'running' AND claimed_until < (SELECT mainspring.store_now($1)) ORDER BY claimed_until LIMIT $2;
 
--- lock_expired: those of them that are still so, and that nobody else attends to
+-- lock_expired: those of them that are still expired, and that no other transaction has locked
 SELECT id FROM mainspring.runs
 WHERE id = ANY ($1::text[]) AND state = 'running' AND claimed_until < (SELECT mainspring.store_now($2)) ORDER BY id FOR UPDATE SKIP LOCKED;
 
@@ -84,11 +84,11 @@ DELETE FROM mainspring.logs_rest WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM mainspring.logs_rest AS l WHERE at < $1 AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.id = l.run_id)
   ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED));
 
--- limited_jobs: jobs that keep only so many finished runs
+-- limited_jobs: jobs with a limit of finished runs
 SELECT namespace, name, (policy::jsonb ->> 'keep_succeeded')::integer, (policy::jsonb ->> 'keep_failed')::integer FROM mainspring.jobs
 WHERE policy::jsonb ?| ARRAY['keep_succeeded', 'keep_failed'];
 
--- beyond_limit: delete a job's finished runs of one state beyond the newest so many
+-- beyond_limit: delete a job's finished runs of one state beyond its limit
 DELETE FROM mainspring.history WHERE (id, finished_at) IN (
   SELECT id, finished_at FROM mainspring.history WHERE namespace = $1 AND job = $2 AND state = $3 ORDER BY id DESC LIMIT $4 OFFSET $5)
 RETURNING id;
@@ -134,7 +134,7 @@ DELETE FROM mainspring.submissions WHERE ctid = ANY (ARRAY(
 -- forget_workers: delete workers that ended long ago
 DELETE FROM mainspring.workers WHERE state IN ('stopped', 'dead') AND heartbeat_at < $1;
 
--- idle_gates: gates of firings that nobody uses or is about to need, locked
+-- idle_gates: gates of firings that no run uses or is about to need, locked
 SELECT namespace, name FROM mainspring.gates WHERE used = 0 AND name LIKE 'firing:%' ORDER BY namespace, name LIMIT $1 FOR UPDATE SKIP LOCKED;
 
 -- forget_gates: delete those of the locked gates that no unfinished run needs

@@ -1,7 +1,7 @@
 -- replication: how many servers follow this one, and how many microseconds the furthest behind is. A role without pg_monitor sees none
 SELECT count(*), coalesce(max(extract(epoch FROM replay_lag) * 1000000), 0)::bigint FROM pg_stat_replication WHERE state = 'streaming';
 
--- backlog: due runs that nobody has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
+-- backlog: due runs that no worker has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
 -- From one line of the index to the next, so that runs of the future and long lines cost nothing
 WITH RECURSIVE heads AS (
   (SELECT namespace, queue, region, priority FROM mainspring.runs WHERE state = 'pending'

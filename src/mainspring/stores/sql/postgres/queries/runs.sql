@@ -25,7 +25,7 @@ noted AS (
   SELECT namespace, $5, noted_for, 'run.submit', 'run:' || id, json_build_object('task', task, 'queue', queue, 'priority', priority)::text,
          request_id
   FROM given JOIN kept USING (id) WHERE $3 IS NOT NULL AND noted_for <> ''),
-told AS (
+logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT kept.count, CASE WHEN kept.count = $4::integer THEN $3 ELSE (
            SELECT '[' || string_agg(event::text, ',') || ']' FROM json_array_elements($3::json) AS event
@@ -71,7 +71,7 @@ INSERT INTO mainspring.edges (upstream_id, run_id, "when", on_failure) SELECT * 
 INSERT INTO mainspring.lines (namespace, name, seq, run_id, capacity, granted)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::integer[], $6::boolean[]);
 
--- line_places: how many places of each line are taken, counting no further than asked, and whether somebody waits
+-- line_places: how many places of each line are taken, counted up to the asked number, and whether a run waits
 SELECT asked.namespace, asked.name,
        (SELECT count(*) FROM (SELECT FROM mainspring.lines AS l WHERE l.namespace = asked.namespace AND l.name = asked.name AND l.granted
                               LIMIT asked.capacity) AS taken),
@@ -280,7 +280,7 @@ ORDER BY id DESC LIMIT $4;
 -- states_of_tags_since: from which instant on tags are kept with the states of their runs
 SELECT value::bigint FROM mainspring.facts WHERE name = 'states_of_tags_since';
 
--- list_finished: finished runs of so many classes that they are not told apart, newest first, among the newest so many
+-- list_finished: finished runs of too many classes to search one by one, newest first, among a number of the newest
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
        NULL, progress, progress_note, result, error, retry_of, finished_at

@@ -18,8 +18,8 @@ CROSS JOIN LATERAL (
 WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $7))
 LIMIT $11;
 
--- claim_plain: the claim of runs that need no care, as one statement, which is the whole transaction: they are found as by `candidates`,
--- the best of them are taken, and it is told. If one that needs care is among them, none is taken, and it is the answer. They are taken by
+-- claim_plain: the claim of plain runs, as one statement, which is the whole transaction: they are found as by `candidates`,
+-- the best of them are taken, with their events. If a special one is among them, none is taken, and it is the answer. They are taken by
 -- their places, which is cheaper than by their ids; one that came to another place after this statement began is left for the next. If it
 -- comes back short, it says when the next will be due, in a row of its own if nothing was found
 WITH found AS MATERIALIZED (
@@ -43,7 +43,7 @@ taken AS (
   WHERE ctid = ANY (ARRAY(
     SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10))
   RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
-told AS (
+logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
            $16::text || started_at || ',"attempt":' || attempt + 1 || ',"run_id":' || to_json(id) || ',"task":' || to_json(task)
@@ -108,7 +108,7 @@ SELECT id, token, cancel_requested_at, cancel_reason FROM renewed
 UNION ALL
 SELECT NULL, NULL, drain_requested_at, NULL FROM beat WHERE drain_requested_at IS NOT NULL;
 
--- cancels: those of the running runs that somebody wants to end. Asked for all that a worker holds, again and again, while few or none are
+-- cancels: running runs with a request to cancel. Asked for all that a worker holds, again and again, while few or none are
 -- to end: so they are looked for among these, and the ids in a way that no index has
 SELECT id, cancel_reason FROM mainspring.runs
 WHERE cancel_requested_at >= 0 AND claimed_until IS NOT NULL AND id || '' = ANY ($1::text[]);

@@ -1,7 +1,7 @@
 -- find_reply: what is known of a key that has not expired
 SELECT fingerprint, since, held_until, status, body FROM replies WHERE scope = ? AND key = ? AND expires_at > ?;
 
--- reserve: let somebody work on the answer to a key; the time at which it was first seen stays
+-- reserve: reserve a key for the server that computes its answer; the time at which it was first seen stays
 INSERT INTO replies (scope, key, fingerprint, since, held_until, expires_at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, since = excluded.since, held_until = excluded.held_until,
                                        status = NULL, body = NULL, expires_at = excluded.expires_at;
@@ -9,7 +9,7 @@ ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, since
 -- keep: keep the answer to a key
 UPDATE replies SET status = ?, body = ?, expires_at = ? WHERE scope = ? AND key = ? AND fingerprint = ?;
 
--- let_go: forget that somebody works on the answer to a key
+-- let_go: release the reservation of a key
 DELETE FROM replies WHERE scope = ? AND key = ? AND fingerprint = ? AND status IS NULL;
 
 -- paid_at: when all that was asked for will have been paid off
@@ -25,18 +25,18 @@ ON CONFLICT (name) DO UPDATE SET at = max(at, excluded.at), expires_at = max(exp
 -- revocations: all that matter still
 SELECT name, at FROM revocations WHERE expires_at > ?;
 
--- note: remember who changed what
+-- note: add a change to the audit trail
 INSERT INTO audit (namespace, at, subject, action, target, before, after, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- notes: the newest changes, from before a number on
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit
 WHERE namespace = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
 
--- notes_by: the same, of what somebody did
+-- notes_by: the same, of one subject
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit INDEXED BY audit_by_subject
 WHERE namespace = ?1 AND subject = ?4 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
 
--- notes_on: the same, of what was done with something, by somebody or by anybody
+-- notes_on: the same, of one target, by one subject or by all
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit INDEXED BY audit_by_target
 WHERE namespace = ?1 AND target = ?4 AND seq < ?2 AND (?5 IS NULL OR subject = ?5)
 ORDER BY seq DESC LIMIT ?3;
@@ -44,7 +44,7 @@ ORDER BY seq DESC LIMIT ?3;
 -- forget_replies: answers that have expired
 DELETE FROM replies WHERE (scope, key) IN (SELECT scope, key FROM replies WHERE expires_at <= ? LIMIT ?);
 
--- forget_paces: those who owe nothing any more
+-- forget_paces: budgets that are whole again
 DELETE FROM paces WHERE paid_at < ?;
 
 -- forget_revocations: those of tokens that have expired by themselves

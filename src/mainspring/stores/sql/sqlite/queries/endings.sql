@@ -58,7 +58,7 @@ RETURNING namespace, job_id, job, task, fire_at, NOT EXISTS (SELECT 1 FROM edges
 -- leave_lines: a run gives up its places in all lines
 DELETE FROM lines WHERE run_id = ? RETURNING namespace, name;
 
--- next_in_line: who has waited longest in a line
+-- next_in_line: the run that has waited longest in a line
 SELECT seq, run_id, capacity FROM lines WHERE namespace = ? AND name = ? AND granted = 0 ORDER BY seq LIMIT 1;
 
 -- granted_in_line: how many of a line's places are taken, counting no further than its capacity

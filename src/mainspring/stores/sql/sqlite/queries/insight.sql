@@ -36,7 +36,7 @@ SELECT j.name FROM upstreams AS u CROSS JOIN jobs AS j ON j.id = u.job_id WHERE 
 -- first_position: the oldest event that is kept, and the newest that is public
 SELECT (SELECT position FROM outbox ORDER BY position LIMIT 1), (SELECT value FROM counters WHERE name = 'event_position');
 
--- told_from: where the transaction that holds a position, or the next one, begins, and when it was told
+-- relayed_from: where the transaction that holds a position, or the next one, begins, and when it was relayed
 SELECT position, created_at FROM outbox WHERE position >= ? ORDER BY position LIMIT 1;
 
 -- tallied: up to where events are counted

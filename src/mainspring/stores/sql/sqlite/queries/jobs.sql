@@ -109,7 +109,7 @@ SELECT value FROM counters WHERE name = 'job_changes';
 SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
 FROM upstreams AS u LEFT JOIN jobs AS j ON j.id = u.upstream_id WHERE u.job_id = ? ORDER BY u.upstream_id;
 
--- edge_names: who fires after whom in a namespace
+-- edge_names: which job fires after which in a namespace
 SELECT down.name, up.name FROM upstreams AS u JOIN jobs AS down ON down.id = u.job_id JOIN jobs AS up ON up.id = u.upstream_id
 WHERE down.namespace = ?;
 

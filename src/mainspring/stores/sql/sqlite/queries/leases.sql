@@ -15,7 +15,7 @@ UPDATE leases SET expires_at = ?1 WHERE name = ?2 AND owner = ?3 AND token = ?4 
 -- release: free a lease that is still ours, and keep its token
 UPDATE leases SET expires_at = 0 WHERE name = ?1 AND owner = ?2 AND token = ?3;
 
--- holders: who holds a lease whose name begins so
+-- holders: the holders of leases by a prefix of their names
 SELECT DISTINCT owner FROM leases WHERE substr(name, 1, length(?1)) = ?1 AND expires_at > ?2;
 
 -- newest_term: the newest term of a name
@@ -31,7 +31,7 @@ INSERT INTO term_history (name, number, owner, began_at) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (name, number) DO UPDATE SET ended_at = NULL, reason = '' WHERE ended_at IS NOT NULL
 RETURNING number;
 
--- close_terms: earlier terms whose owners never said that they had ended
+-- close_terms: earlier terms that their owners never closed
 UPDATE term_history SET ended_at = ?3, reason = ?4 WHERE name = ?1 AND number < ?2 AND ended_at IS NULL;
 
 -- forget_terms: keep the latest of a name

@@ -27,11 +27,11 @@ WHERE g.used < g.capacity AND EXISTS (SELECT 1 FROM runs AS r WHERE r.blocked_on
 -- old_history: finished runs past their retention, oldest first
 SELECT seq, id FROM (SELECT seq, id, finished_at FROM history ORDER BY seq LIMIT ?2) WHERE finished_at < ?1;
 
--- limited_jobs: jobs that keep only so many finished runs
+-- limited_jobs: jobs with a limit of finished runs
 SELECT namespace, name, json_extract(policy, '$.keep_succeeded'), json_extract(policy, '$.keep_failed') FROM jobs INDEXED BY jobs_limited
 WHERE json_extract(policy, '$.keep_succeeded') IS NOT NULL OR json_extract(policy, '$.keep_failed') IS NOT NULL;
 
--- beyond_limit: a job's finished runs of one state beyond the newest so many
+-- beyond_limit: a job's finished runs of one state beyond its limit
 SELECT seq, id FROM history WHERE namespace = ? AND job = ? AND state = ? ORDER BY id DESC LIMIT ? OFFSET ?;
 
 -- forget_history: delete a finished run

@@ -1,4 +1,4 @@
--- backlog: due runs that nobody has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
+-- backlog: due runs that no worker has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
 -- From one line of the index to the next, so that runs of the future and long lines cost nothing
 WITH RECURSIVE heads (seq) AS (
   SELECT (SELECT seq FROM runs WHERE state = 'pending' ORDER BY namespace, queue, region, priority LIMIT 1)

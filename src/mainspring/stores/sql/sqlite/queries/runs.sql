@@ -192,7 +192,7 @@ WHERE seq > (SELECT seq FROM summed_up) AND namespace = :namespace AND id >= :si
   AND instr(:states, state) > 0 AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:region IS NULL OR region = :region);
 
--- newest: the newest finished runs of so many classes that they are not told apart
+-- newest: the newest finished runs, of too many classes to search one by one
 SELECT id FROM history
 WHERE +namespace = :namespace AND id >= :since AND id < :before AND instr(:states, state) > 0 AND (:queue IS NULL OR queue = :queue)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)

@@ -13,7 +13,7 @@ SELECT json_group_array((SELECT due_at FROM runs INDEXED BY runs_claimable
                          ORDER BY due_at LIMIT 1))
 FROM json_each(?1);
 
--- look_closer: what a claim must know of a run that needs care
+-- look_closer: what a claim must know of a special run
 SELECT id, namespace, gates, losses, options, CASE WHEN attempt = 0 THEN expires_at END FROM runs WHERE seq = ?;
 
 -- take: claim runs
@@ -45,7 +45,7 @@ RETURNING id, token, cancel_requested_at, cancel_reason;
 UPDATE workers SET heartbeat_at = ?1, running = ?2, state = CASE WHEN state = 'dead' THEN 'active' ELSE state END WHERE id = ?3
 RETURNING drain_requested_at;
 
--- cancels: those of the running runs that somebody wants to end
+-- cancels: running runs with a request to cancel
 SELECT id, cancel_reason FROM runs
 WHERE cancel_requested_at IS NOT NULL AND state = 'running' AND id IN (SELECT value FROM json_each(?));
 
