@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scene import Attempt, Scene, crowd_of, scene_of, until
+from scene import Attempt, Scene, crowd_of, is_alive, scene_of, until
 from test_worker_deaths import has_ended, up
 from test_worker_deaths import until as eventually
 
@@ -242,6 +242,25 @@ class TestLostWorkers:
             await eventually(lambda: has_ended(app, run.id), 60)
             ended = await stored_run(app, run.id)
         assert (ended.state, ended.losses, starts.read_text()) == ("succeeded", 1, "x\n"), ended.reason
+
+
+def test_the_processes_of_pods_end_with_the_node_of_the_tests(tmp_path: Path) -> None:
+    cluster, pid = make_cluster(tmp_path), tmp_path / "pid"
+    try:
+        server = cluster.start().server
+        container = {"name": "main", "image": "tools:1", "command": ["sh", "-c", f"echo $$ >{pid}; sleep 600"]}
+        pod = {"restartPolicy": "Never", "containers": [container]}
+        body = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "long"},
+            "spec": {"template": {"spec": pod}},
+        }
+        assert server.ask("POST", JOBS, body).status_code == 201
+        asyncio.run(until(lambda: pid.exists() and pid.read_text().endswith("\n"), 60))
+    finally:
+        cluster.stop()
+    asyncio.run(until(lambda: not is_alive(int(pid.read_text())), 10))
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,8 @@ async def _serve(kubeconfig: str, name: str, folder: Path) -> None:
         Logs(node), log_level="error", ssl_keyfile=key, ssl_certfile=certificate,
         timeout_graceful_shutdown=1,
     )  # fmt: skip
+    # uvicorn raises the signal again once it has shut down: the default would end this process before its pods.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     running = asyncio.create_task(node.run())
     try:
         await uvicorn.Server(config).serve(sockets=[listening])
