@@ -1,0 +1,218 @@
+"""A database of every earlier schema, with data in it, is upgraded, answers as before, and goes on working.
+
+The newest program fills a store. Its rows are copied into the schema of each version, as far as that has their tables
+and columns; then the newest program opens it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from postgres_server import Servers, create_database, drop_database, in_database
+
+from mainspring import Mainspring, Retry, after, cron, manual
+from mainspring.core.model import Report, Worker
+from mainspring.core.states import SUCCEEDED
+from mainspring.stores.sql import Migration, load_migrations
+from mainspring.stores.sqlite.file.connection import APPLICATION_ID, split_statements
+
+BOUND_S = 60
+CLAIM_US = 60_000_000
+Answers = dict[str, object]
+
+
+async def work(n: int) -> int:
+    """A task, for numbers that are not negative."""
+    if n < 0:
+        raise ValueError("too small")
+    return n * 2
+
+
+async def fill(app: Mainspring) -> None:
+    """Jobs, a ledger, and runs in most states."""
+    task = app.task(retry=Retry(0))(work)
+    await app.jobs.add("nightly", cron("0 2 * * *", tz="Europe/Berlin"), task=task, args={"n": 1}, tags=["night"])
+    await app.jobs.add("by-hand", manual(), task=task, args={"n": 2}, limit=3)
+    await app.jobs.add("then", after("by-hand"), task=task, args={"n": 3})
+    await app.jobs.add("paused", cron("0 3 * * *"), task=task, args={"n": 4})
+    await app.jobs.pause("paused", reason="maintenance")
+    async with app.running():
+        runs = [await task.options(tags=["kept"], idempotency_key="order-1").submit(5), await task.submit(-1)]
+        await app.jobs.trigger("by-hand")
+        for run in runs:
+            await run.wait(BOUND_S)
+        async with asyncio.timeout(BOUND_S):
+            while not [run async for run in app.runs.list(job="then", states=["succeeded"])]:
+                await asyncio.sleep(0.01)
+    first = await task.options(tags=["waiting"], key="line").submit(6)
+    await task.options(key="line").submit(7)
+    await task.options(after=[first]).submit(8)
+    await task.options(delay="1h").submit(9)
+
+
+async def ask(app: Mainspring) -> Answers:
+    """What the store answers, whatever its age."""
+    runs = [run async for run in app.runs.list()]
+    jobs = [job async for job in app.jobs.list()]
+    return {
+        "jobs": [(job.name, job.next_fire_at, job.paused_at, job.policy, job.trigger) for job in jobs],
+        "runs": [(run.run_id, run.state, run.reason, run.args, run.result, run.error, run.key) for run in runs],
+        "tags": {tag: [run.run_id async for run in app.runs.list(tag=tag)] for tag in ("kept", "waiting", "night")},
+        "states": {run.state: [it.run_id async for it in app.runs.list(states=[run.state])] for run in runs},
+        "attempts": [[(each.attempt, each.outcome) for each in await app.runs.attempts(run.run_id)] for run in runs],
+        "ledger": {name: [row async for row in app.jobs.firings(name)] for name in ("by-hand", "then")},
+        "counts": await (await app.open()).count_runs("default"),
+    }
+
+
+async def go_on(app: Mainspring, old: str) -> None:
+    """Execute what waits, in order, and give the old answer to an old key."""
+    store = await app.open()
+    worker = Worker(id="worker-of-today", tasks=("work",), concurrency=10)
+    await store.register(worker)
+    done: list[object] = []
+    for _ in range(3):
+        claims = await store.claim(worker, 10, CLAIM_US, "strict")
+        done += [claim.args for claim in claims]
+        reports = [Report(claim.run_id, claim.token, "succeeded", SUCCEEDED, result="1") for claim in claims]
+        assert set(await store.report(reports)) <= {"accepted"}
+    assert sorted(map(str, done)) == ['{"n":6}', '{"n":7}', '{"n":8}']
+    again = app.task(retry=Retry(0))(work).options(tags=["kept"], idempotency_key="order-1")
+    assert (await again.submit(5)).id == old
+    assert (await app.jobs.trigger("by-hand")).outcome == "fired"
+
+
+async def check(url: str, wanted: Answers, old: str) -> None:
+    """Open the store with the program of today, which upgrades it."""
+    async with Mainspring(url, name="steps") as app:
+        answers = await ask(app)
+        for name, answer in wanted.items():
+            assert answers[name] == answer, name
+        await go_on(app, old)
+
+
+async def walk(url: str, steps: int, age: Callable[[int], Awaitable[str]]) -> None:
+    """Fill a store, and check one of each age. `age` makes a store of an earlier version, and gives its URL."""
+    async with Mainspring(url, name="steps") as app:
+        await fill(app)
+        wanted = await ask(app)
+        (old,) = [run.run_id async for run in app.runs.list(tag="kept")]
+    for version in range(1, steps + 1):
+        try:
+            await check(await age(version), wanted, old)
+        except Exception as error:
+            error.add_note(f"upgraded from version {version}")
+            raise
+
+
+def older(dialect: str, version: int) -> list[Migration]:
+    """The migrations that made a version."""
+    return [each for each in load_migrations(dialect) if each.version <= version]
+
+
+async def test_a_file_of_every_earlier_version_is_upgraded(tmp_path: Path) -> None:
+    newest = tmp_path / "newest.db"
+
+    async def age(version: int) -> str:
+        file = tmp_path / f"{version}.db"
+        with closing(sqlite3.connect(newest)) as source, closing(sqlite3.connect(file)) as target:
+            make_sqlite(target, version)
+            names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            for (name,) in target.execute(names).fetchall():
+                columns = [row[1] for row in target.execute(f"PRAGMA table_info({name})")]
+                known = {row[1] for row in source.execute(f"PRAGMA table_info({name})")}
+                shared = ", ".join(f'"{column}"' for column in columns if column in known)
+                if name != "migrations" and shared:
+                    rows = source.execute(f"SELECT {shared} FROM {name}").fetchall()
+                    marks = ", ".join("?" * len(shared.split(", ")))
+                    target.execute(f"DELETE FROM {name}")
+                    target.executemany(f"INSERT INTO {name} ({shared}) VALUES ({marks})", rows)
+            for (script,) in list(target.execute("SELECT script FROM temp.kept_triggers")):
+                target.execute(script)
+            target.commit()
+        return f"sqlite:///{file}"
+
+    await walk(f"sqlite:///{newest}", len(load_migrations("sqlite")), age)
+
+
+def make_sqlite(connection: sqlite3.Connection, version: int) -> None:
+    """The schema of a version. Its triggers are set aside: the rows that they would make are copied."""
+    connection.execute(
+        "CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, oldest INTEGER NOT NULL, "
+        "applied_at INTEGER NOT NULL)"
+    )
+    for each in older("sqlite", version):
+        for statement in split_statements(each.script):
+            connection.execute(statement)
+        connection.execute("INSERT INTO migrations VALUES (?, ?, ?, 0)", (each.version, each.name, each.oldest))
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(
+        "CREATE TEMP TABLE kept_triggers AS SELECT name, sql AS script FROM main.sqlite_master WHERE type = 'trigger'"
+    )
+    for (name,) in connection.execute("SELECT name FROM temp.kept_triggers").fetchall():
+        connection.execute(f"DROP TRIGGER {name}")
+
+
+COLUMNS = """
+SELECT c.relname::text, array_agg(a.attname::text ORDER BY a.attnum)
+FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+WHERE c.relnamespace = 'mainspring'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0
+  AND NOT a.attisdropped AND a.attgenerated = '' AND c.relname NOT IN ('migrations', 'functions', 'facts')
+GROUP BY 1
+"""
+SEQUENCES = """
+SELECT a.attrelid::regclass::text, a.attname::text, pg_get_serial_sequence(a.attrelid::regclass::text, a.attname)
+FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+WHERE c.relnamespace = 'mainspring'::regnamespace AND a.attidentity <> '' AND NOT c.relispartition
+"""
+
+
+async def test_a_database_of_every_earlier_version_is_upgraded(servers: Servers, new_database: str) -> None:
+    name = await create_database(servers.direct)
+    aged = in_database(servers.direct, name)
+    source, target = await asyncpg.connect(new_database), await asyncpg.connect(aged)
+
+    async def age(version: int) -> str:
+        await target.execute("DROP SCHEMA IF EXISTS mainspring CASCADE")
+        await make_postgres(target, version)
+        await target.execute("SET session_replication_role = replica")  # What triggers would write is copied.
+        known = dict(await source.fetch(COLUMNS))
+        for table, columns in await target.fetch(COLUMNS):
+            shared = [column for column in columns if column in known.get(table, ())]
+            if shared:
+                names = ", ".join(f'"{each}"' for each in shared)
+                rows = await source.fetch(f"SELECT {names} FROM mainspring.{table}")
+                marks = ", ".join(f"${number + 1}" for number in range(len(shared)))
+                await target.execute(f"DELETE FROM mainspring.{table}")
+                insert = f"INSERT INTO mainspring.{table} ({names}) OVERRIDING SYSTEM VALUE VALUES ({marks})"
+                await target.executemany(insert, [tuple(row) for row in rows])
+        for table, column, sequence in await target.fetch(SEQUENCES):
+            await target.execute(f"SELECT setval('{sequence}', (SELECT max({column}) + 1 FROM {table}))")
+        await target.execute("SET session_replication_role = DEFAULT")
+        return aged
+
+    try:
+        await walk(new_database, len(load_migrations("postgres")), age)
+    finally:
+        await source.close()
+        await target.close()
+        await drop_database(servers.direct, name)
+
+
+async def make_postgres(connection: Any, version: int) -> None:
+    """The schema of a version, without functions: they came with a program, not with a migration."""
+    await connection.execute(
+        "CREATE SCHEMA mainspring; CREATE TABLE mainspring.migrations (version integer PRIMARY KEY, "
+        "name text NOT NULL, oldest integer NOT NULL, applied_at bigint NOT NULL)"
+    )
+    for each in older("postgres", version):
+        await connection.execute(each.script.replace("CONCURRENTLY ", ""))
+        row = (each.version, each.name, each.oldest)
+        await connection.execute("INSERT INTO mainspring.migrations VALUES ($1, $2, $3, 0)", *row)
