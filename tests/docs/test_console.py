@@ -21,7 +21,7 @@ SHARED = {"--help", "-h", "--version"}
 def commands(text: str) -> Iterator[list[str]]:
     """The words after `mainspring` of each command in the console blocks of a page."""
     for block in BLOCK.findall(text):
-        for line in re.findall(r"^\$ (.*(?:\\\n.*)*)", block, re.MULTILINE):
+        for line in re.findall(r"^\$ ((?:.*\\\n)*.*)", block, re.MULTILINE):
             try:
                 words = shlex.split(line.replace("\\\n", " "), comments=True)
             except ValueError:
