@@ -156,5 +156,6 @@ SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, runni
 FROM mainspring.workers WHERE namespace = $1 ORDER BY id;
 
 -- worker: one of them
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+       version
 FROM mainspring.workers WHERE namespace = $1 AND id = $2;

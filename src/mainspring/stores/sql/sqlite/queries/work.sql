@@ -99,5 +99,6 @@ SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, runni
 FROM workers WHERE namespace = ? ORDER BY id;
 
 -- worker: one of them
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at
+SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+       version
 FROM workers WHERE namespace = ? AND id = ?;
