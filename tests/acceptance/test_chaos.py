@@ -11,8 +11,8 @@ from mainspring.testing.chaos.cluster.faults import RATES, SERVER_RATES, plan_fa
 from mainspring.testing.chaos.driver import Plan, Result, Run
 from mainspring.testing.checking import INVARIANTS
 
-RATES_OF_TENANTS = 20
-"""Nothing here has one."""
+SIMULATED = {20, 23, 24}
+"""Rates of tenants, paused queues, tallies: only the simulator plays these."""
 
 
 def play(folder: Path, seed: int, seconds: float, bug: str | None = None) -> Result:
@@ -31,7 +31,7 @@ class TestAfterEveryKindOfFault:
         assert aftermath.verdict.ok, str(aftermath.verdict)
 
     def test_all_invariants_were_judged(self, aftermath: Result) -> None:
-        assert set(aftermath.verdict.judged) == {invariant.number for invariant in INVARIANTS} - {RATES_OF_TENANTS}
+        assert set(aftermath.verdict.judged) == {invariant.number for invariant in INVARIANTS} - SIMULATED
 
     def test_no_process_ended_as_none_should(self, aftermath: Result) -> None:
         assert aftermath.troubles == []

@@ -125,7 +125,9 @@ class Stage:
     def wait(self, what: str, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not done():
-            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s"
+            if time.monotonic() > deadline:
+                ended = {pid: process.poll() for pid, process in self.processes.items()}
+                raise AssertionError(f"{what}: not within {PATIENCE_S} s; exit codes of the nodes: {ended}")
             time.sleep(0.02)
 
     def wait_for_firings(self, count: int = 8) -> None:

@@ -237,7 +237,7 @@ class TestQueries:
             ("jobs", "newest_ended", ("a",), "PRIMARY KEY"),
             ("firings", "unfinished", ("a", "b"), "runs_of_job"),
             ("firings", "by_request", ("a", "b"), "firings_by_request"),
-            ("firings", "list", ("a", 1, 2, 3), "PRIMARY KEY"),
+            ("firings", "list", ("a", 1, 2, 3, None), "PRIMARY KEY"),
             ("firings", "is_recorded", ("a", 1), "PRIMARY KEY"),
         ],
     )
