@@ -39,7 +39,7 @@ class LeaseConformance:
     async def doubt(self, lease: Lease, hold: Hold) -> None:
         """Bring the backend to doubt a hold: cut its session, or give the lease to another owner behind its back.
         A suite whose lease pushes its loss defines it; the tests that call it skip the others."""
-        raise NotImplementedError
+        pytest.fail("a suite with pushes_loss has to define doubt()")
 
     async def test_a_candidate_hears_that_the_lease_is_free(self, lease: Lease) -> None:
         if not self.pushes_free:

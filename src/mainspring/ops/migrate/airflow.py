@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -21,6 +21,8 @@ from mainspring.ops.migrate.found import Found, left_out, unique_names
 from mainspring.ops.migrate.their_cron import read_their_cron
 
 _MADE_BY = {"DAG", "dag"}
+_PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+"""Of a datetime, in the order of its arguments."""
 _SCHEDULES = ("schedule", "schedule_interval", "timetable")
 _READ = {*_SCHEDULES, "dag_id", "start_date", "end_date", "catchup", "max_active_runs", "tags", "default_args"}
 _IGNORED = {"description", "doc_md", "owner_links", "default_view", "orientation"}
@@ -196,7 +198,10 @@ def _call(node: ast.Call, constants: Words) -> object:
         return load_zone(str(args[0]))
     if name in ("datetime", "today"):
         place = zone if isinstance(zone, ZoneInfo) else load_zone(str(zone)) if zone else UTC
-        whole = [each for each in args if isinstance(each, int)]
-        named = {key: int(value) for key, value in numbers.items()}
-        return datetime(*whole, tzinfo=place, **named)  # type: ignore[arg-type, misc] # year, month, day are in either
+        parts = dict(zip(_PARTS, (each for each in args if isinstance(each, int)), strict=False))
+        parts |= {key: int(value) for key, value in numbers.items()}
+        if parts.keys() >= {"year", "month", "day"}:
+            day = date(parts["year"], parts["month"], parts["day"])
+            hour, minute, second, micro = (parts.get(part, 0) for part in _PARTS[3:])
+            return datetime.combine(day, time(hour, minute, second, micro), place)
     raise _Unknown(ast.unparse(node))

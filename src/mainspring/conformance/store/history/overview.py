@@ -100,7 +100,7 @@ class OverviewSuite:
         for region in ("default", "eu", "us", "nowhere"):
             for states in ((), (PENDING,), (CANCELLED,)):
                 for words in ({}, {"tag": "even"}, {"queue": "b"}, {"job": "nightly"}, {"task": every[0].task}):
-                    where = RunFilter("default", states, region=region, **words)  # type: ignore[arg-type]  # Of words.
+                    where = msgspec.structs.replace(RunFilter("default", states, region=region), **words)
                     without = msgspec.structs.replace(where, region=None, limit=100)
                     expected = [run.id for run in await store.list_runs(without) if run.region == region]
                     assert [run.id for run in await store.list_runs(where)] == expected, where
