@@ -1,1 +1,1 @@
-"""How fast Mainspring is on one SQLite file, beside its embedded peers: `python -m bench`."""
+"""How fast Mainspring is, beside its peers: `python -m bench`, and the rooms' own commands in `bench/README.md`."""

@@ -9,10 +9,10 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from bench import embedded
-from bench.awake import awake
 from bench.cluster import main as cluster
-from bench.running import RESULTS, Failed
+from bench.embedded import main as embedded
+from bench.harness.awake import awake
+from bench.harness.running import RESULTS, Failed
 
 STORES = {"sqlite": embedded.MEASURES, "postgres": cluster.MEASURES}
 

@@ -17,7 +17,6 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.awake import awake
 from bench.brokers.carrying import carry_by_adapter, carry_by_client
 from bench.brokers.contestants import ON, keeps_results
 from bench.brokers.servers import LABELS, BrokerServer, serving_broker
@@ -28,11 +27,12 @@ from bench.cluster.contestants import Contestant
 from bench.cluster.main import install_peers, version_of
 from bench.cluster.rows import judge, percentile_row, rate_row
 from bench.cluster.servers import serving
-from bench.figures import Row, Series, at, percentile, rate, share_of, show
-from bench.intake import CALLERS
-from bench.machine import facts
-from bench.running import RESULTS, Failed, keep_results
-from bench.table import print_table
+from bench.harness.awake import awake
+from bench.harness.figures import Row, Series, at, percentile, rate, share_of, show
+from bench.harness.intake import CALLERS
+from bench.harness.machine import facts
+from bench.harness.running import RESULTS, Failed, keep_results
+from bench.harness.table import print_table
 
 BARE = "bare client"
 LATENCY_MS = {"rabbitmq": 5.0, "kafka": 10.0, "sqs": 100.0}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bench.brokers.bare import BARE, BareClient
 from bench.brokers.servers import BrokerServer
-from bench.script import pace
+from bench.harness.script import pace
 from mainspring.adapter import AdapterContext, open_adapter
 from mainspring.broker import Broker, Notice, Subscription
 from mainspring.core.model import Worker

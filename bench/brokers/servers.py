@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from bench.cluster.servers import services
-from bench.running import Failed
+from bench.harness.running import Failed
 
 PID_FILES = {"rabbitmq": "rabbitmq/pid", "kafka": "kafka/*/kafka.pid", "sqs": "sqs/sqs.pid"}
 LABELS = {"rabbitmq": "RabbitMQ", "kafka": "Kafka", "sqs": "SQS"}

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 
 from bench.brokers.servers import BrokerServer
-from bench.running import Failed
+from bench.harness.running import Failed
 from mainspring.adapter import AdapterContext
 from mainspring.core.model import Event, EventBatch
 from mainspring.sinks.kafka import EventRecord, KafkaSink

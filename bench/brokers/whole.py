@@ -17,8 +17,8 @@ from bench.cluster.arena import Arena
 from bench.cluster.contestants import MAINSPRING, Contestant
 from bench.cluster.stage import DATABASE, Stage, set_stage
 from bench.cluster.throughput import BATCH, check_recorded, drain
-from bench.figures import rate
-from bench.script import Answer
+from bench.harness.figures import rate
+from bench.harness.script import Answer
 
 PER_SECOND = 100
 WARM_S = 3

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bench.cluster.contestants import MAINSPRING, PGQUEUER, Contestant
 from bench.cluster.servers import Servers
-from bench.figures import Series
-from bench.running import Failed
-from bench.script import Answer
+from bench.harness.figures import Series
+from bench.harness.running import Failed
+from bench.harness.script import Answer
 
 OURS = MAINSPRING.label
 CLOSE = (MAINSPRING.name, PGQUEUER.name)

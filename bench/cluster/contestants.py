@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.running import ROOT
+from bench.harness.running import ROOT
 
 
 @dataclass(frozen=True)

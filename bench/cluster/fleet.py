@@ -16,9 +16,9 @@ from bench.cluster.contestants import MAINSPRING
 from bench.cluster.cost import server_s, workers_s
 from bench.cluster.stage import DATABASE, Stage, set_stage
 from bench.cluster.throughput import Drained, check_recorded, drain
-from bench.figures import Row, at, show
-from bench.running import Failed
-from bench.script import Answer
+from bench.harness.figures import Row, at, show
+from bench.harness.running import Failed
+from bench.harness.script import Answer
 
 WORKERS = (2, 10, 30, 60)
 QUICK_WORKERS = (2, 30)

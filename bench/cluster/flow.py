@@ -8,9 +8,9 @@ import time
 from bench.cluster.arena import OURS, Arena
 from bench.cluster.contestants import MAINSPRING
 from bench.cluster.stage import Stage, set_stage
-from bench.figures import Row, show
-from bench.running import Failed
-from bench.script import Answer
+from bench.harness.figures import Row, show
+from bench.harness.running import Failed
+from bench.harness.script import Answer
 
 PER_SECOND = 11_600
 BULKS = 20

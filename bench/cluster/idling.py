@@ -9,8 +9,8 @@ from bench.cluster.contestants import MAINSPRING, Contestant
 from bench.cluster.cost import server_s, workers_s
 from bench.cluster.rows import figure_row
 from bench.cluster.stage import DATABASE, Stage, set_stage
-from bench.figures import Row
-from bench.script import Answer
+from bench.harness.figures import Row
+from bench.harness.script import Answer
 
 SETTLE_S = 4.0
 _COUNT = """

@@ -6,8 +6,8 @@ from bench.cluster.arena import Arena, take_turns
 from bench.cluster.contestants import Contestant
 from bench.cluster.rows import percentile_row
 from bench.cluster.stage import set_stage
-from bench.figures import Row
-from bench.script import Answer
+from bench.harness.figures import Row
+from bench.harness.script import Answer
 
 PER_SECOND = 100
 WARM_S = 3

@@ -8,9 +8,9 @@ from bench.cluster.arena import Arena, take_turns
 from bench.cluster.contestants import APSCHEDULER, MAINSPRING, Contestant
 from bench.cluster.rows import percentile_row
 from bench.cluster.stage import Stage, set_stage
-from bench.figures import Row
-from bench.running import Failed
-from bench.script import Answer
+from bench.harness.figures import Row
+from bench.harness.running import Failed
+from bench.harness.script import Answer
 
 NOTICE_S = 20
 """For storing the jobs and starting the processes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -23,21 +22,26 @@ from bench.cluster.pressure import measure_crowd, measure_held
 from bench.cluster.servers import serving
 from bench.cluster.throughput import measure_bulk, measure_drain, measure_submit
 from bench.cluster.watchers import measure_watchers
-from bench.figures import Row
-from bench.machine import facts
+from bench.harness.figures import Row
+from bench.harness.machine import facts
+from bench.harness.running import Failed, keep_results
+from bench.harness.table import print_side_by_side
 from bench.peers.installing import REQUIREMENTS, install
-from bench.running import Failed, keep_results
-from bench.table import print_side_by_side
 
 Measure = Callable[[Arena], list[Row]]
 PEERS = {peer.name: peer for peer in EVERY_PEER}
-PLUGGED = ("failover", "executors", "redis", "api")
-"""Measures in modules of their own, `bench/NAME.py`, each with a function `measure(arena) -> list[Row]`."""
+PLUGGED = {
+    "failover": "bench.electors.__main__",
+    "executors": "bench.executors.__main__",
+    "redis": "bench.brokers.redis",
+    "api": "bench.api.__main__",
+}
+"""Measures in rooms of their own: name to module, each with a function `measure(arena) -> list[Row]`."""
 
 
-def _plugged(name: str) -> Measure:
+def _plugged(module: str) -> Measure:
     def measure(arena: Arena) -> list[Row]:
-        rows: list[Row] = importlib.import_module(f"bench.{name}").measure(arena)
+        rows: list[Row] = importlib.import_module(module).measure(arena)
         return rows
 
     return measure
@@ -57,7 +61,7 @@ MEASURES: Mapping[str, Measure] = {
     "crowd": measure_crowd,
     "held": measure_held,
     "billion": measure_billion,
-} | {name: _plugged(name) for name in PLUGGED if importlib.util.find_spec(f"bench.{name}")}
+} | {name: _plugged(module) for name, module in PLUGGED.items()}
 
 
 def install_peers(wanted: Sequence[str]) -> tuple[list[Contestant], dict[str, str]]:

@@ -13,8 +13,8 @@ from bench.cluster.arena import OURS, Arena
 from bench.cluster.contestants import MAINSPRING
 from bench.cluster.stage import DATABASE, Stage, set_stage
 from bench.cluster.throughput import BATCH, drain
-from bench.figures import Row, show
-from bench.running import Failed
+from bench.harness.figures import Row, show
+from bench.harness.running import Failed
 
 COUNT = 100_000
 FINISHED = 1_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bench.cluster.arena import OURS
-from bench.figures import Row, Series, at, rate, share_of, show
-from bench.script import Answer
+from bench.harness.figures import Row, Series, at, rate, share_of, show
+from bench.harness.script import Answer
 
 SHARES = (0.5, 0.99)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from bench.running import ROOT, Failed
+from bench.harness.running import ROOT, Failed
 
 SCRIPT = ROOT / "scripts" / "services"
 LIMIT_S = 300

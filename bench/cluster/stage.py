@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bench.cluster.contestants import Contestant
 from bench.cluster.servers import Servers
-from bench.running import ROOT, Failed, answer_of, end, scratch_folder
-from bench.script import Answer, Params
-from bench.slate import VARIABLE, Slate
+from bench.harness.running import ROOT, Failed, answer_of, end, scratch_folder
+from bench.harness.script import Answer, Params
+from bench.harness.slate import VARIABLE, Slate
 
 DATABASE = "bench"
 LOOK_S = 0.005

@@ -12,10 +12,10 @@ from bench.cluster.contestants import MAINSPRING, PGQUEUER, Contestant
 from bench.cluster.cost import server_s, workers_s
 from bench.cluster.rows import figure_row, judge, rate_row
 from bench.cluster.stage import DATABASE, Stage, set_stage
-from bench.figures import Row, Series, rate
-from bench.intake import CALLERS
-from bench.running import Failed
-from bench.script import Answer
+from bench.harness.figures import Row, Series, rate
+from bench.harness.intake import CALLERS
+from bench.harness.running import Failed
+from bench.harness.script import Answer
 
 BATCH = 10_000
 DRAIN_LIMIT_S = 60

@@ -13,8 +13,8 @@ from bench.cluster.arena import OURS, Arena
 from bench.cluster.contestants import MAINSPRING
 from bench.cluster.fleet import SETTLE_S, START_LIMIT_S, statements
 from bench.cluster.stage import DATABASE, Stage, set_stage
-from bench.figures import Row
-from bench.running import Failed
+from bench.harness.figures import Row
+from bench.harness.running import Failed
 
 COUNTS = {"streams": 900, "waits": 900, "log followers": 200, "idle workers": 200}
 GROWTH = 2.0

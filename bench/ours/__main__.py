@@ -1,7 +1,7 @@
 """`python -m bench.ours MEASURE PARAMS`."""
 
+from bench.harness.script import serve
 from bench.ours import drain, idle, latency, lateness, submit
-from bench.script import serve
 
 if __name__ == "__main__":
     serve(

@@ -17,8 +17,8 @@ from typing import Any
 
 import asyncpg
 
-from bench.intake import Intake, async_measures
-from bench.script import Answer, Params, pace, rate_of_async, serve
+from bench.harness.intake import Intake, async_measures
+from bench.harness.script import Answer, Params, pace, rate_of_async, serve
 from mainspring import every
 from mainspring.process.eventloop import new_loop
 

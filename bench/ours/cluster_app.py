@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bench.slate import Slate
+from bench.harness.slate import Slate
 from mainspring import Mainspring
 
 app = Mainspring(os.environ["BENCH_POSTGRES"])

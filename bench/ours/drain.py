@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.harness.script import Answer, Params, check_all_ran, wait_async
 from bench.ours.opening import measure, new_app, path_of, running
-from bench.script import Answer, Params, check_all_ran, wait_async
 from mainspring import Mainspring, Task
 from mainspring.core.states import SUCCEEDED
 

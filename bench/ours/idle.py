@@ -6,8 +6,8 @@ import asyncio
 import sys
 from datetime import UTC, datetime, timedelta
 
+from bench.harness.script import Answer, Params, stay_until_told
 from bench.ours.opening import measure, new_app, running
-from bench.script import Answer, Params, stay_until_told
 from mainspring import Mainspring, cron
 from mainspring.core.instants import Instant
 from mainspring.core.model import Job

@@ -8,9 +8,9 @@ import sys
 import time
 from typing import Any
 
+from bench.harness.script import Answer, Params, check_all_ran, pace, wait_async
 from bench.ours.opening import measure, new_app, path_of, running
 from bench.ours.submit import Bare
-from bench.script import Answer, Params, check_all_ran, pace, wait_async
 from mainspring import Mainspring, Task
 
 PATIENCE_S = 5.0

@@ -6,8 +6,8 @@ import asyncio
 import time
 from datetime import UTC, datetime
 
+from bench.harness.script import Answer, Params, check_all_ran, first_boundary, wait_async
 from bench.ours.opening import measure, new_app, running
-from bench.script import Answer, Params, check_all_ran, first_boundary, wait_async
 from mainspring import current_run, every
 
 NOTICE_S = 1.5

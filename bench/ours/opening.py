@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bench.script import Answer, Measure, Params
+from bench.harness.script import Answer, Measure, Params
 from mainspring import Mainspring
 from mainspring.process.eventloop import new_loop
 from mainspring.wiring import build_runtime

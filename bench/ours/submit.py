@@ -6,8 +6,8 @@ import asyncio
 import sqlite3
 import time
 
+from bench.harness.script import Answer, Params, rate_of, rate_of_async
 from bench.ours.opening import measure, new_app, path_of
-from bench.script import Answer, Params, rate_of, rate_of_async
 
 SLICES = 5
 """The bare insert and ours take turns this often, so that a slow moment of the disk hits both."""

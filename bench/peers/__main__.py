@@ -8,7 +8,7 @@ import importlib
 import logging
 import sys
 
-from bench.script import serve
+from bench.harness.script import serve
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)

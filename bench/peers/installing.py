@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.running import PEERS, Failed
+from bench.harness.running import PEERS, Failed
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "requirements"

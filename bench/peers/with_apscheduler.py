@@ -23,7 +23,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy import create_engine, event
 
-from bench.script import (
+from bench.harness.script import (
     Answer,
     Measure,
     Params,

@@ -17,9 +17,9 @@ from apscheduler.datastores.sqlalchemy import SQLAlchemyDataStore
 from apscheduler.eventbrokers.asyncpg import AsyncpgEventBroker
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bench.intake import Intake, async_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import Intake, async_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 AT_ONCE = 100
 

@@ -18,9 +18,9 @@ import uvloop
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from bench.intake import Intake, async_measures
-from bench.script import Answer, Measure, Params, wait_async
-from bench.slate import Slate
+from bench.harness.intake import Intake, async_measures
+from bench.harness.script import Answer, Measure, Params, wait_async
+from bench.harness.slate import Slate
 
 STAY_S = 5.0
 

@@ -17,9 +17,9 @@ from arq import create_pool, func
 from arq.connections import RedisSettings
 from arq.worker import Worker
 
-from bench.intake import Intake, async_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import Intake, async_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 AT_ONCE = 100
 POLL_S = 0.005

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 
 from celery import Celery
 
-from bench.intake import BlockingIntake, blocking_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import BlockingIntake, blocking_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 PREFETCH = 64
 

@@ -23,9 +23,9 @@ from dramatiq.message import Message
 from dramatiq.middleware import AgeLimit, Callbacks, Pipelines, Retries, ShutdownNotifications, TimeLimit
 from dramatiq.results import ResultBackend, Results
 
-from bench.intake import BlockingIntake, blocking_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import BlockingIntake, blocking_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 THREADS = 8
 PREFETCH = 100

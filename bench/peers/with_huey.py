@@ -17,7 +17,7 @@ from pathlib import Path
 from huey import SqliteHuey
 from huey.consumer import Consumer
 
-from bench.script import (
+from bench.harness.script import (
     Answer,
     Params,
     check_all_ran,

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from huey import RedisHuey
 
-from bench.intake import BlockingIntake, blocking_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import BlockingIntake, blocking_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 huey = RedisHuey("bench", url=os.environ["BENCH_REDIS"], results=False)
 slate = Slate.given()

@@ -15,9 +15,9 @@ import asyncpg
 import uvloop
 from pgqueuer import AsyncpgDriver, AsyncpgPoolDriver, Job, PgQueuer, Queries, run
 
-from bench.intake import Intake, async_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import Intake, async_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 BATCH = 200
 POOL = 10

@@ -11,7 +11,7 @@ import time
 from pottery import AIORedlock
 from redis.asyncio import Redis
 
-from bench.script import Answer, Measure, Params
+from bench.harness.script import Answer, Measure, Params
 
 
 async def _count(masters: list[Redis], key: str, seconds: float) -> float:

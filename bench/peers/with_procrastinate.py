@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 import uvloop
 from procrastinate import App, PsycopgConnector
 
-from bench.intake import Intake, async_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import Intake, async_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 AT_ONCE = 16
 POOL = 10

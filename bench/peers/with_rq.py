@@ -14,9 +14,9 @@ from pathlib import Path
 from redis import Redis
 from rq import Queue
 
-from bench.intake import BlockingIntake, blocking_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import BlockingIntake, blocking_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 URL = os.environ["BENCH_REDIS"]
 QUEUE = "bench"

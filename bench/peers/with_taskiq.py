@@ -21,9 +21,9 @@ from taskiq_aio_kafka import AioKafkaBroker
 from taskiq_pg.asyncpg import AsyncpgResultBackend
 from taskiq_redis import RedisStreamBroker
 
-from bench.intake import Intake, async_measures
-from bench.script import Answer, Measure, Params
-from bench.slate import Slate
+from bench.harness.intake import Intake, async_measures
+from bench.harness.script import Answer, Measure, Params
+from bench.harness.slate import Slate
 
 AT_ONCE = 100
 

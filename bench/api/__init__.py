@@ -1,0 +1,1 @@
+"""The API: submissions over HTTP, and the journeys of a run."""

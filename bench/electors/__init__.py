@@ -1,0 +1,1 @@
+"""Failover: how long no node leads, by elector."""

@@ -1,0 +1,1 @@
+"""Mainspring on one SQLite file beside its embedded peers."""

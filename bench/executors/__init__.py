@@ -1,0 +1,1 @@
+"""What it costs to execute, by kind of task and isolation."""

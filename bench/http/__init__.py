@@ -1,1 +1,0 @@
-"""Servers and clients that `bench.api` measures with."""

@@ -1,0 +1,1 @@
+"""Backups, drills, scaling and containers."""

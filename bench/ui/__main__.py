@@ -1,0 +1,245 @@
+"""The web UI in Chromium, beside rq-dashboard's list: `python -m bench.ui [--jobs N] [--seconds S] [--no-peer]`
+
+Each page: kB on the wire, requests, and the time until it can be used. Then frame times while a list of many jobs is
+scrolled, and what twenty viewers cost the server while it handles events. The server, the viewers and the browser
+share the machine, as they do where `mainspring up` runs beside a browser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from bench.api.serving import HOST, free_port
+from bench.harness.figures import percentile
+from bench.harness.running import PEERS, Failed
+from bench.peers.installing import REQUIREMENTS, install
+
+TESTS = Path(__file__).parents[2] / "tests" / "browser"
+PAGES = (
+    "/", "/jobs", "/runs", "/failures", "/load", "/timeline", "/queues", "/workers", "/cluster", "/calendars",
+    "/events", "/audit", "/settings",
+)  # fmt: skip
+VIEWERS = 20
+EVENTS_PER_RUN = 3
+"""Submitted, running, succeeded."""
+EVENTS_PER_S = 500
+START_S = 60.0
+FRAMES = """async ([seconds, step]) => {
+  const gaps = [];
+  let last = performance.now();
+  const until = last + seconds * 1000;
+  while (last < until) {
+    scrollBy(0, step);
+    const now = await new Promise(requestAnimationFrame);
+    gaps.push(now - last);
+    last = now;
+  }
+  return gaps.slice(1);
+}"""
+
+
+@contextmanager
+def server(folder: Path, jobs: int) -> Iterator[tuple[str, int]]:
+    """A server with many jobs; its address and process."""
+    store, port = folder / "bench.db", free_port()
+    subprocess.run([sys.executable, str(TESTS / "seeding.py"), str(store), str(jobs), "bare"], check=True)
+    words = [sys.executable, "-m", "mainspring", "up", str(TESTS / "company.py"), "--queue", "default"]
+    settings = {"MAINSPRING_STORE": f"sqlite:///{store}", "MAINSPRING_PORT": str(port)}
+    limits = {"MAINSPRING_SUBMIT_RATE": "1000000", "MAINSPRING_QUERY_RATE": "1000000"}
+    with running([*words, "--undeclared", "report"], {**os.environ, **settings, **limits}) as process:
+        url = f"http://{HOST}:{port}"
+        await_answer(f"{url}/health/live", process)
+        yield url, process.pid
+
+
+@contextmanager
+def peer(folder: Path) -> Iterator[str]:
+    """rq-dashboard on the Redis server of MAINSPRING_TEST_REDIS; the address of its list."""
+    url = os.environ.get("MAINSPRING_TEST_REDIS")
+    if url is None:
+        raise Failed("MAINSPRING_TEST_REDIS names no Redis server")
+    environment, port = PEERS.with_name(".venv-rq-dashboard"), free_port()
+    install(environment, REQUIREMENTS / "rq-dashboard.txt")
+    program = environment / "bin" / "rq-dashboard"
+    words = [str(program), "--bind", HOST, "--port", str(port), "--redis-url", url]
+    with running(words, {**os.environ, "HOME": str(folder)}) as process:
+        await_answer(f"http://{HOST}:{port}/", process)
+        yield f"http://{HOST}:{port}/"
+
+
+@contextmanager
+def running(words: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process until the end of the block."""
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def await_answer(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a server answers."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        with suppress(httpx.TransportError):
+            if httpx.get(url, follow_redirects=True).status_code < 500:
+                return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise Failed(f"{url} does not answer")
+
+
+def await_usable(page: Page, mark: str) -> None:
+    """Wait until what marks a page is there, and nothing stands in for what is still to come."""
+    page.wait_for_selector(mark)
+    page.wait_for_selector(".skeleton", state="detached")
+
+
+def load_page(browser: Browser, url: str, mark: str = "h1", warm: str | None = None) -> tuple[float, int, float]:
+    """kB, requests, and seconds until a page can be used; after another one, where `warm` names it."""
+    page = browser.new_page()
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    if warm is not None:
+        page.goto(warm)
+        await_usable(page, mark)
+    sizes: list[float] = []
+    network.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    began = time.perf_counter()
+    page.goto(url)
+    await_usable(page, mark)
+    took = time.perf_counter() - began
+    page.wait_for_timeout(500)  # Requests that a page makes once it is usable count, too.
+    page.close()
+    return sum(sizes) / 1024, len(sizes), took
+
+
+def frames(page: Page, seconds: float) -> str:
+    """Times between frames while a list is scrolled."""
+    gaps = page.evaluate(FRAMES, [seconds, 120])
+    p50, p95 = percentile(gaps, 0.5), percentile(gaps, 0.95)
+    return f"p50 {p50:.1f} ms, p95 {p95:.1f} ms, longest {max(gaps):.1f} ms, of {len(gaps)}"
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def view(client: httpx.AsyncClient, stop: asyncio.Event, counts: list[int]) -> None:
+    """Follow the news as a page does, and fetch the overview whenever there is some."""
+    async with client.stream("GET", "/v1/live", headers={"Accept": "text/event-stream"}) as stream:
+        async for line in stream.aiter_lines():
+            if stop.is_set():
+                return
+            if line.startswith("data:"):
+                counts.append(len(line))
+                await client.get("/v1/overview")
+
+
+async def feed(client: httpx.AsyncClient, seconds: float) -> int:
+    """Events at a fixed rate; how many."""
+    every_s, runs = 0.2, round(EVENTS_PER_S * 0.2 / EVENTS_PER_RUN)
+    began, sent = time.monotonic(), 0
+    body = {"runs": [{"task": "exact", "args": {"number": 1}}] * runs}
+    while time.monotonic() - began < seconds:
+        await client.post("/v1/runs:batch", json=body)
+        sent += runs * EVENTS_PER_RUN
+        await asyncio.sleep(max(every_s * (sent / EVENTS_PER_RUN / runs) - (time.monotonic() - began), 0))
+    return sent
+
+
+async def cost(url: str, pid: int, viewers: int, seconds: float) -> tuple[float, int, int]:
+    """The share of a core that the server takes, the events, and the news that viewers got."""
+    counts: list[int] = []
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=httpx.Limits(max_connections=200)) as client:
+        stop = asyncio.Event()
+        following = [asyncio.create_task(view(client, stop, counts)) for _ in range(viewers)]
+        await asyncio.sleep(1.0)
+        began, used = time.monotonic(), cpu_s(pid)
+        sent = await feed(client, seconds)
+        share = (cpu_s(pid) - used) / (time.monotonic() - began)
+        stop.set()
+        for each in following:
+            each.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+    return share, sent, len(counts)
+
+
+def show(name: str, figures: tuple[float, int, float]) -> None:
+    """One line of the table."""
+    kb, requests, took = figures
+    print(f"{name:<34} {kb:>8.1f} kB {requests:>5} requests {took * 1000:>8.0f} ms")
+
+
+def measure(browser: Browser, arguments: argparse.Namespace, folder: Path) -> None:
+    """All figures, one after another."""
+    with server(folder, arguments.jobs) as (url, pid):
+        show("first load, /", load_page(browser, f"{url}/ui/"))
+        for path in PAGES:
+            show(f"after it, {path}", load_page(browser, f"{url}/ui{path}", warm=f"{url}/ui/settings"))
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(f"{url}/ui/jobs")
+        page.wait_for_selector("tr[data-row]")
+        print(f"scrolling {arguments.jobs} jobs: {frames(page, arguments.seconds)}")
+        page.close()
+        for viewers in (0, VIEWERS):
+            share, sent, news = asyncio_run(cost(url, pid, viewers, arguments.seconds))
+            rate = sent / arguments.seconds
+            print(f"{viewers:>2} viewers, {rate:.0f} events/s: {share * 100:.1f} % of a core, {news} news received")
+    if arguments.peer:
+        try:
+            with peer(folder) as address:
+                show("rq-dashboard, its first page", load_page(browser, address, "table"))
+        except Failed as failure:
+            print(f"rq-dashboard: {failure}")
+
+
+def asyncio_run(work: Any) -> Any:
+    """Run a coroutine beside the browser's own loop, which holds this thread."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, work).result()
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.ui", description="What the web UI weighs, takes and costs.")
+    parser.add_argument("--jobs", type=int, default=2_000, help="10000 for figures to quote")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="of each measure; 600 for the ten minutes of a watch"
+    )
+    parser.add_argument("--no-peer", dest="peer", action="store_false", help="leave out rq-dashboard")
+    arguments = parser.parse_args()
+    program = shutil.which("chromium")
+    if program is None:
+        print("bench: install chromium", file=sys.stderr)
+        return 1
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"]
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=flags)
+        measure(browser, arguments, Path(folder))
+        browser.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
