@@ -30,6 +30,11 @@ class Lease(Protocol):
     def times(self) -> LeaseTimes | None:
         """The adapter's own defaults for leadership; None: those of the settings."""
 
+    @property
+    def watched(self) -> bool:
+        """Whether the backend pushes: `on_lost` and `on_free` call back. A candidate then asks only as often as `times`
+        says; otherwise each change in the store makes it ask."""
+
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         """The lease if it is free or has expired, else None. Its token grows with each acquisition. The backend may
         give less time than asked for: the holder trusts the hold for its `ttl`."""
@@ -58,6 +63,7 @@ class Unwatched:
     """The part of a lease whose backend cannot push: no times of its own, no word of a loss or of a free lease."""
 
     times: LeaseTimes | None = None
+    watched: bool = False
 
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
         """See `Lease.on_lost`: never called."""

@@ -299,7 +299,7 @@ class TestTerms:
         assert one.story == ["elected", "resigned", "elected"]
 
 
-async def test_a_stand_by_that_is_told_of_every_change_does_not_ask_at_each(
+async def test_a_stand_by_that_every_change_wakes_does_not_ask_at_each(
     store: Any, one: Node, clock: JumpingClock
 ) -> None:
     line = FaultyStore(store)
@@ -323,6 +323,7 @@ class Pushing(DatabaseLease):
     """A lease that can say that a hold is in doubt, and that the lease is free."""
 
     times = LeaseTimes(15 * SECOND, 10 * SECOND, 2 * SECOND)
+    watched = True
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -354,6 +355,18 @@ def pushed(store: Any, clock: JumpingClock, owner: str) -> Node:
 def lease_of(node: Node) -> Pushing:
     assert isinstance(node._lease, Pushing)
     return node._lease
+
+
+async def test_a_stand_by_of_a_watched_lease_asks_no_more_often_whatever_changes(
+    store: Any, clock: JumpingClock
+) -> None:
+    leader, stand_by = pushed(store, clock, "one"), pushed(store, clock, "other")
+    await leader.turn()
+    async with turning(stand_by):
+        for _ in range(400):
+            await let_pass(clock, "10ms")
+            stand_by.wake()
+    assert lease_of(stand_by).asked <= 3  # At once, and every 2 s.
 
 
 async def test_a_push_of_doubt_ends_leadership_at_once_and_a_hold_that_is_still_good_leads_again(

@@ -38,6 +38,7 @@ class EtcdLease:
     """See `lease.Lease`; expiry is judged by the leader of etcd."""
 
     times: LeaseTimes | None = LeaseTimes(SECOND, 300 * MILLISECOND, 400 * MILLISECOND)
+    watched: bool = True
 
     def __init__(self, url: str, context: AdapterContext) -> None:
         self._link = EtcdLink(read_url(url))

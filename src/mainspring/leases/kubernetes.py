@@ -62,6 +62,7 @@ class KubernetesLease:
     """See `lease.Lease`; expiry is judged by each candidate's own clock, from when it last saw a change."""
 
     times: LeaseTimes | None = LeaseTimes(15 * SECOND, 2 * SECOND, 2 * SECOND)
+    watched: bool = True
 
     def __init__(self, url: str, context: AdapterContext) -> None:
         parts = urlsplit(url)

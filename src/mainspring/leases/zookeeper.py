@@ -55,6 +55,7 @@ class ZooKeeperLease:
     """See `lease.Lease`; a hold ends with its session, or where it is not renewed in time."""
 
     times: LeaseTimes | None = LeaseTimes(600 * MILLISECOND, 200 * MILLISECOND, 500 * MILLISECOND)
+    watched: bool = True
 
     def __init__(self, url: str, context: AdapterContext) -> None:
         self._address = read_url(url)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 SHORTEST_S = 0.1
 """A candidate is woken by every change in the store, since one of them may be that the leader released the lease. It
-asks at most this often, unless the lease itself says that it is free."""
+asks at most this often. A lease that is watched says itself when it is free; then changes in the store mean nothing."""
 NEXT = ":next"
 """A node that leads nothing holds the lease of this suffix beside the one that it waits for."""
 
@@ -75,7 +75,8 @@ class Elector(Loop):
         self._hold: Hold | None = None
         self._term: Term | None = None
         self._trusted_until = 0.0
-        self._tried_at = -SHORTEST_S
+        self._shortest_s = self._retry_s if lease.watched else SHORTEST_S
+        self._tried_at = -self._shortest_s
         self._watched: int | None = None
         """The token of the hold whose loss would be pushed."""
         self._doubts = 0
@@ -124,7 +125,7 @@ class Elector(Loop):
                 self._resign("the lease went to another node")
                 return 0.0
         else:
-            earliest = max(self._tried_at + SHORTEST_S, self._stand_back_until)
+            earliest = max(self._tried_at + self._shortest_s, self._stand_back_until)
             if sent_at < earliest:
                 return earliest - sent_at
             self._hold = await self._in_time(self._lease.acquire(self._lease_name, self._owner, self._ttl))
@@ -154,7 +155,7 @@ class Elector(Loop):
 
     def _hear_free(self) -> None:
         if self._hold is None:
-            self._tried_at = -SHORTEST_S
+            self._tried_at = -self._shortest_s
             self.wake()
 
     async def _in_time(self, call: Awaitable[T]) -> T:

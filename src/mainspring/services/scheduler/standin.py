@@ -75,6 +75,11 @@ class StandIn:
         """Those of the lease."""
         return self._lease.times
 
+    @property
+    def watched(self) -> bool:
+        """As the lease is."""
+        return self._lease.watched
+
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         if name != self._name:
             return await self._lease.acquire(name, owner, ttl)

@@ -30,6 +30,11 @@ class LyingLease:
         """Those of the honest one."""
         return self._honest.times
 
+    @property
+    def watched(self) -> bool:
+        """As the honest one is."""
+        return self._honest.watched
+
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         """The lease, or the belief in it."""
         if self.lie == "false":
