@@ -19,13 +19,19 @@ hypothesis.settings.load_profile("mainspring")
 os.environ.setdefault("MAINSPRING_ISOLATION", "none")
 
 
+CLUSTERS = {"elector": "electors", "broker": "brokers", "redis": "brokers"}
+"""Groups of the tests that start a whole cluster each, by the first word of their file; all others are one group."""
+
+
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """Which tests follow each other, where several processes share them: those of a file, and all that start a whole
-    cluster, for two clusters at once would measure the machine."""
+    """Which tests follow each other, where several processes share them: those of a file, and those that start whole
+    clusters, in three groups of about equal length. More clusters at once would measure the machine."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return "clusters" if path.startswith("tests/acceptance/") else path
+        if not path.startswith("tests/acceptance/"):
+            return path
+        return CLUSTERS.get(path.removeprefix("tests/acceptance/test_").partition("_")[0], "clusters")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
