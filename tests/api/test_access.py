@@ -340,6 +340,12 @@ def test_a_revoked_token_is_worth_nothing_within_seconds(private_door: Door, mon
     assert door.client("viewer", subject="eve").get("/v1/jobs").status_code == 200
 
 
+def test_the_id_of_a_token_is_never_taken_for_an_option(door: Door) -> None:
+    ids = [jwt.decode(door.token("viewer"), options={"verify_signature": False})["jti"] for _ in range(500)]
+    assert len(set(ids)) == 500
+    assert all(each.isalnum() for each in ids)
+
+
 def test_roles_may_have_rates_of_their_own(tmp_path: Path) -> None:
     with open_door(tmp_path, submit_rate=3, submit_rates="operator=5,viewer=1") as door:
         body = {"task": "encode", "args": {"video": "v"}}
