@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from door import Door, open_door, problem
 from mainspring.api.assets import Assets
 
 NEWER = "f" * 20
+REQUESTS_OF_OVERVIEW = 6
+"""The caller, the overview, tallies, kinds of error, the load ahead, and the stream of news."""
+HEADERS_BYTES = 450
 
 
 def make_ui(folder: Path) -> Path:
@@ -160,6 +164,31 @@ def test_the_shell_names_files_that_are_served() -> None:
     assert named
     assert set(named) <= set(assets.files)
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", text)
+
+
+def imported(assets: Assets, name: str, seen: list[str] | None = None) -> list[str]:
+    """A module and those that it imports, each once."""
+    seen = [] if seen is None else seen
+    if name not in seen:
+        seen.append(name)
+        for other in re.findall(r'^import [^"]*"([^"]+)";', assets.files[name].content.decode(), re.MULTILINE):
+            imported(assets, posixpath.normpath(posixpath.join(posixpath.dirname(name), other)), seen)
+    return seen
+
+
+def test_the_shell_preloads_what_every_page_imports() -> None:
+    assets = Assets()
+    named = re.findall(r'rel="modulepreload" href="/ui/assets/\w+/([\w./-]+)"', assets.shell().decode())
+    assert sorted(named) == sorted(set(imported(assets, "main.js")) - {"main.js"})
+
+
+def test_the_first_page_keeps_its_budget() -> None:
+    assets = Assets()
+    files = ["style.css", "theme.js", "icon.svg", *imported(assets, "pages/overview.js", imported(assets, "main.js"))]
+    assert 1 + len(files) + REQUESTS_OF_OVERVIEW <= 26
+    sizes = [len(assets.files[name].compressed) + HEADERS_BYTES for name in files]
+    assert sum(sizes) + len(assets.shell()) <= 60_000  # The answers of the API have the rest of 90 kB.
+    assert sum(len(asset.compressed) for asset in assets.files.values()) <= 170_000
 
 
 def test_no_other_method_is_served(door: Door) -> None:

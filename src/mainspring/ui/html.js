@@ -1,8 +1,5 @@
 /** Templates and state: the only file that imports the libraries' view layer, and says which types its parts have. */
-import * as preact from "./libraries/preact.js";
-import * as hooks from "./libraries/hooks.js";
-import * as signals from "./libraries/signals.js";
-import htm from "./libraries/htm.js";
+import { hooks, htm, preact, signals } from "./libraries/view.js";
 
 /** @template T @typedef {{ value: T, subscribe: (listener: (value: T) => void) => () => void }} Signal */
 /** @typedef {() => void | (() => void)} Act */
@@ -25,3 +22,11 @@ export const signal = signals.signal;
 export const computed = signals.computed;
 /** @type {(act: () => void) => () => void} */
 export const effect = signals.effect;
+
+/** Show a part beside the page, once and for good: dialogs and messages belong to no page, and are loaded when they are first needed.
+ * @param {any} view */
+export function mount(view) {
+  const room = document.createElement("div");
+  document.body.append(room);
+  render(view, room);
+}

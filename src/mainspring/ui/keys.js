@@ -2,7 +2,6 @@
 import { go, to } from "./router.js";
 import { clock, keys } from "./state/settings.js";
 import { paused } from "./live.js";
-import { copy } from "./parts/dialog.js";
 
 /** @type {Record<string, string>} */
 export const PLACES = {
@@ -11,16 +10,26 @@ export const PLACES = {
 
 const CLOCKS = ["browser", "utc", "job"];
 
-/** @type {Record<string, () => void>} */
+/** @type {Record<string, () => unknown>} */
 const ACTIONS = {
   n: () => dispatchEvent(new Event("mainspring-namespace")),
-  "?": () => dispatchEvent(new Event("mainspring-help")),
-  y: () => copy(location.href),
+  "?": () => import("./parts/help.js").then(({ open }) => open()),
+  y: () => import("./parts/dialog.js").then(({ copy }) => copy(location.href)),
   p: () => (paused.value = !paused.value),
   t: () => (clock.value = CLOCKS[(CLOCKS.indexOf(clock.value) + 1) % CLOCKS.length]),
 };
 
 let waiting = false;
+/** What was typed while the palette loads. */
+let typed = /** @type {string | null} */ (null);
+
+/** Open the palette. It is loaded when it is first needed. */
+export async function openPalette() {
+  typed ??= "";
+  const { open } = await import("./parts/palette.js");
+  open(typed ?? "");
+  typed = null;
+}
 
 /** @param {EventTarget | null} target */
 function isField(target) {
@@ -30,7 +39,12 @@ function isField(target) {
 addEventListener("keydown", (event) => {
   if ((event.metaKey || event.ctrlKey) && event.key === "k") {
     event.preventDefault();
-    dispatchEvent(new Event("mainspring-palette"));
+    openPalette();
+    return;
+  }
+  if (typed !== null && event.key.length === 1 && !event.metaKey && !event.ctrlKey) {
+    event.preventDefault();
+    typed += event.key;
     return;
   }
   if (keys.value === "off" || event.metaKey || event.ctrlKey || event.altKey || isField(event.target)) return;

@@ -44,6 +44,7 @@ function askVersion() {
 
 let turn = 0;
 let timer = 0;
+let isFirst = true;
 let abort = new AbortController();
 
 /** Listen until the stream ends. Whether it had begun.
@@ -58,7 +59,8 @@ async function listen(mine) {
     limit = setTimeout(() => own.abort(), SILENT_MS);
     if (!began && mine === turn) {
       set("on");
-      askVersion();
+      if (!isFirst) askVersion();  // The page has just asked who the caller is: the answer names the version.
+      isFirst = false;
     }
     began = true;
   };

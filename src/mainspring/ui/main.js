@@ -1,18 +1,12 @@
 /** The page: the caller, the header, and the page that the address names. */
-import "./keys.js";
-import { html, render, useEffect, useState } from "./html.js";
+import { html, render, useEffect, useRef, useState } from "./html.js";
+import { openPalette } from "./keys.js";
 import { mark, paused, start, version } from "./live.js";
-import { Interrupted } from "./parts/bulk.js";
-import { Help } from "./parts/help.js";
-import { Namespaces } from "./parts/namespaces.js";
-import { standing } from "./state/standing.js";
-import { Dialog, toast } from "./parts/dialog.js";
-import { Palette } from "./parts/palette.js";
 import { Trouble } from "./parts/page.js";
-import { place, to } from "./router.js";
+import { base, go, place, to } from "./router.js";
 import { may, me, namespace, signedOut, whoAmI } from "./state/me.js";
 import "./state/settings.js";
-import { Login } from "./pages/login.js";
+import { standing } from "./state/standing.js";
 
 /** @type {[RegExp, () => Promise<any>, string][]} */
 const PAGES = [
@@ -50,31 +44,51 @@ function Live() {
   return html`<button class=${`plain live ${tone}`} title="pause (p)" onClick=${() => (paused.value = true)}>${word}${since}</button>`;
 }
 
+/** Another namespace: the page stays, its filter does not.
+ * @param {string} name */
+function change(name) {
+  const path = place.value.path.split("/").slice(0, 2).join("/");
+  go(`${base}/ui${path}${name === me.value?.home ? "" : `?ns=${encodeURIComponent(name)}`}`);
+}
+
+function Namespaces() {
+  const field = useRef(/** @type {any} */ (null));
+  useEffect(() => {
+    const focus = () => field.current?.focus();
+    addEventListener("mainspring-namespace", focus);
+    return () => removeEventListener("mainspring-namespace", focus);
+  }, []);
+  const names = [...new Set([...(me.value?.namespaces ?? []), namespace.value])];
+  const isOpen = me.value?.permissions?.["*"] !== undefined;
+  if (!isOpen && names.length < 2) return html`<span class="muted nowrap">${namespace.value}</span>`;
+  if (!isOpen) return html`<select class="namespace" ref=${field} aria-label="namespace" value=${namespace.value} onChange=${(/** @type {any} */ e) => change(e.target.value)}>${names.map((each) => html`<option>${each}</option>`)}</select>`;
+  return html`<input class="namespace" ref=${field} aria-label="namespace" list="namespaces" value=${namespace.value} onChange=${(/** @type {any} */ e) => e.target.value.trim() && change(e.target.value.trim())} /><datalist id="namespaces">${names.map((each) => html`<option value=${each}></option>`)}</datalist>`;
+}
+
 /** @param {{ current: string }} given */
 function Header({ current }) {
   const links = LINKS.filter(([path]) => path !== "/audit" || may("audit:read"));
-  const count = standing.value?.attention.length ?? 0;
+  const count = standing.value.data?.attention.length ?? 0;
   useEffect(() => document.querySelector("nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current]);  // On a small screen the links scroll.
   return html`<header class="header">
     <a class="brand" href=${to("/")}>Mainspring</a>
     <nav aria-label="pages">${links.map(([path, name]) => html`<a href=${to(path)} aria-current=${name === current ? "page" : null}>${name}${path === "/" && count > 0 && html`<span class="count" aria-label=${`, ${count} need attention`}>${count}</span>`}</a>`)}</nav>
-    <div class="tools"><button class="plain search" onClick=${() => dispatchEvent(new Event("mainspring-palette"))}>Search <kbd>⌘K</kbd></button>
+    <div class="tools"><button class="plain search" onClick=${openPalette}>Search <kbd>⌘K</kbd></button>
     <${Namespaces} /><${Live} />
-    <a class="muted nowrap" href=${to("/settings")} aria-current=${current === "Settings" ? "page" : null}>${me.value?.subject === "local" ? "open on this machine" : me.value?.subject ?? ""}</a></div>
+    <a class="muted nowrap" href=${to("/settings")} aria-current=${current === "Settings" ? "page" : null}><span class="wide">${me.value?.subject === "local" ? "open on this machine" : me.value?.subject ?? ""}</span><span class="narrow">settings</span></a></div>
   </header>`;
 }
 
 /** What every page has to say first: no leader, no worker, degradation, a new version, an action that was interrupted. */
 function Banners() {
-  const now = standing.value;
+  const now = standing.value.data;
   const texts = [];
   if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster"]);
   if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers"]);
   if (now && now.degradation !== "normal") texts.push([`The server sheds load: ${now.degradation}, pressure ${now.pressure}.`, "/queues"]);
   const isOld = version.value !== (document.documentElement.dataset.version ?? "");
   return html`${texts.map(([text, path]) => html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">▲</span><span>${text}</span><a href=${to(path)}>what this means</a></div>`)}
-    ${isOld && html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">↻</span><span>The server has another version (${version.value}). What you typed stays until you reload.</span><button class="plain" onClick=${() => location.reload()}>Reload</button></div>`}
-    <${Interrupted} />`;
+    ${isOld && html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">↻</span><span>The server has another version (${version.value}). What you typed stays until you reload.</span><button class="plain" onClick=${() => location.reload()}>Reload</button></div>`}`;
 }
 
 /** @param {string} path */
@@ -84,6 +98,14 @@ function find(path) {
     if (found) return { load, name, argument: found[1] && decodeURIComponent(found[1]) };
   }
   return null;
+}
+
+/** The way back in. It is loaded when it is first needed.
+ * @param {{ over?: boolean }} given */
+function Login({ over = false }) {
+  const [Form, setForm] = useState({ view: /** @type {any} */ (null) });
+  useEffect(() => void import("./pages/login.js").then(({ Login: view }) => setForm({ view })), []);
+  return Form.view && html`<${Form.view} over=${over} />`;
 }
 
 function App() {
@@ -104,11 +126,10 @@ function App() {
       ${error && html`<${Trouble} error=${error} />`}
       ${found === null ? html`<h1>Not there</h1><p>This page does not exist. <a href=${to("/")}>Overview</a></p>` : Page && html`<${Page} key=${`${place.value.path} ${namespace.value}`} argument=${found.argument} />`}
     </main>
-    ${signedOut.value && html`<${Login} over=${true} />`}
-    <${Dialog} /><${Palette} /><${Help} />
-    <div role="status" aria-live="polite">${toast.value && html`<div class="toast">${toast.value}</div>`}</div>`;
+    ${signedOut.value && html`<${Login} over=${true} />`}`;
 }
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 render(html`<${App} />`, root);
+if (history.state?.bulk) import("./parts/bulk.js");  // A reload has interrupted an action: it can be continued.
 whoAmI().then(start, () => {});

@@ -26,6 +26,18 @@ export function to(path, query = {}) {
   return `${base}/ui${path}${text ? `?${text}` : ""}`;
 }
 
+/** The page of a job. A path has no room for a slash: such a name is replaced by the id.
+ * @param {{ name: string, job_id: string }} job */
+export function jobHref(job) {
+  return to(`/jobs/${encodeURIComponent(job.name.includes("/") ? job.job_id : job.name)}`);
+}
+
+/** The page of a run.
+ * @param {{ run_id: string }} run */
+export function runHref(run) {
+  return to(`/runs/${run.run_id}`);
+}
+
 /** Go to an address of ours.
  * @param {string} url
  * @param {{ replace?: boolean }} [how] */

@@ -1,10 +1,9 @@
 /** Calendars: the times at which jobs do not fire. Which firings an edit would move is shown before it is saved. */
 import { send } from "../api.js";
 import { html, useEffect, useRef, useState } from "../html.js";
-import { Badge } from "../parts/badge.js";
 import { Command, quoted, say } from "../parts/dialog.js";
 import { write } from "../parts/json.js";
-import { Empty, Head, Loaded, Trouble } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded, Trouble } from "../parts/page.js";
 import { When } from "../parts/when.js";
 import { go, place, to } from "../router.js";
 import { may } from "../state/me.js";

@@ -1,9 +1,8 @@
 /** Cluster: which node leads, which led before, and how long none did. */
-import { length } from "../draw/time.js";
+import { length } from "../draw/text.js";
 import { html, useMemo } from "../html.js";
-import { Badge } from "../parts/badge.js";
 import { Lanes } from "../parts/lanes.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { now, When } from "../parts/when.js";
 import { useResource } from "../state/resource.js";

@@ -69,10 +69,12 @@ export function formOf(job) {
 export function commandOf(form, isNew) {
   const flag = { cron: "--cron", every: "--every", run_at: "--at", after: "--after", manual: "--manual" }[form.kind] ?? "--cron";
   const values = form.kind === "manual" ? [flag] : form.kind === "after" ? names(form.value).map((each) => `--after ${quoted(each)}`) : [`${flag} ${quoted(form.value)}`];
+  const calendars = names(form.calendars).map((each) => `--calendar ${quoted(each)}`).concat(form.calendars.trim() ? [`--on-excluded ${form.on_excluded}`] : []);
+  const args = form.kindOfWork === "task" && form.args.trim() ? Object.entries(argsOf(form.args) ?? {}).map(([name, value]) => `--arg ${quoted(`${name}=${write(value).replace(/\s+/g, " ")}`)}`) : [];
   const flags = [
-    ...values, ...(form.kind === "cron" ? [`--tz ${form.timezone}`] : []), ...names(form.calendars).map((each) => `--calendar ${quoted(each)}`), `--misfire ${form.misfire}`, `--overlap ${form.overlap}`,
+    ...values, ...(form.kind === "cron" ? [`--tz ${form.timezone}`] : []), ...calendars, `--misfire ${form.misfire}`, `--overlap ${form.overlap}`,
     `--retries ${form.retries}`, ...(form.timeout ? [`--timeout ${form.timeout}`] : []), `--queue ${quoted(form.queue)}`, `--priority ${form.priority}`, ...names(form.tags).map((each) => `--tag ${quoted(each)}`),
-    form.kindOfWork === "task" ? `--task ${quoted(form.work || "TASK")}` : `--command ${quoted(form.work || "…")}`,
+    form.kindOfWork === "task" ? [`--task ${quoted(form.work || "TASK")}`, ...args].join(" ") : `--command ${quoted(form.work || "…")}`,
   ];
   return `mainspring job ${isNew ? "add" : "edit"} ${quoted(form.name || "NAME")} ${flags.join(" ")}`;
 }

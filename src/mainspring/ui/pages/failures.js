@@ -5,12 +5,11 @@ import { Trend } from "../parts/chart.js";
 import { usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { since, Spans } from "../parts/spans.js";
-import { When } from "../parts/when.js";
-import { place, to } from "../router.js";
+import { since, Spans, When } from "../parts/when.js";
+import { place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
-import { RUN_COLUMNS, runHref } from "./runs.js";
+import { RUN_COLUMNS } from "./runs.js";
 
 /** @typedef {import("../records.d.ts").ErrorGroup} ErrorGroup */
 /** @typedef {import("../records.d.ts").ErrorStory} ErrorStory */

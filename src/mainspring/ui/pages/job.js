@@ -1,19 +1,18 @@
 /** One job: what each due instant came to, its runs, its next fire times, its definition. */
 import { html } from "../html.js";
-import { Badge } from "../parts/badge.js";
+import { askForJob } from "../parts/actions.js";
 import { Difference } from "../parts/difference.js";
 import { Json } from "../parts/json.js";
 import { Ledger } from "../parts/ledger.js";
 import { usePages } from "../parts/lists.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { place, to } from "../router.js";
+import { place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { Editor } from "./editor.js";
-import { askForJob } from "./jobs.js";
-import { RUN_COLUMNS, runHref } from "./runs.js";
+import { RUN_COLUMNS } from "./runs.js";
 
 /** @typedef {import("../records.d.ts").RelatedJob} RelatedJob */
 

@@ -1,16 +1,13 @@
 /** Jobs: what there is, when each is due, and how its latest firings went; as a list, or as a ledger of all jobs by day. */
-import { send } from "../api.js";
 import { html, useState } from "../html.js";
-import { Badge } from "../parts/badge.js";
 import { askForAll } from "../parts/bulk.js";
-import { ask, quoted } from "../parts/dialog.js";
 import { Strip } from "../parts/chart.js";
 import { AllLedgers } from "../parts/all_ledgers.js";
 import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { go, place, to } from "../router.js";
+import { jobHref, place, to } from "../router.js";
 import { may } from "../state/me.js";
 
 /** @typedef {import("../records.d.ts").ListedJob} ListedJob */
@@ -27,33 +24,6 @@ const COLUMNS = [
   { name: `Last ${RECENT} firings`, tight: true, cell: (/** @type {ListedJob} */ job) => Strip({ outcomes: job.recent ?? [] }) },
   { name: "Queue", tight: true, cell: (/** @type {ListedJob} */ job) => job.queue },
 ];
-
-/** @param {ListedJob} job */
-export function jobHref(job) {
-  return to(`/jobs/${encodeURIComponent(job.name.includes("/") ? job.job_id : job.name)}`);
-}
-
-/** Trigger, pause, resume or remove one job.
- * @param {{ name: string }} job @param {string} verb @param {() => void} then */
-export function askForJob(job, verb, then) {
-  const path = `/v1/jobs/${encodeURIComponent(job.name)}`;
-  const texts = /** @type {Record<string, [string, string, string]>} */ ({
-    trigger: ["Fire it now", "It fires once, besides its schedule.", "triggered"],
-    pause: ["Pause it", "It does not fire until it is resumed. Instants that pass meanwhile are recorded as skipped.", "paused"],
-    resume: ["Resume it", "It goes on with its next instant.", "resumed"],
-    remove: ["Remove it", "The definition is forgotten. Unfinished runs go on, and the ledger stays.", "removed"],
-  });
-  const [button, text, done] = texts[verb];
-  ask({
-    title: `${button}: ${job.name}`, text, button, done, danger: verb === "remove", reason: verb !== "trigger",
-    command: (reason) => `mainspring job ${verb} ${quoted(job.name)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
-    act: async (reason) => {
-      if (verb === "remove") await send("DELETE", `${path}${reason ? `?reason=${encodeURIComponent(reason)}` : ""}`);
-      else await send("POST", `${path}/${verb}`, verb !== "trigger" && reason ? { reason } : {});
-      verb === "remove" ? go(to("/jobs")) : then();
-    },
-  });
-}
 
 /** @param {{ words: string, filter: Record<string, any>, chosen: Set<string>, total: number, done: () => void }} given */
 function Bulk({ words, filter, chosen, total, done }) {

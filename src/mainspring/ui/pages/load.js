@@ -1,12 +1,11 @@
 /** Load: what starts in the coming day, before it arrives, and whether it fits. */
-import { length } from "../draw/time.js";
+import { length } from "../draw/text.js";
 import { heatOf, stepOf } from "../draw/heat.js";
 import { html, useMemo, useRef } from "../html.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
-import { lengthOf, Spans } from "../parts/spans.js";
 import { SpreadPanel } from "../parts/spread.js";
 import { Table } from "../parts/table.js";
-import { now, When, zoneOf } from "../parts/when.js";
+import { lengthOf, now, Spans, When, zoneOf } from "../parts/when.js";
 import { place, refine, to } from "../router.js";
 import { useResource } from "../state/resource.js";
 
@@ -45,7 +44,7 @@ function Heat({ load, measure, width, chosen }) {
   const stop = chosen ?? load.peak?.at ?? load.items[0]?.at;
   return html`<div class="heat"><table ref=${table} aria-label=${`load ahead in ${zone}`} onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
     <thead><tr><td></td>${columns.map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && Cell({ cell, measure, most, capacity: load.capacity, isChosen: cell.at === chosen, isStop: cell.at === stop })}</td>`)}</tr>`)}</tbody></table></div>`;
+    <tbody>${rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && Cell({ cell, measure, most, capacity: load.capacity, isChosen: cell.at === (chosen ?? load.peak?.at), isStop: cell.at === stop })}</td>`)}</tr>`)}</tbody></table><p class="scale muted"><span>none</span>${[0, 1, 2, 3, 4, 5].map((step) => html`<i class=${`heat-${step}`}></i>`)}<span>${Math.round(most).toLocaleString("en-GB")} ${measure === "busy" ? "slots" : "starts"}</span>${load.items.some((each) => load.capacity > 0 && each.busy > load.capacity) && html`<span>▲ more than ${load.capacity} slots</span>`}</p></div>`;
 }
 
 /** @param {{ cell: Bucket, measure: "starts" | "busy", most: number, capacity: number, isChosen: boolean, isStop: boolean }} given */

@@ -1,24 +1,21 @@
 /** Overview: is it well, what needs attention, what runs, what comes next. */
 import { html, useState } from "../html.js";
-import { lookOf } from "../draw/states.js";
-import { Badge, Meter } from "../parts/badge.js";
-import { Empty, Head, Loaded, Sentence } from "../parts/page.js";
+import { length, lookOf } from "../draw/text.js";
+import { Badge, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Bars, Columns } from "../parts/chart.js";
-import { lengthOf, since, Spans } from "../parts/spans.js";
-import { now, When } from "../parts/when.js";
-import { length } from "../draw/time.js";
-import { place, to } from "../router.js";
-import { useResource } from "../state/resource.js";
+import { lengthOf, now, since, Spans, When } from "../parts/when.js";
+import { jobHref, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
-import { askForJob, jobHref } from "./jobs.js";
-import { askForRun, runHref } from "./runs.js";
+import { useResource } from "../state/resource.js";
+import { useStanding } from "../state/standing.js";
 
 /** @typedef {import("../records.d.ts").Tallies} Tallies */
 /** @typedef {import("../records.d.ts").Load} Load */
+/** @typedef {import("../records.d.ts").ErrorGroup} ErrorGroup */
 
-const EVERY_MS = 2_000;
 const WIDTHS = /** @type {Record<string, string>} */ ({ "1h": "5m", "24h": "1h", "7d": "6h" });
 const FEW = 8;
+const KINDS = 5;
 const MOST = 10_000;
 
 /** @param {{ title: string, href: string, figure: any, children?: any }} given */
@@ -40,8 +37,8 @@ function Cards({ all }) {
   return html`<div class="cards">
     <${Card} title="Leader" href=${to("/cluster")} figure=${leader ? html`<span title=${leader.owner}>${leads}</span>` : html`<${Badge} state="failed" word="none" />`}>
       ${leader ? html`term ${leader.term}, since <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : ` ${all.degradation}, pressure ${all.pressure}`}</${Card}>
-    <${Card} title="Workers" href=${to("/workers")} figure=${`${workers.active} of ${workers.known}`}>
-      <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots</${Card}>
+    <${Card} title="Workers" href=${to("/workers")} figure=${workers.active ? `${workers.active.toLocaleString("en-GB")} active` : html`<${Badge} state="failed" word="none" />`}>
+      <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots busy${workers.known > workers.active ? ` · ${workers.known - workers.active} gone` : ""}</${Card}>
     <${Card} title="Waiting" href=${to("/queues")} figure=${`${written(counts.due)} due`}>
       ${all.oldest_due && html`oldest <${When} at=${all.oldest_due} plain /> · `}${written(counts.blocked)} blocked · ${written(counts.later)} later</${Card}>
     <${Card} title="Last 24 hours" href=${to("/failures")} figure=${html`<span class="row">${outcomes.map(([state, count]) => html`<${Badge} state=${state} word=${written(count)} />`)}</span>`}>
@@ -61,15 +58,15 @@ function hrefOf(cause) {
 /** What to press: the remedy of a cause, where one button is all of it.
  * @param {{ cause: any, then: () => void }} given */
 function Remedy({ cause, then }) {
-  if (cause.state === "failed" && cause.run_id && may("runs:control")) return html`<button onClick=${() => askForRun(cause.run_id, "retry", then)}>Retry</button>`;
-  if (cause.state === "paused" && cause.job && may("jobs:operate")) return html`<button onClick=${() => askForJob({ name: cause.job }, "resume", then)}>Resume</button>`;
+  if (cause.state === "failed" && cause.run_id && may("runs:control")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForRun(cause.run_id, "retry", then)}>Retry</button>`;
+  if (cause.state === "paused" && cause.job && may("jobs:operate")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForJob({ name: cause.job }, "resume", then)}>Resume</button>`;
   return null;
 }
 
 /** The answer to "is it well", in one line.
- * @param {{ causes: any[] }} given */
-function Verdict({ causes }) {
-  if (causes.length === 0) return html`<span class="verdict"><${Badge} state="succeeded" word="All is well" /></span>`;
+ * @param {{ causes: any[], failed: number }} given */
+function Verdict({ causes, failed }) {
+  if (causes.length === 0) return html`<span class="verdict"><${Badge} state="succeeded" word="All is well" />${failed > 0 && html` <span class="muted">now; ${written(failed)} ${failed === 1 ? "run" : "runs"} failed in the last 24 hours</span>`}</span>`;
   const worst = causes.some((each) => lookOf(each.state).tone === "failed") ? "failed" : "missed";
   return html`<span class="verdict"><${Badge} state=${worst} word=${causes.length === 1 ? "1 thing needs attention" : `${causes.length} things need attention`} /></span>`;
 }
@@ -91,6 +88,17 @@ function Cause({ cause, then }) {
   return html`<li><span class=${`glyph s-${look.tone}`} aria-hidden="true">${look.glyph}</span>
     <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> ${cause.text}${cause.remedy && html`<br /><span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</span>
     <span class="act"><span class="muted"><${When} at=${cause.since} plain none="" /></span><${Remedy} cause=${cause} then=${then} /></span></li>`;
+}
+
+/** The kinds of error of the last day, the newest first: what failed, why, and the way to run it again. */
+function Failing() {
+  const kinds = useResource("/v1/errors", { since: since("24h"), limit: KINDS }, (news) => news.more || news.runs.size > 0);
+  const retry = async (/** @type {ErrorGroup} */ kind) => (await import("../parts/bulk.js")).askForAll("runs", "retry", { error: kind.error, state: ["failed"] }, `failed with ${kind.type}`, kinds.reload);
+  return html`<section class="panel"><header><h2>What failed, last 24 hours</h2><a class="muted" href=${to("/failures", { span: "24h" })}>all</a></header><div class="body"><${Loaded} of=${kinds}>${(/** @type {any} */ found) => found.items.length === 0
+    ? html`<p class="muted">No run has failed for good.</p>`
+    : html`<ul class="kinds">${found.items.map((/** @type {ErrorGroup} */ kind) => html`<li><span class="glyph s-failed" aria-hidden="true">${lookOf("failed").glyph}</span>
+      <span><a href=${to(`/failures/${kind.error}`)}><strong>${kind.type}</strong></a> ${kind.message}<br /><span class="muted">${kind.place && html`at <span class="mono">${kind.place}</span> · `}${kind.count.toLocaleString("en-GB")} ${kind.count === 1 ? "run" : "runs"} in all</span></span>
+      <span class="act"><span class="muted"><${When} at=${kind.last_at} plain /></span>${may("runs:control") && html`<button onClick=${() => retry(kind)}>Retry</button>`}</span></li>`)}</ul>`}</${Loaded}></div></section>`;
 }
 
 /** @param {{ all: any }} given */
@@ -124,7 +132,7 @@ function Outcomes() {
   const tallies = useResource("/v1/tallies", { since: since(span), bucket: WIDTHS[span] ?? "1h" }, (news) => news.more || news.runs.size > 0);
   return html`<section class="panel"><header><h2>Outcomes</h2><${Spans} chosen=${span} choices=${["1h", "24h", "7d"]} /></header><div class="body"><${Loaded} of=${tallies}>${(/** @type {Tallies} */ found) => {
     const late = found.items.map((each) => each.late_p99).filter((value) => typeof value === "number");
-    return html`<${Bars} buckets=${wholeSpan(found, span)} label="outcomes over time" words=${wordsOf} /><p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`;
+    return html`<${Bars} buckets=${wholeSpan(found, span)} label="outcomes over time" words=${wordsOf} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`;
   }}</${Loaded}></div></section>`;
 }
 
@@ -132,13 +140,14 @@ function Ahead() {
   const from = new Date(Math.floor(now().getTime() / 3_600_000) * 3_600_000);
   const load = useResource("/v1/load", { from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), bucket: "30m" });
   return html`<section class="panel"><header><h2>Next 24 hours</h2><a class="muted" href=${to("/load")}>open</a></header><div class="body"><${Loaded} of=${load}>${(/** @type {Load} */ found) => found.peak
-    ? html`<${Columns} counts=${found.items.map((each) => each.starts)} label=${`starts in each half hour of the next day, at most ${found.peak.starts}`} /><p class="muted">peak <${When} at=${found.peak.at} />: ${found.peak.starts.toLocaleString("en-GB")} starts</p>`
+    ? html`<${Columns} counts=${found.items.map((each) => each.starts)} label=${`starts in each half hour of the next day, at most ${found.peak.starts}`} ends=${["now", "in 24 h"]} /><p class="muted">peak <${When} at=${found.peak.at} />: ${found.peak.starts.toLocaleString("en-GB")} starts</p>`
     : html`<${Empty}>Nothing is planned.</${Empty}>`}</${Loaded}></div></section>`;
 }
 
 export default function Overview() {
-  const all = useResource("/v1/overview", undefined, undefined, EVERY_MS);
-  return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
+  const all = useStanding();
+  return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} failed=${all.data.counts.failed} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
-    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Now} all=${it} /></div><div class="stack"><${Outcomes} /><${Ahead} /></div></div>`}</${Loaded}>`;
+    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Failing} /></div><div class="stack"><${Outcomes} /><${Ahead} /></div></div>
+    <div class="columns"><${Now} all=${it} /></div>`}</${Loaded}>`;
 }

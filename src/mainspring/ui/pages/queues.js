@@ -1,10 +1,9 @@
 /** Queues: what waits in each, which workers serve it, and how to continue where none does. */
 import { send } from "../api.js";
 import { html } from "../html.js";
-import { Badge, Meter } from "../parts/badge.js";
 import { bounded } from "../parts/bulk.js";
 import { ask, Command, quoted } from "../parts/dialog.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded, Meter } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 import { to } from "../router.js";
@@ -57,7 +56,7 @@ function One({ queue, then }) {
         <div><dt>workers</dt><dd>${queue.workers}</dd></div></dl>
       ${queue.slots > 0 && html`<p class="row"><${Meter} used=${queue.busy} of=${queue.slots} /><span class="muted">${queue.busy} of ${queue.slots} slots of its workers are busy</span></p>`}
       <p class="muted">${queue.oldest_due ? html`The oldest is due since <${When} at=${queue.oldest_due} plain />.` : "Nothing is due."}
-        ${priorities.length > 0 && ` By priority: ${priorities.map(([priority, count]) => `${priority}: ${count}`).join(" · ")}`}</p>
+        ${priorities.length > 1 && ` By priority: ${priorities.map(([priority, count]) => `${bounded(count)} of ${priority}`).join(", ")}.`}</p>
       ${queue.regions.length > 1 && html`<${Table} label=${`regions of ${queue.queue}`} id=${(/** @type {any} */ it) => it.region} rows=${queue.regions} columns=${REGIONS} />`}</div></section>`;
 }
 

@@ -1,18 +1,17 @@
 /** One run: why it is not running, its story, its output, its data. */
-import { html, useEffect, useState } from "../html.js";
-import { Badge, Meter } from "../parts/badge.js";
+import { html, useEffect } from "../html.js";
+import { askForRun } from "../parts/actions.js";
 import { copy } from "../parts/dialog.js";
 import { Json } from "../parts/json.js";
 import { Output } from "../parts/log.js";
-import { Empty, Head, Loaded, Sentence } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { now, When } from "../parts/when.js";
-import { lookOf } from "../draw/states.js";
-import { length } from "../draw/time.js";
-import { go, place, to } from "../router.js";
+import { length, lookOf, spaced } from "../draw/text.js";
+import { go, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
-import { askForRun, RUN_COLUMNS, runHref, stateOf } from "./runs.js";
+import { RUN_COLUMNS, stateOf } from "./runs.js";
 
 /** @typedef {import("../records.d.ts").RunRelations} RunRelations */
 
@@ -26,7 +25,7 @@ function Actions({ run, reload }) {
   return html`
     <button onClick=${() => copy(run.run_id)}>Copy id</button>
     ${ended
-      ? html`<button disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "retry", reload)}>Retry</button>`
+      ? html`<button class=${run.state === "failed" ? "primary" : ""} disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "retry", reload)}>Retry</button>`
       : html`<button class="danger" disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "cancel", reload)}>Cancel</button>`}`;
 }
 
@@ -95,7 +94,7 @@ function Facts({ run }) {
   const job = run.job && html`<a href=${to(`/jobs/${encodeURIComponent(run.job)}`)}>${run.job}</a>`;
   const facts = [
     ["Job", job || "none: submitted directly"], ["Task", html`<span class="mono">${run.task}</span>`], ["Due", html`<${When} at=${run.due_at} />`],
-    ["Started", html`<${When} at=${run.started_at} />`], ["Ended", html`<${When} at=${run.finished_at} />`], ["Took", run.duration ?? "–"],
+    ["Started", html`<${When} at=${run.started_at} />`], ["Ended", html`<${When} at=${run.finished_at} />`], ["Took", run.duration ? spaced(run.duration) : "–"],
     ["Worker", run.worker ?? "–"], ["Queue", `${run.queue} · region ${run.region} · priority ${run.priority}`], ["Key", run.key ?? "–"],
     ["Retries", `${run.retries} at most · ${run.losses} lost`], ["Timeout", run.timeout ?? "none"], ["Tags", run.tags.join(", ") || "–"],
     ["Submitted by", run.submitted_by ?? "–"], ["Id", html`<span class="mono">${run.run_id}</span>`],
@@ -106,23 +105,21 @@ function Facts({ run }) {
 /** @param {{ run: any }} given */
 function Story({ run }) {
   const attempts = useResource(`/v1/runs/${run.run_id}/attempts`, undefined, (news) => news.runs.has(run.run_id));
-  return html`<div class="columns first"><div class="stack"><${Why} run=${run} /><${Spent} run=${run} attempts=${attempts.data?.items ?? []} />
-    <section class="panel"><header><h2>Attempts</h2></header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
-      ? html`<ol class="stack">${found.items.map((/** @type {any} */ each) => html`<${Attempt} attempt=${each} />`)}</ol>`
-      : html`<${Empty}>It has not ended an attempt yet.</${Empty}>`}</${Loaded}></div></section></div>
-    <${Facts} run=${run} /></div>`;
+  const tries = html`<section class="panel"><header><h2>${run.state === "failed" ? "Why it failed" : "Attempts"}</h2></header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
+    ? html`<ol class="stack">${found.items.map((/** @type {any} */ each) => html`<${Attempt} attempt=${each} />`)}</ol>`
+    : html`<p class="muted">It has not ended an attempt yet.</p>`}</${Loaded}></div></section>`;
+  const spent = html`<${Spent} run=${run} attempts=${attempts.data?.items ?? []} />`;
+  return html`<div class="columns first"><div class="stack"><${Why} run=${run} />${run.state === "failed" ? [tries, spent] : [spent, tries]}</div><${Facts} run=${run} /></div>`;
 }
 
 /** @param {{ attempt: any }} given */
 function Attempt({ attempt }) {
   const error = attempt.error;
-  const [open, setOpen] = useState(true);
   return html`<li class="stack">
     <div class="row"><strong>${attempt.attempt}</strong><${Badge} state=${attempt.outcome} /><${When} at=${attempt.started_at ?? attempt.finished_at} /><span class="muted">${attempt.worker}</span></div>
     ${attempt.reason && html`<p class=${error ? "s-failed sentence" : ""}>${attempt.reason}</p>`}
     ${error && html`<div class="stack">${!attempt.reason && html`<strong class="s-failed">${error.type ?? "error"}: ${error.message ?? ""}</strong>`}
-      ${error.traceback && html`<button class="plain" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "hide" : "show"} the traceback</button>`}
-      ${open && error.traceback && html`<pre class="code" tabindex="0" aria-label="traceback">${error.traceback}</pre>`}</div>`}
+      ${error.traceback && html`<pre class="code" tabindex="0" aria-label="traceback">${error.traceback}</pre>`}</div>`}
   </li>`;
 }
 

@@ -1,14 +1,12 @@
 /** Runs: what was asked for, and what became of it. */
-import { send } from "../api.js";
+import { spaced } from "../draw/text.js";
 import { html, useState } from "../html.js";
-import { Badge } from "../parts/badge.js";
 import { askForAll } from "../parts/bulk.js";
-import { ask, quoted } from "../parts/dialog.js";
 import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { now, When } from "../parts/when.js";
-import { place, to } from "../router.js";
+import { place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 
 const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "error", "since", "until", "id"];
@@ -19,36 +17,16 @@ export const RUN_COLUMNS = [
   { name: "Task", cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${to(`/jobs/${encodeURIComponent(run.job)}`)}>${run.job}</a>` : html`<span class="mono">${run.task}</span>`}` },
   { name: "State", tight: true, cell: (/** @type {any} */ run) => html`<${Badge} state=${stateOf(run)} />` },
   { name: "Due", tight: true, cell: (/** @type {any} */ run) => html`<${When} at=${run.due_at} plain />` },
-  { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => run.duration ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },
+  { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => (run.duration && spaced(run.duration)) ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },
   { name: "Attempt", number: true, cell: (/** @type {any} */ run) => run.attempt || "–" },
   { name: "Queue", tight: true, cell: (/** @type {any} */ run) => run.queue },
   { name: "Reason", cell: (/** @type {any} */ run) => run.reason && html`<span class="muted">${run.reason}</span>` },
 ];
 
-/** @param {any} run */
-export function runHref(run) {
-  return to(`/runs/${run.run_id}`);
-}
-
 /** A pending run that was tried before waits for its next attempt.
  * @param {any} run */
 export function stateOf(run) {
   return run.state === "pending" && run.attempt > 0 ? "retrying" : run.state;
-}
-
-/** Cancel or retry one run.
- * @param {string} id @param {"cancel" | "retry"} verb @param {() => void} then */
-export function askForRun(id, verb, then) {
-  const word = verb === "cancel" ? "Cancel" : "Retry";
-  ask({
-    title: `${word} this run`, danger: verb === "cancel", button: `${word} it`, done: verb === "cancel" ? "cancelled" : "submitted again",
-    text: verb === "cancel" ? "A waiting run ends at once; a running one is asked to stop." : "It is submitted again with the same arguments.",
-    command: (reason) => `mainspring run ${verb} ${id}${reason ? ` --reason ${quoted(reason)}` : ""}`,
-    act: async (reason) => {
-      await send("POST", `/v1/runs/${id}/${verb}`, reason ? { reason } : {});
-      then();
-    },
-  });
 }
 
 /** @param {{ chosen: Set<string>, filter: Record<string, any>, isWhole: boolean, done: () => void }} given */

@@ -1,12 +1,10 @@
 /** What a draft of a job would have done, or will do: the server plays its planner over a span, if wanted with an outage. Nothing is saved. */
 import { send } from "../api.js";
 import { gridOf } from "../draw/ledger.js";
-import { lookOf } from "../draw/states.js";
-import { length } from "../draw/time.js";
+import { length, lookOf } from "../draw/text.js";
 import { html, useState } from "../html.js";
-import { Badge } from "../parts/badge.js";
 import { GridTable } from "../parts/ledger.js";
-import { Trouble } from "../parts/page.js";
+import { Badge, Trouble } from "../parts/page.js";
 import { now, When, zoneOf } from "../parts/when.js";
 import { bodyOf } from "./draft.js";
 

@@ -1,10 +1,9 @@
 /** Timeline: what ran, what runs and what is planned, on one axis. */
-import { lookOf } from "../draw/states.js";
+import { lookOf } from "../draw/text.js";
 import { html, useMemo } from "../html.js";
 import { Lanes } from "../parts/lanes.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
-import { lengthOf, since, Spans } from "../parts/spans.js";
-import { now } from "../parts/when.js";
+import { lengthOf, now, since, Spans } from "../parts/when.js";
 import { place, to } from "../router.js";
 import { useResource } from "../state/resource.js";
 

@@ -1,15 +1,13 @@
 /** Workers: which work, on what, and which have gone silent. One worker: its runs on a time axis. */
 import { send } from "../api.js";
 import { packed } from "../draw/lanes.js";
-import { lookOf } from "../draw/states.js";
+import { lookOf } from "../draw/text.js";
 import { html, useMemo } from "../html.js";
-import { Badge, Meter } from "../parts/badge.js";
 import { ask, quoted } from "../parts/dialog.js";
 import { Lanes } from "../parts/lanes.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
-import { lengthOf, since, Spans } from "../parts/spans.js";
+import { Badge, Empty, Head, Loaded, Meter } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { now, When } from "../parts/when.js";
+import { lengthOf, now, since, Spans, When } from "../parts/when.js";
 import { place, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";

@@ -1,12 +1,11 @@
 /** All jobs by day or hour: a bad night is one dark column. */
-import { lookOf } from "../draw/states.js";
-import { html } from "../html.js";
-import { to } from "../router.js";
-import { place } from "../router.js";
+import { lookOf } from "../draw/text.js";
+import { html, useRef } from "../html.js";
+import { place, to } from "../router.js";
+import { useScrolledToEnd } from "./ledger.js";
 import { usePages } from "./lists.js";
 import { Empty, Loaded } from "./page.js";
-import { lengthOf, since, Spans } from "./spans.js";
-import { now, zoneOf } from "./when.js";
+import { lengthOf, now, since, Spans, zoneOf } from "./when.js";
 
 /** @typedef {import("../records.d.ts").LedgerRow} LedgerRow */
 
@@ -40,12 +39,19 @@ export function AllLedgers() {
   const span = place.value.query.get("span") === "24h" ? "24h" : "30d";
   const rows = usePages("/v1/ledger", { since: since(span), bucket: WIDTHS[span], limit: 50 }, (news) => news.more);
   const columns = columnsOf(span);
-  const at = (/** @type {LedgerRow} */ row) => new Map(Object.entries(row.cells).map(([begin, counts]) => [Date.parse(begin), counts]));
   return html`<div class="toolbar"><${Spans} chosen=${span} choices=${["24h", "30d"]} /><span class="muted">${span === "30d" ? "days in UTC" : `hours in ${zoneOf()}`}</span></div>
-    <${Loaded} of=${rows}>${() => rows.rows.length === 0 ? html`<${Empty}>There are no jobs yet.</${Empty}>` : html`<section class="panel"><div class="body"><div class="ledger all"><table aria-label="ledger of all jobs">
+    <${Loaded} of=${rows}>${() => rows.rows.length === 0 ? html`<${Empty}>There are no jobs yet.</${Empty}>` : html`<${All} rows=${rows} columns=${columns} span=${span} />`}</${Loaded}>`;
+}
+
+/** @param {{ rows: ReturnType<typeof usePages>, columns: number[], span: string }} given */
+function All({ rows, columns, span }) {
+  const table = useRef(/** @type {HTMLElement | null} */ (null));
+  useScrolledToEnd(table, true);
+  const at = (/** @type {LedgerRow} */ row) => new Map(Object.entries(row.cells).map(([begin, counts]) => [Date.parse(begin), counts]));
+  return html`<section class="panel"><div class="body"><div class="ledger all"><table ref=${table} aria-label="ledger of all jobs">
       <thead><tr><td></td>${columns.map((each) => (headOf(each, span) ? html`<th scope="col">${headOf(each, span)}</th>` : html`<td></td>`))}</tr></thead>
       <tbody>${rows.rows.map((/** @type {LedgerRow} */ row) => {
         const cells = at(row);
-        return html`<tr key=${row.job}><th scope="row"><a href=${to(`/jobs/${encodeURIComponent(row.job)}`)}>${row.job}</a></th>${columns.map((each) => html`<td>${Cell(cells.get(each))}</td>`)}</tr>`;
-      })}</tbody></table></div>${rows.more && html`<button class="more plain" onClick=${rows.more}>Show more</button>`}</div></section>`}</${Loaded}>`;
+        return html`<tr key=${row.job}><th scope="row"><a href=${to(`/jobs/${encodeURIComponent(row.job)}`)}>${row.job}</a></th>${cells.size === 0 ? html`<td class="none muted" colspan=${columns.length}>did not fire in this span</td>` : columns.map((each) => html`<td>${Cell(cells.get(each))}</td>`)}</tr>`;
+      })}</tbody></table></div>${rows.more && html`<button class="more plain" onClick=${rows.more}>Show more</button>`}</div></section>`;
 }

@@ -1,5 +1,5 @@
 /** Acting on all that match: the count and a sample first, then a reason, progress, and what was refused and why. */
-import { html } from "../html.js";
+import { html, mount } from "../html.js";
 import { begin, bulk, drop, isActing, look, proceed } from "../state/bulk.js";
 import { ask, quoted, say } from "./dialog.js";
 
@@ -57,10 +57,12 @@ export function Progress() {
 }
 
 /** An action that was interrupted can be continued. */
-export function Interrupted() {
+function Interrupted() {
   const now = bulk.value;
   if (!now || isActing.value) return null;
   const go = () => proceed().then((ended) => ended && say(`${ended.done} done`), (problem) => say(problem.message));
-  return html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">↻</span><span>${WORDS[now.action][0]} of ${bounded(now.total)} ${now.kind} was interrupted after ${now.looked.toLocaleString("en-GB")}.</span>
+  return html`<div class="banner interrupted" role="status"><span class="glyph" aria-hidden="true">↻</span><span>${WORDS[now.action][0]} of ${bounded(now.total)} ${now.kind} was interrupted after ${now.looked.toLocaleString("en-GB")}.</span>
     <button class="plain" onClick=${go}>Continue</button><button class="plain" onClick=${drop}>Leave it</button></div>`;
 }
+
+mount(html`<${Interrupted} />`);

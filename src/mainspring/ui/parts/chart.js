@@ -1,6 +1,5 @@
 /** Small drawings as SVG: a strip of outcomes, a trend, bars of outcomes over time. Colour comes from the class of the state. */
-import { lookOf } from "../draw/states.js";
-import { length } from "../draw/time.js";
+import { length, lookOf } from "../draw/text.js";
 import { html } from "../html.js";
 
 const CELL = 12;
@@ -38,24 +37,30 @@ export function Trend({ counts, label, tone = "failed" }) {
     })}</svg>`;
 }
 
+/** What an axis begins and ends with.
+ * @param {[string, string] | undefined} ends */
+function axisOf(ends) {
+  return ends && html`<p class="ends muted" aria-hidden="true"><span>${ends[0]}</span><span>${ends[1]}</span></p>`;
+}
+
 /** Counts over time across the whole width, in ink: they are no state.
- * @param {{ counts: number[], label: string }} given */
-export function Columns({ counts, label }) {
+ * @param {{ counts: number[], label: string, ends?: [string, string] }} given */
+export function Columns({ counts, label, ends }) {
   const most = Math.max(...counts, 1);
   const step = 100 / Math.max(counts.length, 1);
   return html`<svg class="ahead" role="img" aria-label=${label} viewBox="0 0 100 40" preserveAspectRatio="none" width="100%" height="40"><line class="axis" x1="0" x2="100" y1="39.5" y2="39.5" />
-    ${counts.map((count, n) => count > 0 && html`<rect x=${n * step + step * 0.12} y=${39 - Math.max((count / most) * 36, 1.5)} width=${step * 0.76} height=${Math.max((count / most) * 36, 1.5)} />`)}</svg>`;
+    ${counts.map((count, n) => count > 0 && html`<rect x=${n * step + step * 0.12} y=${39 - Math.max((count / most) * 36, 1.5)} width=${step * 0.76} height=${Math.max((count / most) * 36, 1.5)} />`)}</svg>${axisOf(ends)}`;
 }
 
 /** Outcomes by period as stacked bars, with the numbers as a table for those who do not see them.
- * @param {{ buckets: Record<string, any>[], label: string, words: (bucket: any) => string }} given */
-export function Bars({ buckets, label, words }) {
+ * @param {{ buckets: Record<string, any>[], label: string, words: (bucket: any) => string, ends?: [string, string] }} given */
+export function Bars({ buckets, label, words, ends }) {
   const totals = buckets.map((each) => STACK.reduce((sum, state) => sum + (each[state] ?? 0), 0));
   const most = Math.max(...totals, 1);
   const step = 100 / Math.max(buckets.length, 1);
   return html`<figure class="bars"><svg role="img" aria-label=${label} viewBox=${`0 0 100 ${BAR_HEIGHT}`} preserveAspectRatio="none" width="100%" height=${BAR_HEIGHT}>
       <line class="axis" x1="0" x2="100" y1=${BAR_HEIGHT - 0.5} y2=${BAR_HEIGHT - 0.5} />
-      ${buckets.map((bucket, n) => stack(bucket, n * step, step, most, words(bucket)))}</svg></figure>`;
+      ${buckets.map((bucket, n) => stack(bucket, n * step, step, most, words(bucket)))}</svg>${axisOf(ends)}</figure>`;
 }
 
 /** @param {Record<string, any>} bucket @param {number} x @param {number} step @param {number} most @param {string} title */

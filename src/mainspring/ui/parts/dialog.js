@@ -1,8 +1,9 @@
 /** Dialogs: what will happen, why, the command that does the same, and what went wrong if something did. */
-import { html, signal, useEffect, useRef, useState } from "../html.js";
+import { html, mount, signal, useEffect, useRef, useState } from "../html.js";
+import { place } from "../router.js";
 import { Trouble } from "./page.js";
 
-export const toast = signal("");
+const toast = signal("");
 let timer = 0;
 
 /** Say briefly that something was done.
@@ -28,9 +29,11 @@ export async function copy(text) {
   say("copied");
 }
 
-/** A command to copy.
+/** A command to copy. On a page of another namespace it names that one.
  * @param {{ line: string }} given */
-export function Command({ line }) {
+export function Command({ line: words }) {
+  const namespace = place.value.query.get("ns");
+  const line = namespace ? `${words} --namespace ${quoted(namespace)}` : words;
   return html`<div class="command"><code tabindex="0">${line}</code><button type="button" class="plain" aria-label="copy the command" onClick=${() => copy(line)}>copy</button></div>`;
 }
 
@@ -45,8 +48,12 @@ export function ask(asked) {
   question.value = asked;
 }
 
+function Toast() {
+  return html`<div role="status" aria-live="polite">${toast.value && html`<div class="toast">${toast.value}</div>`}</div>`;
+}
+
 /** The open dialog; one for the whole page. */
-export function Dialog() {
+function Dialog() {
   const asked = question.value;
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [reason, setReason] = useState("");
@@ -87,6 +94,9 @@ export function Dialog() {
     </form>
   </dialog>`;
 }
+
+mount(html`<${Dialog} />`);
+mount(html`<${Toast} />`);
 
 /** A word as a shell takes it.
  * @param {string} word */

@@ -1,5 +1,5 @@
 /** Which keys do what. */
-import { html, useEffect, useRef } from "../html.js";
+import { html, mount } from "../html.js";
 import { PLACES } from "../keys.js";
 
 const KEYS = [
@@ -7,14 +7,16 @@ const KEYS = [
   ["j k", "next and previous row"], ["Enter", "open the row"], ["x", "select the row"], ["y", "copy the link of the page"], ["Esc", "close"],
 ];
 
-export function Help() {
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => {
-    const open = () => dialog.current?.showModal();
-    addEventListener("mainspring-help", open);
-    return () => removeEventListener("mainspring-help", open);
-  }, []);
+let dialog = /** @type {HTMLDialogElement | null} */ (null);
+
+export function open() {
+  dialog?.showModal();
+}
+
+function Help() {
   const places = Object.entries(PLACES).map(([key, path]) => [`g ${key}`, path === "/" ? "overview" : path.slice(1)]);
-  return html`<dialog ref=${dialog} aria-label="keys"><div class="content"><h2>Keys</h2><dl class="facts keys">${[...places, ...KEYS].map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
+  return html`<dialog ref=${(/** @type {HTMLDialogElement | null} */ it) => (dialog = it)} aria-label="keys"><div class="content"><h2>Keys</h2><dl class="facts keys">${[...places, ...KEYS].map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
     <form method="dialog"><div class="buttons"><button>Close</button></div></form></div></dialog>`;
 }
+
+mount(html`<${Help} />`);

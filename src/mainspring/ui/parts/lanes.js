@@ -1,9 +1,10 @@
 /** Lanes on one time axis, as a canvas with a table beside it: past, running and planned. Failures are drawn last, so none is covered. */
 import { share, ticks } from "../draw/lanes.js";
-import { lookOf } from "../draw/states.js";
+import { lookOf } from "../draw/text.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { go } from "../router.js";
 import { theme } from "../state/settings.js";
+import { Badge } from "./page.js";
 import { now, zoneOf } from "./when.js";
 
 const ROW = 22;
@@ -57,7 +58,8 @@ function axis(pen, x, from, to, most, height, ink) {
     pen.fillStyle = ink("line");
     pen.fillRect(x(each), 18, 1, height);
     pen.fillStyle = ink("muted");
-    pen.fillText(tickText(each, step), x(each) + 3, 12);
+    const text = tickText(each, step);
+    if (x(each) + 3 + pen.measureText(text).width <= pen.canvas.clientWidth) pen.fillText(text, x(each) + 3, 12);  // A text that does not fit would be cut.
   }
 }
 
@@ -121,5 +123,6 @@ export function Lanes({ lanes, from, to, label, href }) {
   };
   return html`<div class="lanes"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`${label}: ${all.length} spans in ${lanes.length} rows. Arrows walk along them, Enter opens one.`} onKeyDown=${press}
       onMouseMove=${(/** @type {MouseEvent} */ e) => setTold(find(e)?.bar.title ?? "")} onClick=${(/** @type {MouseEvent} */ e) => { const found = find(e); if (found?.bar.id) go(href(found.bar.id)); }}></canvas>
-    <p class="told" role="status">${told || html`<span class="muted">${all.length.toLocaleString("en-GB")} spans, ${zoneOf()}</span>`}</p></div>`;
+    <div class="spread"><p class="told" role="status">${told || html`<span class="muted">${all.length.toLocaleString("en-GB")} spans, ${zoneOf()}</span>`}</p>
+      <ul class="legend">${[...new Set(all.map(({ bar }) => bar.state))].map((state) => html`<li>${Badge({ state })}</li>`)}</ul></div></div>`;
 }

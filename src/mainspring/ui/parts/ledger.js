@@ -1,19 +1,16 @@
 /** The ledger of a job: each due instant is a cell with an outcome and a reason; a missed one can be fired from here. */
 import { send } from "../api.js";
 import { gridOf } from "../draw/ledger.js";
-import { lookOf } from "../draw/states.js";
-import { length } from "../draw/time.js";
-import { html, useMemo, useRef, useState } from "../html.js";
+import { length, lookOf } from "../draw/text.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { place, refine, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
-import { Badge } from "./badge.js";
 import { ask, copy, quoted } from "./dialog.js";
 import { usePages } from "./lists.js";
-import { Empty, Loaded } from "./page.js";
-import { now, When, zoneOf } from "./when.js";
+import { Badge, Empty, Loaded } from "./page.js";
+import { now, since, When, zoneOf } from "./when.js";
 import { Lines } from "./chart.js";
-import { since } from "./spans.js";
 
 /** @typedef {import("../draw/ledger.js").Cell} Cell */
 /** @typedef {import("../draw/ledger.js").Firing} Firing */
@@ -58,7 +55,7 @@ async function askToBackfill(job, firing, then) {
     text: html`<p>${dry.count === 0 ? "Each of these instants has a run: nothing fires." : `${dry.count} past ${dry.count === 1 ? "instant fires" : "instants fire"} now, behind what waits already. What has a run gets no other.`}</p>
       <ul class="lines">${dry.items.slice(0, 5).map((/** @type {any} */ each) => html`<li><${When} at=${each.fire_at} zone=${job.trigger.tz} job />${each.before && html`<${Badge} state=${each.before} />`}</li>`)}</ul>
       ${dry.count > 5 && html`<p class="muted">and ${dry.count - 5} more</p>`}`,
-    command: (reason) => `mainspring job backfill ${quoted(job.name)} --from ${span.from} --to ${span.to}${reason ? ` --reason ${quoted(reason)}` : ""}`,
+    command: (reason) => `mainspring job backfill ${quoted(job.name)} --from ${span.from} --to ${span.to} --yes${reason ? ` --reason ${quoted(reason)}` : ""}`,
     act: async (reason) => {
       await send("POST", path, { ...span, ...(reason ? { reason } : {}) });
       then();
@@ -100,9 +97,19 @@ function move(table, event) {
   last?.focus();
 }
 
+/** Where the newest columns are the last ones, a narrow screen shows those first.
+ * @param {{ current: HTMLElement | null }} table @param {boolean} isNewestLast */
+export function useScrolledToEnd(table, isNewestLast) {
+  useEffect(() => {
+    const box = table.current?.parentElement;
+    if (box && isNewestLast) box.scrollLeft = box.scrollWidth;
+  }, [isNewestLast]);
+}
+
 /** @param {{ grid: import("../draw/ledger.js").Grid, chosen: Cell | null, choose: (cell: Cell) => void, label?: string }} given */
 export function GridTable({ grid, chosen, choose, label = "ledger: what became of each due instant" }) {
   const table = useRef(/** @type {HTMLElement | null} */ (null));
+  useScrolledToEnd(table, grid.shape === "days");
   const all = grid.rows.flatMap((row) => row.cells).filter((cell) => cell !== null);
   const stop = chosen ?? all[all.length - 1];
   return html`<div class="ledger"><table ref=${table} aria-label=${label} onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>

@@ -1,5 +1,6 @@
-/** What every page shares: its head, and how loading, errors and emptiness look. */
+/** What every page shares: its head, states as badges, and how loading, errors and emptiness look. */
 import { Problem } from "../api.js";
+import { lookOf } from "../draw/text.js";
 import { html, useEffect, useState } from "../html.js";
 
 /** @param {{ title: any, children?: any, actions?: any }} given */
@@ -46,4 +47,19 @@ export function Loaded({ of, children }) {
   const trouble = of.error && html`<${Trouble} error=${of.error} retry=${of.reload} />`;
   if (of.data === null) return trouble ?? (slow ? html`<div class="skeleton" aria-busy="true"></div>` : null);
   return html`${trouble}<div class=${slow && of.loading ? "dim" : ""}>${children(of.data)}</div>`;
+}
+
+/** A state, as glyph and word.
+ * @param {{ state: string, word?: string }} given */
+export function Badge({ state, word }) {
+  const look = lookOf(state);
+  return html`<span class=${`badge s-${look.tone}`}><span class="glyph" aria-hidden="true">${look.glyph}</span>${word ?? look.word}</span>`;
+}
+
+/** How much of a capacity is used.
+ * @param {{ used: number, of: number }} given */
+export function Meter({ used, of }) {
+  const share = of ? Math.min(used / of, 1) : 0;
+  const fill = (/** @type {HTMLElement | null} */ bar) => bar && (bar.style.width = `${share * 100}%`);
+  return html`<span class="meter" role="meter" aria-valuenow=${used} aria-valuemin="0" aria-valuemax=${of} aria-label=${`${used} of ${of}`}><i ref=${fill}></i></span>`;
 }

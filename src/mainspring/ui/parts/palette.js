@@ -1,6 +1,6 @@
 /** The palette: pages, and jobs and runs by part of a name or id. */
 import { get } from "../api.js";
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, mount, signal, useEffect, useRef, useState } from "../html.js";
 import { PLACES } from "../keys.js";
 import { go, to } from "../router.js";
 
@@ -20,19 +20,25 @@ async function look(words) {
   ];
 }
 
-export function Palette() {
+/** The words to open with; an object, so that the same words open it again. */
+const asked = signal(/** @type {{ words: string } | null} */ (null));
+
+/** @param {string} words what was typed already */
+export function open(words) {
+  asked.value = { words };
+}
+
+function Palette() {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [words, setWords] = useState("");
+  const now = asked.value;
   const [found, setFound] = useState(/** @type {Entry[]} */ ([]));
   const [chosen, setChosen] = useState(0);
   useEffect(() => {
-    const open = () => {
-      setWords("");
-      dialog.current?.showModal();
-    };
-    addEventListener("mainspring-palette", open);
-    return () => removeEventListener("mainspring-palette", open);
-  }, []);
+    if (!now || dialog.current?.open) return;
+    setWords(now.words);
+    dialog.current?.showModal();
+  }, [now]);
   useEffect(() => {
     let current = true;
     look(words).then((entries) => current && (setFound(entries), setChosen(0)));
@@ -53,3 +59,5 @@ export function Palette() {
       <a href=${each.href} onClick=${() => dialog.current?.close()}><span>${each.text}</span><span class="muted">${each.note}</span></a></li>`)}</ul>
   </div></dialog>`;
 }
+
+mount(html`<${Palette} />`);

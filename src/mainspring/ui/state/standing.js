@@ -1,27 +1,54 @@
-/** How the namespace stands, for the header of every page: asked for every five seconds while the page is visible. */
+/** How the namespace stands: for the header of every page, and more often for the page that shows all of it. */
 import { get } from "../api.js";
-import { signal } from "../html.js";
-import { paused } from "../live.js";
+import { signal, useEffect } from "../html.js";
+import { changed, paused } from "../live.js";
 import { place } from "../router.js";
 import { me } from "./me.js";
 
-const EVERY_MS = 5_000;
+const CLOSELY_MS = 2_000;
+/** How old the answer may be on pages that show a part of it. */
+const OLDEST_MS = 4_500;
+/** A request that takes longer has failed. */
+const LONGEST_MS = 30_000;
 
-export const standing = signal(/** @type {import("../records.d.ts").Overview | null} */ (null));
+/** @typedef {{ data: import("../records.d.ts").Overview | null, error: Error | null, loading: boolean }} Standing */
+
+const NOTHING = /** @type {Standing} */ ({ data: null, error: null, loading: true });
+export const standing = signal(NOTHING);
+
+let watchers = 0;
+let asked = 0;
+let isBusy = false;
+let isStale = false;
 
 async function ask() {
-  if (!me.value || document.hidden || paused.value) return;
-  const namespace = place.value.query.get("ns");
-  const found = await get("/v1/overview").catch(() => null);
-  if (found && namespace === place.value.query.get("ns")) standing.value = found;
+  isStale = isBusy;
+  if (isBusy || !me.value) return;
+  isBusy = true;
+  asked = performance.now();
+  const asking = namespace;
+  const next = await get("/v1/overview", undefined, AbortSignal.timeout(LONGEST_MS)).then((data) => ({ data, error: null }), (error) => ({ error }));
+  isBusy = false;
+  if (asking === namespace) standing.value = { ...standing.value, ...next, loading: false };
+  if (isStale || asking !== namespace) ask();
 }
 
-setInterval(ask, EVERY_MS);
+/** All of it, for a page that shows it as it changes. */
+export function useStanding() {
+  useEffect(() => {
+    watchers += 1;
+    return () => void (watchers -= 1);
+  }, []);
+  return { ...standing.value, current: true, reload: ask };
+}
+
+setInterval(() => document.hidden || paused.value || (!watchers && performance.now() - asked < OLDEST_MS) || ask(), CLOSELY_MS);
 me.subscribe(() => void ask());
+changed.subscribe((news) => void (news && watchers && ask()));
 let namespace = place.value.query.get("ns");
 place.subscribe((now) => {
   if (now.query.get("ns") === namespace) return;
   namespace = now.query.get("ns");
-  standing.value = null;
+  standing.value = NOTHING;
   ask();
 });
