@@ -24,11 +24,14 @@ CLUSTERS = {"elector": "electors", "broker": "brokers", "redis": "brokers"}
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """Which tests follow each other, where several processes share them: those of a file, and those that start whole
-    clusters, in three groups of about equal length. More clusters at once would measure the machine."""
+    """Which tests follow each other, where several processes share them: those of a file; those that share a browser
+    and its server; and those that start whole clusters, in three groups of about equal length. More clusters at once
+    would measure the machine."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
+        if path.startswith("tests/browser/"):
+            return "browser"
         if not path.startswith("tests/acceptance/"):
             return path
         return CLUSTERS.get(path.removeprefix("tests/acceptance/test_").partition("_")[0], "clusters")

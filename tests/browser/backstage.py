@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 import httpx
@@ -112,6 +113,47 @@ class Stage:
             return run if run["state"] in states else None
 
         return until(look)
+
+
+class Wire:
+    """The way to a server, which a test can cut: every connection breaks, and new ones are accepted."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._target, self._open = stage.port, list[socket.socket]()
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._door.getsockname()[1]}"
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._door.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                self._open += [near, far]
+                for one, other in ((near, far), (far, near)):
+                    Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65_536):
+                other.sendall(data)
+        for each in (one, other):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """Break every connection that is open."""
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Accept none any more."""
+        self.cut()
+        with suppress(OSError):
+            self._door.shutdown(socket.SHUT_RDWR)
+        for each in (self._door, *self._open):
+            each.close()
 
 
 @contextmanager

@@ -17,6 +17,15 @@ async def chatter(lines: int) -> int:
     return lines
 
 
+@app.task(name="drip", retry=NEVER)
+async def drip(lines: int) -> int:
+    """Write a line now and then."""
+    for number in range(lines):
+        print(f"drop {number + 1}")
+        await asyncio.sleep(0.05)
+    return lines
+
+
 @app.task(name="exact")
 async def exact(number: int) -> int:
     """An integer that a JavaScript number cannot hold."""

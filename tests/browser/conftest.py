@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from backstage import OpenPage, Stage, open_stage
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -36,28 +36,67 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One per file: playwright's loop must not outlive the tests that use it."""
-    program = shutil.which("chromium")
-    assert program is not None, "install chromium: scripts/services start"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
-        browser.close()
+class Chromium:
+    """One browser for all tests of this folder, and in it one profile for all pages of the stage: its cache stays."""
+
+    def __init__(self) -> None:
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._profile: BrowserContext | None = None
+
+    @property
+    def browser(self) -> Browser:
+        """Started when it is first needed."""
+        if self._browser is None:
+            program = shutil.which("chromium")
+            assert program is not None, "install chromium: scripts/services start"
+            self._playwright = sync_playwright().start()
+            self._browser = self._playwright.chromium.launch(executable_path=program, args=FLAGS)
+        return self._browser
+
+    @property
+    def profile(self) -> BrowserContext:
+        """For pages that need nothing of their own."""
+        self._profile = self._profile or self.new_profile()
+        return self._profile
+
+    def new_profile(self, **words: Any) -> BrowserContext:
+        """Cookies, storage, a cache and a screen, shared with no other profile."""
+        context = self.browser.new_context(viewport=words.pop("viewport", {"width": 1440, "height": 900}), **words)
+        context.set_default_timeout(PATIENCE_MS)
+        return context
+
+    def close(self) -> None:
+        """End it. Playwright's loop must not outlive the tests that use it: others need the thread for their own."""
+        if self._browser is not None and self._playwright is not None:
+            self._browser.close()
+            self._playwright.stop()
+        self._playwright = self._browser = self._profile = None
+
+
+CHROMIUM = Chromium()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """The last test of this folder, or of this process, ends the browser."""
+    if nextitem is None or nextitem.path.parent != Path(__file__).parent:
+        CHROMIUM.close()
 
 
 @pytest.fixture
-def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
+def open_page(request: pytest.FixtureRequest) -> Iterator[OpenPage]:
     """Opens pages; at the end, none of them may have had a fault that the test did not expect."""
-    contexts, faults = [], Faults()
+    pages, contexts, faults = [], [], Faults()
 
     def open_it(path: str = "/", *, at: str | None = None, expects_faults: bool = False, **words: Any) -> Page:
         url = at or request.getfixturevalue("stage").url
-        context = browser.new_context(viewport=words.pop("viewport", {"width": 1440, "height": 900}), **words)
-        context.set_default_timeout(PATIENCE_MS)
-        contexts.append(context)
+        is_own = at is not None or words
+        context = CHROMIUM.new_profile(**words) if is_own else CHROMIUM.profile
         page = context.new_page()
+        pages.append(page)
+        if is_own:
+            contexts.append(context)
         if not expects_faults:
             page.on("console", lambda message: faults.append(f"{page.url}: {message.text}"))
             page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
@@ -66,8 +105,8 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open
         return page
 
     yield open_it
-    for context in contexts:
-        context.close()
+    for each in (*pages, *contexts):
+        each.close()
     assert faults == []
 
 

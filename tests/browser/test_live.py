@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
-from backstage import OpenPage, Stage, open_stage
+from backstage import OpenPage, Stage, Wire, open_stage
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
+
+NEWER = """
+import mainspring.version
+mainspring.version.VERSION = "99.0.0"
+from mainspring.__main__ import main
+main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,27 +43,53 @@ def test_a_new_run_appears_and_typing_is_undisturbed(open_page: OpenPage, small:
 
 
 def test_a_paused_page_stays_as_it_is(open_page: OpenPage, small: Stage) -> None:
-    page = open_page("/runs", at=small.url)
+    first = submit(small)
+    page, other = open_page("/runs", at=small.url), open_page("/runs", at=small.url)
+    expect(page.get_by_role("link", name=first)).to_be_visible()
     page.get_by_role("button", name="live").click()
     expect(page.get_by_role("button", name="paused")).to_be_visible()
     identity = submit(small)
-    page.wait_for_timeout(1_500)
+    expect(other.get_by_role("link", name=identity)).to_be_visible()
     expect(page.get_by_role("link", name=identity)).to_have_count(0)
     page.get_by_role("button", name="paused").click()
     expect(page.get_by_role("link", name=identity)).to_be_visible()
 
 
-def test_a_killed_server_is_told_and_its_return_too(open_page: OpenPage, small: Stage) -> None:
+def test_a_killed_server_is_reported_and_so_is_its_return_with_another_version(
+    open_page: OpenPage, small: Stage
+) -> None:
     identity = submit(small)
     page = open_page("/runs", at=small.url, expects_faults=True)
+    form = open_page("/new-job", at=small.url, expects_faults=True)
+    form.get_by_label("Name", exact=True).fill("half-typed")
     expect(page.get_by_role("link", name=identity)).to_be_visible()
     small.kill()
     expect(page.get_by_role("button", name="no answer since")).to_be_visible()
     expect(page.get_by_role("link", name=identity)).to_be_visible()
-    small.start()
-    expect(page.get_by_role("button", name="live")).to_be_visible(timeout=20_000)
+    small.start([sys.executable, "-c", NEWER])
+    expect(page.get_by_role("button", name="live")).to_be_visible()
     newer = submit(small)
     expect(page.get_by_role("link", name=newer)).to_be_visible()
+    expect(form.get_by_text("The server has another version (99.0.0)")).to_be_visible()
+    expect(form.get_by_label("Name", exact=True)).to_have_value("half-typed")
+
+
+def test_output_is_followed_through_a_broken_connection_without_a_gap_or_a_double(
+    open_page: OpenPage, small: Stage
+) -> None:
+    run = small.ask("POST", "/v1/runs", json={"task": "drip", "args": {"lines": 100}})["run_id"]
+    wire = Wire(small)
+    try:
+        page = open_page(f"/runs/{run}?tab=output", at=wire.url, expects_faults=True)
+        output = page.get_by_role("log")
+        for line in ("drop 10\n", "drop 40\n"):
+            expect(output).to_contain_text(line.strip())
+            wire.cut()
+        small.ended(run)
+        expect(output).to_contain_text("drop 100")
+        assert (output.locator(".text").all_text_contents()) == ["".join(f"drop {n}\n" for n in range(1, 101))]
+    finally:
+        wire.close()
 
 
 def test_where_no_stream_passes_the_page_asks_every_five_seconds(open_page: OpenPage, small: Stage) -> None:

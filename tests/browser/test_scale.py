@@ -7,11 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from backstage import SEEDING, OpenPage, Stage, open_stage, until
-from playwright.sync_api import BrowserContext, Locator, Page, Request, Route, expect
+from playwright.sync_api import BrowserContext, Page, Request, Route, expect
 
 pytestmark = pytest.mark.browser
 
@@ -196,69 +195,3 @@ def test_a_failure_among_hundreds_is_seen_beside_what_runs_and_what_is_planned(
     }"""  # noqa: E501 It is a program of another language.
     until(lambda: set(page.evaluate(seen)) >= {"succeeded", "failed", "running", "neutral"})
     stage.ask("POST", f"/v1/runs/{held}/cancel", json={})
-
-
-NEWER = """
-import mainspring.version
-mainspring.version.VERSION = "99.0.0"
-from mainspring.__main__ import main
-main()
-"""
-
-
-def test_an_upgrade_under_an_open_tab_is_told_and_nothing_typed_is_lost(open_page: OpenPage, tmp_path: Path) -> None:
-    with open_stage(tmp_path, is_seeded=False) as stage:
-        page = open_page("/new-job", at=stage.url, expects_faults=True)
-        page.get_by_label("Name", exact=True).fill("half-typed")
-        expect(page.get_by_role("button", name="live")).to_be_visible()
-        stage.kill()
-        stage.start([sys.executable, "-c", NEWER])
-        expect(page.get_by_text("The server has another version (99.0.0)")).to_be_visible()
-        expect(page.get_by_label("Name", exact=True)).to_have_value("half-typed")
-
-
-def test_the_command_of_each_dialog_has_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
-    stage.ask("POST", "/v1/jobs", json={"name": "commanded", "task": "refuse", "args": {"text": "x"}, "every": "1h"})
-    page = open_page("/jobs/commanded")
-    job = "/v1/jobs/commanded"
-    for button, name, value in (("Pause", "state", "paused"), ("Resume", "state", "active")):
-        run_command(page, stage, button)
-        assert stage.ask("GET", job)[name] == value
-        expect(page.get_by_role("button", name="Resume" if button == "Pause" else "Pause")).to_be_visible()
-    run_command(page, stage, "Trigger")
-    first = until(lambda: stage.ask("GET", f"{job}/runs")["items"])[0]["run_id"]
-    stage.ended(first)
-    page.goto(f"{stage.url}/ui/runs/{first}")
-    run_command(page, stage, "Retry")
-    until(lambda: len(stage.ask("GET", f"{job}/runs")["items"]) == 2)
-    page.goto(f"{stage.url}/ui/queues")
-    queue = page.get_by_label("queue gpu")
-    for button in ("Pause", "Resume"):
-        run_command(page, stage, button, inside=queue)
-        expect(queue.get_by_role("button", name="Resume" if button == "Pause" else "Pause")).to_be_visible()
-    page.goto(f"{stage.url}/ui/new-job")
-    page.get_by_label("Name", exact=True).fill("by command")
-    page.get_by_label("Command", exact=True).fill("echo 'it works'")
-    shell(stage, page.locator(".command code").inner_text())
-    assert stage.ask("GET", "/v1/jobs/by%20command")["args"]["argv"] == ["echo", "it works"]
-    page.goto(f"{stage.url}/ui/jobs/commanded")
-    run_command(page, stage, "Remove")
-    assert stage.client.get(job).status_code == 404
-
-
-def run_command(page: Page, stage: Stage, button: str, inside: Page | Locator | None = None) -> None:
-    """Open the dialog of a button, close it again, and run the command that it shows."""
-    (inside or page).get_by_role("button", name=button, exact=True).click()
-    dialog = page.get_by_role("dialog")
-    line = dialog.locator(".command code").inner_text()
-    page.keyboard.press("Escape")
-    expect(dialog).to_be_hidden()
-    shell(stage, line)
-
-
-def shell(stage: Stage, line: str) -> None:
-    """Run a command as a person would, in a shell."""
-    folder = Path(sys.executable).parent
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url}
-    done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{line}\n{done.stderr}"

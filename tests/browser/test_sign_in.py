@@ -133,8 +133,3 @@ def test_behind_a_proxy_every_address_begins_with_the_base_path(open_page: OpenP
         landing = stage.client.get(stage.url.removesuffix("/x"), headers={"Accept": "text/html"})
         assert landing.headers["location"] == "/x/ui/"
         assert stage.client.get(f"{stage.url.removesuffix('/x')}/v1/me").status_code == 200  # A proxy that removes it.
-
-
-def test_without_the_setting_there_is_no_ui(tmp_path: Path) -> None:
-    with open_stage(tmp_path, is_seeded=False, settings={"MAINSPRING_UI": "false"}) as stage:
-        assert stage.client.get("/ui/").status_code == 404

@@ -1,0 +1,137 @@
+"""Each dialog and form ends with a command. Run in a shell, it has the effect of the button."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from backstage import APP, PATIENCE_S, OpenPage, Stage, until
+from playwright.sync_api import Locator, Page, expect
+
+pytestmark = pytest.mark.browser
+
+
+def command_of(page: Page, button: str, inside: Page | Locator | None = None) -> str:
+    """Open the dialog of a button, and close it again; the command that it shows."""
+    (inside or page).get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    line = dialog.locator(".command code").inner_text()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    return line
+
+
+def run_command(page: Page, stage: Stage, button: str, inside: Page | Locator | None = None) -> None:
+    """Run the command of a button's dialog."""
+    shell(stage, command_of(page, button, inside))
+
+
+def shell(stage: Stage, line: str) -> None:
+    """Run a command as a person would, in a shell."""
+    folder = Path(sys.executable).parent
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url}
+    done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def test_the_command_of_each_dialog_has_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/jobs", json={"name": "commanded", "task": "refuse", "args": {"text": "x"}, "every": "1h"})
+    page = open_page("/jobs/commanded")
+    job = "/v1/jobs/commanded"
+    for button, name, value in (("Pause", "state", "paused"), ("Resume", "state", "active")):
+        run_command(page, stage, button)
+        assert stage.ask("GET", job)[name] == value
+        expect(page.get_by_role("button", name="Resume" if button == "Pause" else "Pause")).to_be_visible()
+    run_command(page, stage, "Trigger")
+    first = until(lambda: stage.ask("GET", f"{job}/runs")["items"])[0]["run_id"]
+    stage.ended(first)
+    page.goto(f"{stage.url}/ui/runs/{first}")
+    run_command(page, stage, "Retry")
+    until(lambda: len(stage.ask("GET", f"{job}/runs")["items"]) == 2)
+    page.goto(f"{stage.url}/ui/queues")
+    queue = page.get_by_label("queue gpu")
+    for button in ("Pause", "Resume"):
+        run_command(page, stage, button, inside=queue)
+        expect(queue.get_by_role("button", name="Resume" if button == "Pause" else "Pause")).to_be_visible()
+    page.goto(f"{stage.url}/ui/new-job")
+    page.get_by_label("Name", exact=True).fill("by command")
+    page.get_by_label("Command", exact=True).fill("echo 'it works'")
+    shell(stage, page.locator(".command code").inner_text())
+    assert stage.ask("GET", "/v1/jobs/by%20command")["args"]["argv"] == ["echo", "it works"]
+    page.goto(f"{stage.url}/ui/jobs/commanded")
+    run_command(page, stage, "Remove")
+    assert stage.client.get(job).status_code == 404
+
+
+def test_the_commands_of_actions_on_many_have_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
+    for number in range(3):
+        stage.ask("POST", "/v1/runs", json={"task": "encode", "queue": "many", "args": {"video": f"m{number}"}})
+        stage.ask("POST", "/v1/jobs", json={"name": f"many of {number}", "command": "true", "every": "1h"})
+    page = open_page("/runs?q=queue:many")
+    page.get_by_label("select all shown").check()
+    page.get_by_role("button", name="Select all that match").click()
+    run_command(page, stage, "Cancel")
+    cancelled = {"queue": "many", "state": "cancelled"}
+    until(lambda: stage.ask("GET", "/v1/runs:count", params=cancelled)["count"] == 3)
+    page.goto(f"{stage.url}/ui/jobs?q=many")
+    expect(page.get_by_role("row")).to_have_count(4)
+    page.get_by_label("select all shown").check()
+    run_command(page, stage, "Pause")
+    assert [stage.ask("GET", f"/v1/jobs/many of {number}")["state"] for number in range(3)] == ["paused"] * 3
+
+
+def test_the_commands_of_forms_and_of_single_runs_have_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
+    held = stage.ask("POST", "/v1/runs", json={"task": "hold"})["run_id"]
+    page = open_page(f"/runs/{held}")
+    run_command(page, stage, "Cancel")
+    assert stage.ended(held)["state"] == "cancelled"
+    stage.ask("POST", "/v1/jobs", json={"name": "edited", "task": "refuse", "args": {"text": "no"}, "every": "1h"})
+    page.goto(f"{stage.url}/ui/jobs/edited?tab=edit")
+    page.get_by_label("Timeout").fill("7m")
+    page.get_by_label("Arguments as JSON").fill('{"text": "it\'s"}')
+    expect(page.locator(".command code")).to_contain_text("--timeout 7m")
+    shell(stage, page.locator(".command code").inner_text())
+    job = stage.ask("GET", "/v1/jobs/edited")
+    assert (job["timeout"], job["args"]) == ("7m", {"text": "it's"})
+    page.goto(f"{stage.url}/ui/calendars?new=1")
+    page.get_by_label("Name", exact=True).fill("by hand")
+    expect(page.locator(".command code")).to_contain_text("'by hand'")
+    shell(stage, page.locator(".command code").inner_text())
+    assert stage.ask("GET", "/v1/calendars/by hand")["rules"][0]["days"] == ["sat", "sun"]
+
+
+def test_the_command_of_a_backfill_fires_what_was_missed(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/jobs/invoices")
+    missed = page.locator(".cell.o-missed:not(.band)").first
+    instant = str(missed.get_attribute("aria-label")).split()[0]
+    missed.click()
+    page.get_by_role("button", name=re.compile("Backfill th")).first.click()
+    dialog = page.get_by_role("dialog")
+    line = dialog.locator(".command code").inner_text()
+    page.keyboard.press("Escape")
+    shell(stage, line)
+    cell = page.locator(f".cell[aria-label^='{instant}']")
+    expect(cell).to_have_class(re.compile("o-(succeeded|late)"))
+
+
+def test_the_command_of_draining_ends_a_worker(open_page: OpenPage, stage: Stage) -> None:
+    words = [sys.executable, "-m", "mainspring", "worker", str(APP), "--queue", "spare"]
+    environment = {**os.environ, "MAINSPRING_STORE": f"sqlite:///{stage.store}"}
+    spare = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        page = open_page("/workers")
+        row = page.get_by_role("row").filter(has_text="spare")
+        expect(row).to_contain_text("active", timeout=PATIENCE_S * 1000)
+        row.get_by_role("button", name=re.compile("^Drain")).click()
+        line = page.get_by_role("dialog").locator(".command code").inner_text()
+        page.keyboard.press("Escape")
+        shell(stage, line)
+        assert spare.wait(PATIENCE_S) == 0
+        expect(row).not_to_contain_text("active")
+    finally:
+        spare.kill()
+        spare.wait()
