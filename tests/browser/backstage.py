@@ -115,6 +115,14 @@ class Stage:
         return until(look)
 
 
+def shell(stage: Stage, line: str) -> None:
+    """Run a command as a person would, in a shell."""
+    folder = Path(sys.executable).parent
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url}
+    done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
 class Wire:
     """The way to a server, which a test can cut: every connection breaks, and new ones are accepted."""
 

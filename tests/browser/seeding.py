@@ -3,6 +3,7 @@ kinds, a night without any node, paused jobs and a queue that no worker serves.
 
     python tests/browser/seeding.py FILE [JOBS]      JOBS more jobs besides the few with a past
     python tests/browser/seeding.py FILE JOBS bare   nothing but jobs, and as many as there may be
+    python tests/browser/seeding.py FILE JOBS night  jobs of the namespace `night` that all start at midnight
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mainspring.testing import ManualScheduler
 
 DAYS = 21
 NEVER = Retry(0)
+MOVABLE = 60
 
 
 def make_app(random: Random, more: int) -> Mainspring:
@@ -98,6 +100,20 @@ async def declare(file: Path, count: int) -> None:
     await app.close()
 
 
+async def declare_night(file: Path, count: int) -> None:
+    """Many jobs that start in the same minute. Sixty of them may move."""
+    app = Mainspring(f"sqlite:///{file}", name="night", namespace="night")
+
+    @app.task(name="nothing")
+    async def nothing() -> None: ...
+
+    for number in range(count):
+        tags = [] if number < MOVABLE else ["pinned"]
+        app.job(cron("0 0 * * *"), name=f"midnight-{number:04}", tags=tags)(nothing)
+    await app.sync_jobs()
+    await app.close()
+
+
 def open_file(file: Path, clock: Clock) -> SqliteStore:
     """The store of the scheduler, in a file instead of memory."""
     return SqliteStore(str(file), clock, durable=False, inline=True)
@@ -105,4 +121,5 @@ def open_file(file: Path, clock: Clock) -> SqliteStore:
 
 if __name__ == "__main__":
     jobs = int(sys.argv[2]) if len(sys.argv) > 2 else 40
-    asyncio.run((declare if "bare" in sys.argv else seed)(Path(sys.argv[1]), jobs))
+    ways = {"bare": declare, "night": declare_night}
+    asyncio.run(ways.get(sys.argv[-1], seed)(Path(sys.argv[1]), jobs))

@@ -6,10 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from backstage import APP, PATIENCE_S, OpenPage, Stage, until
+from backstage import APP, PATIENCE_S, OpenPage, Stage, shell, until
 from playwright.sync_api import Locator, Page, expect
 
 pytestmark = pytest.mark.browser
@@ -28,14 +27,6 @@ def command_of(page: Page, button: str, inside: Page | Locator | None = None) ->
 def run_command(page: Page, stage: Stage, button: str, inside: Page | Locator | None = None) -> None:
     """Run the command of a button's dialog."""
     shell(stage, command_of(page, button, inside))
-
-
-def shell(stage: Stage, line: str) -> None:
-    """Run a command as a person would, in a shell."""
-    folder = Path(sys.executable).parent
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url}
-    done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
 def test_the_command_of_each_dialog_has_the_same_effect(open_page: OpenPage, stage: Stage) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
-from backstage import OpenPage, Stage, open_stage
-from playwright.sync_api import expect
+from backstage import SEEDING, OpenPage, Stage, shell
+from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
+
+JOBS = 1_000
 
 
 def test_a_simulated_outage_predicts_what_the_ledger_holds_after_a_real_one(open_page: OpenPage, stage: Stage) -> None:
@@ -56,26 +59,35 @@ def test_an_edit_of_a_calendar_names_the_firings_that_move_before_it_is_saved(
 
 
 def test_applying_a_proposal_lowers_the_peak_to_what_was_said_and_names_what_is_refused(
-    open_page: OpenPage, tmp_path: Path
+    open_page: OpenPage, stage: Stage
 ) -> None:
-    with open_stage(tmp_path, is_seeded=False) as stage:
-        midnight = {"schedule": "0 0 * * *", "timezone": "UTC", "command": "true"}
-        for number in range(60):
-            stage.ask("POST", "/v1/jobs", json={"name": f"midnight-{number}", **midnight})
-        page = open_page("/load", at=stage.url, expects_faults=True)
-        spread = page.get_by_label("spread")
-        spread.get_by_role("button", name="Propose").click()
-        sentence = spread.locator(".sentence").inner_text()
-        found = re.search(r"falls from (\d+) to (\d+) starts", sentence)
-        assert found is not None, sentence
-        before, after = map(int, found.groups())
-        assert before >= 60 > after
-        edited = spread.get_by_role("row").nth(1).get_by_role("link").inner_text()
-        stage.ask("PATCH", f"/v1/jobs/{edited}", json={"priority": 2})
-        spread.get_by_role("button", name=re.compile("Apply to")).click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("mainspring load --spread --within 15m --apply")
-        dialog.get_by_role("button", name=re.compile("^Move")).click()
-        expect(dialog.get_by_role("alert")).to_contain_text(edited)
-        load = stage.ask("GET", "/v1/load", params={"bucket": "1m"})
-        assert load["peak"]["starts"] in (after, after + 1)  # One job was not moved.
+    subprocess.run([sys.executable, str(SEEDING), str(stage.store), str(JOBS), "night"], check=True)
+    night = {"headers": {"Mainspring-Namespace": "night"}}
+    page = open_page("/load?ns=night", expects_faults=True)
+    expect(page.get_by_text(re.compile(r"Peak .* 00:00:00.*: 1,000 starts"))).to_be_visible()
+    spread = page.get_by_label("spread")
+    before, after = propose(page)
+    assert before == JOBS > after
+    edited = spread.get_by_role("row").nth(1).get_by_role("link").inner_text()
+    stage.ask("PATCH", f"/v1/jobs/{edited}", json={"priority": 2}, **night)
+    spread.get_by_role("button", name=re.compile("Apply to")).click()
+    dialog = page.get_by_role("dialog")
+    line = dialog.locator(".command code").inner_text()
+    assert line == "mainspring load --spread --within 15m --apply --namespace night"
+    dialog.get_by_role("button", name=re.compile("^Move")).click()
+    expect(dialog.get_by_role("alert")).to_contain_text(edited)
+    page.keyboard.press("Escape")
+    peak = stage.ask("GET", "/v1/load", params={"bucket": "1m"}, **night)["peak"]["starts"]
+    assert peak == after + 1  # One job was not moved.
+    shell(stage, line)
+    assert stage.ask("GET", "/v1/load", params={"bucket": "1m"}, **night)["peak"]["starts"] == after
+
+
+def propose(page: Page) -> tuple[int, int]:
+    """The starts of the fullest minute before and after what the page proposes."""
+    spread = page.get_by_label("spread")
+    spread.get_by_role("button", name="Propose").click()
+    sentence = spread.locator(".sentence").inner_text().replace(",", "")
+    found = re.search(r"falls from (\d+) to (\d+) starts", sentence)
+    assert found is not None, sentence
+    return int(found[1]), int(found[2])
