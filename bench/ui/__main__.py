@@ -1,8 +1,9 @@
 """The web UI in Chromium, beside rq-dashboard's list: `python -m bench.ui [--jobs N] [--seconds S] [--no-peer]`
 
 Each page: kB on the wire, requests, and the time until it can be used. Then frame times while a list of many jobs is
-scrolled, and what twenty viewers cost the server while it handles events. The server, the viewers and the browser
-share the machine, as they do where `mainspring up` runs beside a browser.
+scrolled, and what twenty viewers cost the server while it handles events: its share of a core, and how late jobs of
+every second begin. A page that is open meanwhile: how busy its main thread is, and what its memory grows by. The
+server, the viewers and the browser share the machine, as they do where `mainspring up` runs beside a browser.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ VIEWERS = 20
 EVENTS_PER_RUN = 3
 """Submitted, running, succeeded."""
 EVENTS_PER_S = 500
+PULSES = 10
+"""Jobs that fire every second, whose lateness shows what viewers cost."""
 START_S = 60.0
 FRAMES = """async ([seconds, step]) => {
   const gaps = [];
@@ -166,6 +170,47 @@ async def feed(client: httpx.AsyncClient, seconds: float) -> int:
     return sent
 
 
+def declare_pulses(url: str) -> None:
+    """Jobs whose lateness is measured."""
+    for number in range(PULSES):
+        body = {"name": f"pulse-{number}", "task": "exact", "args": {"number": 1}, "every": "1s"}
+        httpx.post(f"{url}/v1/jobs", json=body).raise_for_status()
+
+
+def late_p99_s(url: str, since: datetime) -> float:
+    """How late the firings since an instant began, at the 99th percentile."""
+    found: list[float] = []
+    for number in range(PULSES):
+        words = {"since": since.isoformat(), "outcome": "succeeded", "limit": 1000}
+        items = httpx.get(f"{url}/v1/jobs/pulse-{number}/firings", params=words).json()["items"]
+        found += [each["late_s"] for each in items if each.get("late_s") is not None]
+    return percentile(found, 0.99)
+
+
+class Watched:
+    """A page that stays open: what its main thread does, and the memory that its program holds."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self.page = browser.new_page(viewport={"width": 1440, "height": 900})
+        self.page.goto(f"{url}/ui/runs")
+        await_usable(self.page, "h1")
+        self._session = self.page.context.new_cdp_session(self.page)
+        self._session.send("Performance.enable")
+        self._began, self._first = time.monotonic(), self._read()
+
+    def _read(self) -> dict[str, float]:
+        self._session.send("HeapProfiler.collectGarbage")
+        return {each["name"]: each["value"] for each in self._session.send("Performance.getMetrics")["metrics"]}
+
+    def close(self) -> str:
+        """What it took since it was opened."""
+        last, took = self._read(), time.monotonic() - self._began
+        self.page.close()
+        busy = (last["TaskDuration"] - self._first["TaskDuration"]) / took
+        grown = (last["JSHeapUsedSize"] - self._first["JSHeapUsedSize"]) / 2**20
+        return f"main thread busy {busy * 100:.1f} %, memory grew by {grown:.1f} MiB in {took:.0f} s"
+
+
 async def cost(url: str, pid: int, viewers: int, seconds: float) -> tuple[float, int, int]:
     """The share of a core that the server takes, the events, and the news that viewers got."""
     counts: list[int] = []
@@ -200,10 +245,16 @@ def measure(browser: Browser, arguments: argparse.Namespace, folder: Path) -> No
         page.wait_for_selector("tr[data-row]")
         print(f"scrolling {arguments.jobs} jobs: {frames(page, arguments.seconds)}")
         page.close()
+        declare_pulses(url)
         for viewers in (0, VIEWERS):
+            began = datetime.now(UTC)
             share, sent, news = asyncio_run(cost(url, pid, viewers, arguments.seconds))
-            rate = sent / arguments.seconds
-            print(f"{viewers:>2} viewers, {rate:.0f} events/s: {share * 100:.1f} % of a core, {news} news received")
+            rate, late = sent / arguments.seconds, late_p99_s(url, began) * 1000
+            print(f"{viewers:>2} viewers, {rate:.0f} events/s: {share * 100:.1f} % of a core, {news} news received,"
+                  f" firings late p99 {late:.1f} ms")  # fmt: skip
+        watched = Watched(browser, url)
+        asyncio_run(cost(url, pid, 0, arguments.seconds))
+        print(f"an open list of runs at {EVENTS_PER_S} events/s: {watched.close()}")
     if arguments.peer:
         try:
             with peer(folder) as address:
