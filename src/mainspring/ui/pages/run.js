@@ -67,7 +67,7 @@ function Spent({ run, attempts }) {
   const total = parts.reduce((sum, each) => sum + each.ms, 0);
   if (!parts.length || total <= 0) return null;
   return html`<section class="panel"><header><h2>Where the time went</h2><span class="muted">${length(total)} in all</span></header><div class="body">
-    <ol class="spent">${parts.map((each) => html`<li><span>${each.what}</span><${Badge} state=${each.state} /><span class="number">${length(each.ms)}</span>
+    <ol class="spent">${parts.map((each) => html`<li data-ms=${each.ms}><span>${each.what}</span><${Badge} state=${each.state} /><span class="number">${length(each.ms)}</span>
       <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true" class=${`s-${lookOf(each.state).tone}`}><rect width=${Math.max((each.ms / total) * 100, 0.5)} height="6" fill="currentColor" /></svg></li>`)}</ol></div></section>`;
 }
 
