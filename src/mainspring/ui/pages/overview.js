@@ -16,6 +16,8 @@ import { useStanding } from "../state/standing.js";
 const WIDTHS = /** @type {Record<string, string>} */ ({ "1h": "5m", "24h": "1h", "7d": "6h" });
 const FEW = 8;
 const KINDS = 5;
+/** The day ahead begins on a round time, so that equal questions have equal addresses. */
+const STEP_MS = 300_000;
 const MOST = 10_000;
 
 /** @param {{ title: string, href: string, figure: any, children?: any }} given */
@@ -137,7 +139,7 @@ function Outcomes() {
 }
 
 function Ahead() {
-  const from = new Date(Math.floor(now().getTime() / 3_600_000) * 3_600_000);
+  const from = new Date(Math.ceil(now().getTime() / STEP_MS) * STEP_MS);
   const load = useResource("/v1/load", { from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), bucket: "30m" });
   return html`<section class="panel"><header><h2>Next 24 hours</h2><a class="muted" href=${to("/load")}>open</a></header><div class="body"><${Loaded} of=${load}>${(/** @type {Load} */ found) => found.peak
     ? html`<${Columns} counts=${found.items.map((each) => each.starts)} label=${`starts in each half hour of the next day, at most ${found.peak.starts}`} ends=${["now", "in 24 h"]} /><p class="muted">peak <${When} at=${found.peak.at} />: ${found.peak.starts.toLocaleString("en-GB")} starts</p>`
