@@ -21,7 +21,7 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 def test_a_picture_is_taken(
     open_page: OpenPage, tmp_path: Path, theme: str, name: str, path: str, waits_for: str
 ) -> None:
-    page = open_page(path, color_scheme=theme, viewport={"width": 1200, "height": 720})
+    page = open_page(path, color_scheme=theme, viewport={"width": 1280, "height": 720})
     expect(page.locator(waits_for)).to_be_visible()
     expect(page.get_by_role("button", name="live")).to_be_visible()
     folder = IMAGES if os.environ.get("MAINSPRING_PICTURES") else tmp_path
