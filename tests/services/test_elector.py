@@ -286,6 +286,17 @@ class TestTerms:
             await let_pass(clock, "3s")
             assert one.number == 1
 
+    async def test_a_dead_connection_does_not_keep_the_holder_of_the_lease_from_leading(
+        self, store: Any, clock: JumpingClock
+    ) -> None:
+        line = FaultyStore(store)
+        line.hold_request("begin_term", 2)
+        one = Node(line, clock, "one")
+        async with turning(one):
+            await let_pass(clock, "5s")
+            assert one.number == 1
+        assert line.calls["begin_term"] == 3
+
     async def test_a_leader_whose_term_was_overtaken_begins_a_later_one(
         self, store: Any, one: Node, clock: JumpingClock
     ) -> None:

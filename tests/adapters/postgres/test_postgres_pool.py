@@ -7,9 +7,11 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from random import Random
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -18,11 +20,13 @@ from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.core.instants import parse_duration
 from mainspring.errors import StoreUnavailable
+from mainspring.services.loop import within
 from mainspring.services.node import Node
 from mainspring.stores.postgres.server import pool as pooling
 from mainspring.stores.postgres.server.database import Database, Limits, Transaction
 from mainspring.stores.postgres.server.pool import Bounds
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.testing.servers.proxy import Proxy
 from mainspring.wiring import build_runtime
 
 CLOCK = SystemClock()
@@ -156,6 +160,30 @@ class TestKeeping:
             await admin.execute("SELECT pg_terminate_backend($1)", row[0])
             await admin.close()
             assert await database.write(lambda tx: tx.fetchval("SELECT 42")) == 42
+
+    async def test_one_call_without_an_answer_is_enough_to_doubt_all_that_lie_idle(self, postgres_url: str) -> None:
+        """A router was replaced: connections are dead, and neither side knows. Each of them would cost a timeout."""
+        port = urlsplit(postgres_url).port
+        assert port is not None
+        proxy = Proxy(port, Random(7))
+        proxy.start()
+        try:
+            url = postgres_url.replace(f":{port}/", f":{proxy.port}/")
+            async with opened(url, Bounds(size=6, validation_s=0.5)) as database:
+                async with Keepers(database, 6):
+                    pass
+                assert database.count_connections()[2] == 6
+                proxy.block()
+                proxy.unblock(forget=True)
+                tries = 0
+                while True:
+                    tries += 1
+                    with suppress(StoreUnavailable):
+                        assert await within(CLOCK, 1.0, database.alone("SELECT 42"))
+                        break
+                assert tries <= 3, "one that is cut off, one that is tried, and a new one"
+        finally:
+            proxy.close()
 
 
 @asynccontextmanager

@@ -190,7 +190,7 @@ class Elector(Loop):
         if self._term is None:
             if self.clock.monotonic() >= until:
                 return  # The answer came too late: another node may lead by now, and must not be overtaken.
-            self._term = await self._store.begin_term(self._lease_name, self._owner)
+            self._term = await self._in_time(self._store.begin_term(self._lease_name, self._owner))
             self._trusted_until = until
             log.info("%s leads %s, term %d", self._owner, self._lease_name, self._term.number)
             for callback in self.on_elected:
@@ -239,7 +239,7 @@ class Elector(Loop):
         hold, self._hold = self._hold, None
         self._watch()
         if hold is not None:
-            await self._lease.release(hold)
+            await self._in_time(self._lease.release(hold))
 
 
 def _nothing() -> None:

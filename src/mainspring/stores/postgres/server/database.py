@@ -342,6 +342,8 @@ class Database:
                     await connection.execute("ROLLBACK", timeout=PARTING_S)
                 pool.give_back(connection)
                 return
+        else:  # No answer in time.
+            pool.doubt_idle()
         pool.discard(connection)
 
 

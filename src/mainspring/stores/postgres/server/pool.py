@@ -83,6 +83,8 @@ class Pool:
         self._queue: deque[asyncio.Future[bool]] = deque()
         self._passed_on_at = 0.0
         """When a slot last became free."""
+        self._doubted_at = 0.0
+        """What was idle then is checked before use."""
         self._held: dict[Connection, _Loan] = {}
         self._made_at: dict[Connection, float] = {}
         self._watch: asyncio.TimerHandle | None = None
@@ -160,6 +162,10 @@ class Pool:
         self._partings.add(task)
         task.add_done_callback(self._partings.discard)
 
+    def doubt_idle(self) -> None:
+        """Check idle connections before use: another one gave no answer, and what cut it off may have cut these."""
+        self._doubted_at = time.monotonic()
+
     def drop_idle(self) -> None:
         """Close all idle connections: the server is gone, or is no longer the primary."""
         idle, self._idle = self._idle, []
@@ -200,24 +206,27 @@ class Pool:
     async def _pop_idle(self) -> Connection | None:
         while self._idle:
             connection, since = self._idle.pop()
-            if await self._is_fit(connection, time.monotonic() - since):
+            if await self._is_fit(connection, since):
                 return connection
             self._made_at.pop(connection, None)
             connection.terminate()
         return None
 
-    async def _is_fit(self, connection: Connection, rested_s: float) -> bool:
-        """Whether a connection can be used after this idle time."""
+    async def _is_fit(self, connection: Connection, since: float) -> bool:
+        """Whether a connection can be used that is idle since then. If it gives no answer, those that are idle for
+        longer are dropped with it: each would cost its caller another wait."""
         if connection.is_closed():
             return False
-        if rested_s < RESTED_S:
+        if since > self._doubted_at and time.monotonic() - since < RESTED_S:
             return True
         try:
             await connection.fetchval("SELECT 1", timeout=self._bounds.validation_s)
         except DRIVER_ERRORS:
+            self.drop_idle()
             return False
         except BaseException:
             connection.terminate()
+            self.drop_idle()
             raise
         return True
 
