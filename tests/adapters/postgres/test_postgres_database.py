@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from threading import Thread
 
 import asyncpg
+import psycopg
 import pytest
 
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Event
 from mainspring.errors import Conflict, StoreError, StoreReadOnly, StoreUnavailable, Unstorable
+from mainspring.services.loop import within
 from mainspring.stores.postgres.server.clock import ServerClock
 from mainspring.stores.postgres.server.database import Database, Limits, Transaction
 from mainspring.stores.postgres.server.pool import Bounds
@@ -290,4 +293,24 @@ async def test_a_server_that_is_killed_and_comes_back_is_used_again(own_server: 
             await asyncio.sleep(0.1)
     else:
         pytest.fail("it did not come back")
+    await store.close()
+
+
+async def test_a_process_suspended_while_it_prepares_a_statement_keeps_nobody_from_leading(postgres_url: str) -> None:
+    """PostgreSQL applies no timeout then: neither that of idle transactions nor that of statements."""
+    store = await PostgresStore.open(postgres_url, CLOCK)
+    await store.begin_term("scheduler", "suspended")
+    with psycopg.connect(postgres_url, application_name="mainspring") as suspended:
+        suspended.execute("SELECT FROM mainspring.terms FOR SHARE")
+        suspended.pgconn.enter_pipeline_mode()
+        suspended.pgconn.send_prepare(b"half", b"SELECT 1")
+        suspended.pgconn.send_flush_request()
+        suspended.pgconn.flush()
+        async with asyncio.timeout(30):
+            while True:
+                with suppress(StoreUnavailable):
+                    term = await within(CLOCK, 1.0, store.begin_term("scheduler", "other"))
+                    break
+        assert term.number == 2
+        suspended.close()
     await store.close()

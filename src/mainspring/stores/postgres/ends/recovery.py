@@ -28,6 +28,7 @@ class Maintenance:
         looked = await self._db.read(lambda tx: tx.fetchrow(_Q["anything"], tx.given, tx.now, dead_after))
         if looked is None or not looked[0]:
             return Reaped(0, 0, (), idle=looked is not None and looked[1])
+        await self._db.end_suspended()
         lost = await self._db.write(lambda tx: _recover_lost(tx, limit), patient=True)
         expired = await self._db.write(lambda tx: _end_late(tx, limit), patient=True)
         dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)

@@ -22,7 +22,7 @@ OLDEST_SERVER = 14
 CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
 """A statement that takes longer counts as lost: a connection may have been cut silently."""
-IDLE_TIMEOUT = "3s"
+IDLE_TIMEOUT_S = 3.0
 """A process that is suspended in a transaction would keep its locks, and all others would wait for them."""
 LOCK = 0x4D535052
 """A migrating process holds the advisory lock of this number: "MSPR"."""
@@ -32,7 +32,7 @@ UNUSABLE = 2**31 - 1
 """A schema version that no program knows: a restore sets it until it has finished, to keep programs out."""
 _APPLIED = "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)"
 SETTINGS = (
-    f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT}'",
+    f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s'",
     "jit = off",
     "enable_seqscan = off",
     "enable_bitmapscan = off",
@@ -64,8 +64,7 @@ class Server(NamedTuple):
     durable: bool = True
     """Whether commits wait for the disk, as the server is configured; otherwise they do not wait."""
     statement_s: float = COMMAND_TIMEOUT_S
-    """The server ends a statement after this time, too: a process that is suspended between preparing a statement and
-    executing it does not count as idle."""
+    """The server ends a statement after this time, too."""
 
     @property
     def shown(self) -> str:

@@ -8,6 +8,7 @@ has a pool of its own.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -22,12 +23,14 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Event, NewRun
 from mainspring.errors import MainspringError, StoreError, StoreRefused, StoreUnavailable
 from mainspring.stores.postgres.server.clock import GivenClock, ServerClock, StoreClock
-from mainspring.stores.postgres.server.connection import Connection, Server, connect, prepare
+from mainspring.stores.postgres.server.connection import IDLE_TIMEOUT_S, Connection, Server, connect, prepare
 from mainspring.stores.postgres.server.errors import explain
 from mainspring.stores.postgres.server.listener import Listener
 from mainspring.stores.postgres.server.pool import Bounds, Pool, Waiting
 from mainspring.stores.postgres.submissions.handover import Handover
 from mainspring.stores.sql import load_queries
+
+log = logging.getLogger("mainspring")
 
 T = TypeVar("T")
 Record: TypeAlias = Any
@@ -40,6 +43,7 @@ ACCEPTED = "accepted"
 """The notice of the procedure that a submission is committed, and not yet on the disk."""
 
 _APPEND = load_queries("postgres", "events")["append"]
+_END_SUSPENDED = load_queries("postgres", "maintenance")["end_suspended"]
 _TIME = "SELECT mainspring.store_now(NULL)"
 _encode_events = msgspec.json.Encoder().encode
 
@@ -183,6 +187,11 @@ class Database:
             return tx.fetch(query, *args) if heard is None else _hearing(tx, heard, query, *args)
 
         return await self._try(work, self._begin if self.server.pooled else "")
+
+    async def end_suspended(self) -> None:
+        """End sessions whose suspended processes keep locks: see the query."""
+        if any(await self.alone(_END_SUSPENDED, IDLE_TIMEOUT_S)):
+            log.warning("ended sessions of processes that are suspended or cut off, and kept locks")
 
     async def schedule(self, call: Callable[[], Awaitable[T]], *, size: int = 1, again: bool = False) -> T:
         """Make a call that schedules something, within one deadline. If it may be repeated without harm (`again`), it

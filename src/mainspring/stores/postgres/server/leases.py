@@ -57,6 +57,7 @@ class Leases:
                 tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
             return Term(name, number, owner)
 
+        await self._db.end_suspended()  # The previous leader may have been suspended while it wrote under its term.
         return await self._db.write(work)
 
     async def end_term(self, term: Term, reason: str) -> None:

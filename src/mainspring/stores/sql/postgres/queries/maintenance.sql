@@ -141,3 +141,12 @@ SELECT namespace, name FROM mainspring.gates WHERE used = 0 AND name LIKE 'firin
 DELETE FROM mainspring.gates AS g USING unnest($1::text[], $2::text[]) AS e (namespace, name)
 WHERE g.namespace = e.namespace AND g.name = e.name
   AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.job_id = substr(g.name, 8, 26) AND g.name = ANY (r.gates));
+
+-- end_suspended: end sessions of this program that keep locks on its tables, and whose process has not sent the rest of a statement for $1 seconds. It is suspended or cut off, and the server applies neither of the session's timeouts between parsing a statement and executing it
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND application_name = 'mainspring'
+  AND state = 'active' AND wait_event = 'ClientRead' AND query NOT LIKE 'COPY %'
+  AND state_change < clock_timestamp() - make_interval(secs => $1)
+  AND pid IN (
+    SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+    WHERE l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock') AND c.relnamespace = 'mainspring'::regnamespace);
