@@ -95,3 +95,8 @@ def make_tls(options: Mapping[str, str]) -> ssl.SSLContext:
     if (certificate := options.get("ssl_certfile")) is not None:
         context.load_cert_chain(certificate, options.get("ssl_keyfile"))
     return context
+
+
+def describe(error: Exception) -> str:
+    """What an error of a driver says, for people. Many timeouts say nothing."""
+    return str(error).strip() or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

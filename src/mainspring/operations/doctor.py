@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
@@ -10,9 +11,10 @@ from uuid import uuid4
 
 import msgspec
 
-from mainspring.broker import Broker
+from mainspring.broker import Broker, Notice, Place
 from mainspring.cache import StatusCache
 from mainspring.core.instants import SECOND, Instant
+from mainspring.core.runs.priority import PRIORITIES
 from mainspring.errors import MainspringError
 from mainspring.lease import Lease
 from mainspring.sink import Sink
@@ -22,6 +24,15 @@ SKEW_S: Final = 1.0
 """Clocks that differ by more than this make due times and claims confusing to read, although not wrong."""
 SLOW_MS: Final = 200.0
 """A broker or cache that answers more slowly is treated as absent."""
+
+REFUSED: Final = (
+    r"(?i)access.?refused|access.?denied|authentic|authoriz|password|login|permission|forbidden|does not let|noperm"
+)
+AWAY: Final = (
+    r"(?i)connect call failed|could not connect|connection attempts failed|connection refused|unable to bootstrap"
+    r"|not known|no server|no answer"
+)
+"""Words of servers and drivers, by what an operator has to do."""
 
 State = Literal["good", "warning", "failed", "unused"]
 
@@ -37,24 +48,37 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     took_ms: float | None = None
 
 
-async def examine(part: str, where: str, look: Callable[[], Awaitable[str]], remedy: str) -> Finding:
+async def examine(part: str, where: str, look: Callable[[], Awaitable[str]]) -> Finding:
     """Look at one part. `look` returns what there is to say, or raises what is wrong."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(PATIENCE_S):
             detail = await look()
     except TimeoutError:
-        return Finding(part=part, state="failed", where=where, detail=f"no answer in {PATIENCE_S:g} s", remedy=remedy)
+        detail = f"no answer in {PATIENCE_S:g} s"
+        return Finding(part=part, state="failed", where=where, detail=detail, remedy=advise(part, detail))
     except (MainspringError, OSError, ImportError) as error:
-        return Finding(part=part, state="failed", where=where, detail=str(error), remedy=remedy)
+        detail = str(error).removeprefix(f"{where}: ")  # It is named already.
+        return Finding(part=part, state="failed", where=where, detail=detail, remedy=advise(part, detail))
     took_ms = (time.monotonic() - began) * 1_000
     return Finding(part=part, state="good", where=where, detail=detail, took_ms=took_ms)
 
 
-async def look_at_broker(broker: Broker) -> str:
-    """Whether a broker answers; then, whether it answers quickly."""
+def advise(part: str, detail: str) -> str:
+    """What to do about a part that failed with this text."""
+    if re.search(REFUSED, detail):
+        return f"correct the user and password in `{part}`, or grant the permission that is missing"
+    if re.search(AWAY, detail):
+        return f"start the server, or correct the host and port in `{part}`"
+    return f"start the server, or correct the address, user and password in `{part}`"
+
+
+async def look_at_broker(broker: Broker, place: Place) -> str:
+    """Whether a broker answers and takes a message; then, whether it answers quickly. The message names no run, so that
+    a worker that receives it claims nothing."""
     try:
         await broker.ping()
+        await broker.publish([Notice("doctor", 0, *place, PRIORITIES[-1], 0)])
         began = time.monotonic()
         await broker.ping()
         took_ms = (time.monotonic() - began) * 1_000

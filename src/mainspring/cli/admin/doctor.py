@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import click
 
 from mainspring.adapter import WITHOUT, AdapterContext, open_adapter
+from mainspring.broker import Place
 from mainspring.cli.lazy import Verb
 from mainspring.cli.opening import open_app
 from mainspring.cli.output.errors import FAILED
@@ -27,12 +29,6 @@ from mainspring.sdk.app import Mainspring
 from mainspring.wiring import database_status
 
 _STYLES = {"good": "green", "warning": "yellow", "failed": "red", "unused": "dim"}
-_REMEDIES = {
-    "broker": "start the server, or correct the address, user and password in `broker`",
-    "lease": "start the server, or correct the address, user and password in `lease`",
-    "cache": "start the server, or correct the address, user and password in `cache`",
-    "sink": "start the server, or correct the address, user and password in `sink`",
-}
 
 
 @click.command(cls=Verb)
@@ -44,7 +40,8 @@ _REMEDIES = {
 def doctor(session: Session, broker: str | None, lease: str | None, cache: str | None, sink: str | None) -> int:
     """Check that the store, broker, lease, cache and sinks of the settings work, and say what to do if one does not.
 
-    Nothing is created in the store. A broker or sink may create its queues or topics.
+    Nothing is created in the store. A broker is given one message that names no run, and workers ignore it. A broker or
+    sink may create its queues or topics.
     """
     app, screen = open_app(session, broker=broker, lease=lease, cache=cache, sink=sink), Screen(session)
     findings = asyncio.run(_examine_all(app))
@@ -55,8 +52,9 @@ def doctor(session: Session, broker: str | None, lease: str | None, cache: str |
 async def _examine_all(app: Mainspring) -> list[Finding]:
     settings = app.settings
     findings = await _examine_store(app)
+    place = Place(settings.namespace, (settings.queues or app.queues())[0], settings.regions[0])
     looks: dict[str, Callable[..., Awaitable[str]]] = {
-        "broker": look_at_broker,
+        "broker": partial(look_at_broker, place=place),
         "lease": look_at_lease,
         "cache": look_at_cache,
         "sink": look_at_sink,
@@ -72,14 +70,12 @@ async def _examine_all(app: Mainspring) -> list[Finding]:
             ) -> str:
                 return await look(open_adapter(part, url, AdapterContext(settings, app.clock)))
 
-            findings.append(await examine(part, show_url(url), open_and_look, _REMEDIES[part]))
+            findings.append(await examine(part, show_url(url), open_and_look))
     return findings
 
 
 async def _examine_store(app: Mainspring) -> list[Finding]:
     where = show_url(app.settings.store)
-    remedy = "start the server, or correct the address, user and password in `store`"
-
     current: list[bool] = []
 
     async def look() -> str:
@@ -93,7 +89,7 @@ async def _examine_store(app: Mainspring) -> list[Finding]:
         current.append(True)
         return f"schema {found.version}, {found.size / 1_000_000:.1f} MB"
 
-    finding = await examine("store", where, look, remedy)
+    finding = await examine("store", where, look)
     findings = [finding]
     if current:  # To open an older store would change it.
         store = await app.open()

@@ -18,7 +18,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import AMQPError
 from yarl import URL
 
-from mainspring.drivers.server_url import TLS_OPTIONS, make_tls, read_server_url
+from mainspring.drivers.server_url import TLS_OPTIONS, describe, make_tls, read_server_url
 from mainspring.errors import BackendUnavailable
 
 TIMEOUT: Final = "250ms"
@@ -49,7 +49,7 @@ class AmqpLink:
         try:
             yield
         except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
-            raise self.unavailable(str(error).strip() or type(error).__name__) from error
+            raise self.unavailable(describe(error)) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

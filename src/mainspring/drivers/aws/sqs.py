@@ -15,7 +15,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
 
-from mainspring.drivers.server_url import TLS_OPTIONS, read_server_url
+from mainspring.drivers.server_url import TLS_OPTIONS, describe, read_server_url
 from mainspring.errors import BackendUnavailable
 
 AT_ONCE: Final = 10
@@ -49,7 +49,7 @@ class SqsLink:
         try:
             yield
         except (BotoCoreError, ClientError, OSError, TimeoutError) as error:
-            raise self.unavailable(str(error).strip() or type(error).__name__) from error
+            raise self.unavailable(describe(error)) from error
 
     def make_client(self) -> Any:
         """A client, to be entered as an asynchronous context."""

@@ -19,7 +19,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.partitioner import murmur2
 
-from mainspring.drivers.server_url import TLS_OPTIONS, make_tls, read_server_url
+from mainspring.drivers.server_url import TLS_OPTIONS, describe, make_tls, read_server_url
 from mainspring.errors import BackendUnavailable
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class KafkaLink:
         try:
             yield
         except (KafkaError, OSError, TimeoutError) as error:
-            raise self.unavailable(str(error).strip() or type(error).__name__) from error
+            raise self.unavailable(describe(error)) from error
 
     async def create_topics(self, admin: AIOKafkaAdminClient, topics: Mapping[str, int]) -> None:
         """Make topics that do not exist, with these numbers of partitions, on up to three brokers unless the URL says
