@@ -1,20 +1,22 @@
-"""`python -m bench.brokers [rabbitmq kafka sqs] [--quick] [--only MEASURE ...] [--folder PATH]`: Mainspring with a
-broker beside its peers on the same broker, and beside the client library alone.
+"""`python -m bench.brokers [rabbitmq kafka sqs] [--short | --quick] [--only MEASURE ...] [--folder PATH]`: Mainspring
+with a broker beside its peers on the same broker, and beside the client library alone.
 
 It starts a PostgreSQL and each broker by `scripts/services` in a folder of its own, one broker after the other, and
-prints one table. The peers' settings are at the top of `bench/peers/with_NAME.py`.
+prints one table. The peers' settings are at the top of `bench/peers/with_NAME.py`. `--markdown` measures nothing, and
+prints the kept results as a table for the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.brokers.carrying import carry_by_adapter, carry_by_client
@@ -38,6 +40,7 @@ BARE = "bare client"
 LATENCY_MS = {"rabbitmq": 5.0, "kafka": 10.0, "sqs": 100.0}
 """What a start may take in the middle: for SQS the sources' own figure."""
 SINK_TARGET = 20_000
+ROUNDS = 3
 SLOWER_SQS = 10
 """A server of SQS carries about this share of what the others do."""
 
@@ -93,7 +96,7 @@ def measure_latency(server: BrokerServer, arena: Arena) -> list[Row]:
 
 def measure_fallback(server: BrokerServer, arena: Arena) -> list[Row]:
     """The broker dies."""
-    found = [fall_back(server, arena) for _ in range(arena.size(3, 1))]
+    found = [fall_back(server, arena) for _ in range(_rounds(arena))]
     first, longest = (max(each[number] for each in found) for number in (0, 1))
     row = Row(
         "killed: first start after it / longest wait",
@@ -109,7 +112,7 @@ def measure_sink(server: BrokerServer, arena: Arena) -> list[Row]:
     """Events that the sink delivers to Kafka, in order."""
     if server.name != "kafka":
         return []
-    found = [asyncio.run(deliver(server, arena.size(200_000, 20_000))) for _ in range(arena.size(3, 1))]
+    found = [asyncio.run(deliver(server, arena.size(200_000, 20_000))) for _ in range(_rounds(arena))]
     middle = sorted(found)[len(found) // 2]
     row = Row(
         "events delivered by the sink, order checked",
@@ -132,6 +135,15 @@ MEASURES: dict[str, Callable[[BrokerServer, Arena], list[Row]]] = {
 }
 
 
+@dataclass(frozen=True)
+class ShortArena(Arena):
+    """Sizes as usual, and one round of each measure."""
+
+
+def _rounds(arena: Arena) -> int:
+    return 1 if arena.quick or isinstance(arena, ShortArena) else ROUNDS
+
+
 def _in_turns(
     what: str,
     server: BrokerServer,
@@ -147,8 +159,7 @@ def _in_turns(
         for each in ON[server.name]
         if each.name in there and (results or not each.module or not keeps_results(each))
     ]
-    rounds = arena.size(3, 1)
-    return take_turns(everybody, rounds, f"{server.label}, {what}", lambda each: measure(each, server, arena))
+    return take_turns(everybody, _rounds(arena), f"{server.label}, {what}", lambda each: measure(each, server, arena))
 
 
 def _measure(name: str, server: BrokerServer, arena: Arena) -> list[Row]:
@@ -164,7 +175,7 @@ def _measure(name: str, server: BrokerServer, arena: Arena) -> list[Row]:
     return rows
 
 
-def measure_all(brokers: Sequence[str], only: Sequence[str], folder: Path, quick: bool) -> int:
+def measure_all(brokers: Sequence[str], only: Sequence[str], folder: Path, *, quick: bool, short: bool) -> int:
     """Everything that was asked for; 1 if one of our own figures is void."""
     wanted = {each.name for broker in brokers for each in ON[broker] if each.module}
     peers, missing = install_peers(sorted(wanted))
@@ -176,7 +187,7 @@ def measure_all(brokers: Sequence[str], only: Sequence[str], folder: Path, quick
         known = facts(folder) | servers.facts() | {"peers": ", ".join(version_of(peer) for peer in peers) or "none"}
         if missing:
             known["left out"] = "; ".join(f"{label}: {reason}" for label, reason in missing.items())
-        arena = Arena(servers, folder, peers, quick)
+        arena = (ShortArena if short else Arena)(servers, folder, peers, quick)
         for broker in brokers:
             with serving_broker(broker, data / f"with-{broker}") as server:
                 rows += [row for name in only for row in _measure(name, server, arena)]
@@ -186,22 +197,47 @@ def measure_all(brokers: Sequence[str], only: Sequence[str], folder: Path, quick
     return int(any("void" in row.cells.get(OURS, "") for row in rows))
 
 
+def markdown() -> str:
+    """The kept results of the last run, as a table."""
+    file = RESULTS / "brokers.json"
+    if not file.exists():
+        raise Failed(f"there are no results in {file}: run the bench first")
+    kept = json.loads(file.read_text())
+    rows = [Row(**row) for row in kept["rows"]]
+    labels = list(dict.fromkeys(label for row in rows for label in row.cells))
+    lines = [["measure", *labels, "ratio", "target"], ["---"] * (len(labels) + 3)]
+    for row in rows:
+        missed = " (missed)" if row.met is False else ""
+        lines.append([row.measure, *(row.cells.get(label, "–") for label in labels), row.ratio, row.target + missed])
+    facts = "; ".join(f"{name}: {value}" for name, value in kept["facts"].items())
+    return "\n".join(["| " + " | ".join(line) + " |" for line in lines]) + f"\n\n{facts}"
+
+
 def main() -> int:
     """The exit code: 1 if one of our own figures is void."""
     parser = argparse.ArgumentParser(prog="python -m bench.brokers", description="Brokers, beside peers and clients.")
     parser.add_argument("brokers", nargs="*", metavar="BROKER", help=f"of {', '.join(LABELS)}; all without a name")
-    parser.add_argument("--only", nargs="+", choices=MEASURES, default=list(MEASURES), metavar="MEASURE",
+    parser.add_argument("--only", nargs="+", choices=MEASURES, metavar="MEASURE",
                         help=f"of {', '.join(MEASURES)}")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="a quick look; too small to quote")
+    parser.add_argument("--short", action="store_true", help="one round of each measure but submissions, in full size")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the kept results as a table, and measure nothing"
+    )
     parser.add_argument("--awake", action="store_true", help="keep the processors from sleeping: for latency, as root")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="where to write data: on the disk that counts")
     given = parser.parse_args()
     if unknown := set(given.brokers) - set(LABELS):
         parser.error(f"there is no broker {', '.join(sorted(unknown))}")
+    only = given.only or [name for name in MEASURES if not (given.short and name == "submissions")]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Ended from outside, it still cleans up after itself.
     try:
+        if given.markdown:
+            print(markdown())
+            return 0
         with awake() if given.awake else nullcontext():
-            return measure_all(given.brokers or list(LABELS), given.only, given.folder, given.quick)
+            brokers = given.brokers or list(LABELS)
+            return measure_all(brokers, only, given.folder, quick=given.quick, short=given.short)
     except Failed as failure:
         print(f"bench: {failure}", file=sys.stderr)
         return 1
