@@ -12,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 
 from broker_servers import find_server
+from mainspring import Mainspring
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Subscription
 from mainspring.brokers.kafka import KafkaBroker
@@ -20,6 +21,10 @@ from mainspring.conformance import BrokerConformance
 from mainspring.conformance.broker import Elapse
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, submit
 from mainspring.core.instants import Duration
+from mainspring.core.load.scaling import ScalingPolicy
+from mainspring.operations.operations import Operations
+from mainspring.ops.scaling.autoscaler import Autoscaler, Scope
+from mainspring.ops.scaling.fleet import Fleet
 from mainspring.services.worker.broker_source import BrokerSource
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
@@ -47,6 +52,45 @@ async def test_offsets_may_be_committed_after_the_work(clock: ManualClock, tmp_p
     await admin.delete_topics(list(broker._layout.names()))
     await broker.close()
     await store.close()
+
+
+async def test_the_autoscaler_follows_the_lag(tmp_path: Path) -> None:
+    url = f"{find_server('KAFKA')}?prefix={secrets.token_hex(4)}.&timeout=10s&partitions=2"
+    policy = ScalingPolicy(maximum=9, depth_per_worker=4, utilisation_percent=None, up_percent=900, up_window=0)
+    async with Mainspring(f"sqlite:///{tmp_path / 'a.db'}") as app:
+        store, broker, fleet = await app.open(), KafkaBroker(url, AdapterContext()), Fleet("lag", "here", ["true"], {})
+        scope, workers = Scope("default", ("default",), ("default",)), Operations(app).workers
+        scaler = Autoscaler(
+            *(app, workers, fleet, policy, scope), owner="test", interval_s=1.0, on_step=_ignore, on_trouble=_ignore
+        )
+        for _ in range(12):
+            await app.submit("work", {})
+        await broker.publish((await store.due_runs(12))[0])
+        assert sum(each.waiting for each in await broker.depth()) == 12
+        assert ((step := await scaler.step()).depth, step.after) == (12, 3)
+        worker = a_worker(tasks=("work",))
+        source = BrokerSource(store, broker, SystemClock(), "w")
+        source.start(worker, lambda: None)
+        async with asyncio.timeout(60):
+            claimed = 0
+            while claimed < 12:
+                claimed += len(await source._receive(worker, 12, TTL)) if source.delivers() else 0
+                await asyncio.sleep(0.05)
+            while any(each.waiting for each in await broker.depth()):
+                await asyncio.sleep(0.05)
+        assert (await scaler.step()).depth == 0
+        async with asyncio.timeout(60):
+            while fleet.children:
+                fleet.reap()
+                await asyncio.sleep(0.01)
+        await source.close()
+        _, admin = await (await broker._publishers.get()).ready()
+        await admin.delete_topics(list(broker._layout.names()))
+        await broker.close()
+
+
+def _ignore(_: object) -> None:
+    return None
 
 
 async def test_closing_ends_also_if_the_library_swallows_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:

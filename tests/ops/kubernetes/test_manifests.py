@@ -7,6 +7,7 @@ import click
 import pytest
 from manifests import ROOT, Manifest, kustomize, read
 
+from mainspring.brokers.kafka import GROUP, PARTITIONS
 from mainspring.cli.main import cli
 from mainspring.cli.processes.live import LAST_RESORT_S
 from mainspring.cli.session import Session
@@ -56,6 +57,10 @@ def test_the_autoscaler_of_pods_has_the_policy_of_the_local_one() -> None:
     assert int(depth["external"]["target"]["averageValue"]) == policy.depth_per_worker == 1000
     keda = read(ROOT / "metrics" / "keda" / "scaledobject.yaml")[0]["spec"]
     assert keda["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == spec["behavior"]
+    lag = read(ROOT / "metrics" / "keda" / "kafka-lag.yaml")[0]["spec"]
+    assert lag["advanced"] == keda["advanced"]
+    [trigger] = lag["triggers"]
+    assert (trigger["metadata"]["consumerGroup"], lag["maxReplicaCount"]) == (GROUP, PARTITIONS)
     assert (keda["minReplicaCount"], keda["maxReplicaCount"]) == (5, 100)
     up, down = spec["behavior"]["scaleUp"], spec["behavior"]["scaleDown"]
     assert (up["stabilizationWindowSeconds"], down["stabilizationWindowSeconds"]) == (60, 300)
@@ -67,7 +72,7 @@ def test_the_autoscaler_of_pods_has_the_policy_of_the_local_one() -> None:
 
 def test_the_metric_that_the_autoscaler_reads_is_served_under_that_name() -> None:
     wanted = one(base(), "HorizontalPodAutoscaler", "mainspring-worker")["spec"]["metrics"][2]["external"]["metric"]
-    [rule] = read(ROOT / "metrics" / "prometheus-adapter" / "values.yaml")[0]["rules"]["external"]
+    rule, _ = read(ROOT / "metrics" / "prometheus-adapter" / "values.yaml")[0]["rules"]["external"]
     assert rule["name"]["as"] == wanted["name"]
     source = (Path(__file__).parents[3] / "src" / "mainspring" / "api" / "prometheus.py").read_text()
     assert f'"{wanted["name"]}"' in source
