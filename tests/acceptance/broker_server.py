@@ -7,13 +7,16 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from certificates import make_certificates
 from mainspring.adapter import AdapterContext
@@ -125,6 +128,10 @@ class BrokerServer(ABC):
         asyncio.run(self._empty())
 
     @abstractmethod
+    def fill(self, *, full: bool) -> None:
+        """Whether it refuses new messages for want of room."""
+
+    @abstractmethod
     def _open(self) -> Broker: ...
 
     @abstractmethod
@@ -168,7 +175,7 @@ class RabbitMqServer(BrokerServer):
         home = self.folder / "rabbitmq"
         own = {"HOME": str(home), "ERL_EPMD_PORT": (home / "epmd").read_text().strip(), "LANG": "C.UTF-8"}
         command = [RABBITMQCTL, "--node", "mainspring@localhost", "set_vm_memory_high_watermark", share]
-        ended = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, timeout=180, check=False)
         assert ended.returncode == 0, ended.stderr
 
     def _open(self) -> RabbitMqBroker:
@@ -234,6 +241,17 @@ class KafkaServer(BrokerServer):
         await admin.delete_topics([topic for topic in await admin.list_topics() if topic.startswith("jobs.default")])
         await broker.close()
 
+    def fill(self, *, full: bool) -> None:
+        """Topics that take no record, as those whose quota is used up; what they have is still delivered."""
+        asyncio.run(self._limit_records({"max.message.bytes": "1"} if full else {}))
+
+    async def _limit_records(self, limits: Mapping[str, str]) -> None:
+        broker = self._open()
+        _, admin = await (await broker._publishers.get()).ready()
+        topics = [topic for topic in await admin.list_topics() if topic.startswith("jobs.default")]
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(limits)) for topic in topics])
+        await broker.close()
+
     async def _dead_letters(self) -> set[bytes]:
         broker, found = self._open(), set()
         left = sum((await broker.lag(["jobs.dlq"])).values())
@@ -246,6 +264,22 @@ class KafkaServer(BrokerServer):
         await consumer.stop()
         await broker.close()
         return found
+
+
+class _OverLimit(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        body = b'{"__type": "com.amazonaws.sqs#OverLimit", "message": "the queue is full"}'
+        self.send_response(403)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: requests come several times a second."""
 
 
 class SqsServer(BrokerServer):
@@ -261,6 +295,21 @@ class SqsServer(BrokerServer):
         found = re.search(r"bind-port = (\d+)", (self.folder / "sqs" / "elasticmq.conf").read_text())
         assert found is not None
         return [int(found[1])]
+
+    def fill(self, *, full: bool) -> None:
+        """Every request is refused, as AWS does beyond the limits of a queue."""
+        if full:
+            self._refusing = ThreadingHTTPServer(("127.0.0.1", 0), _OverLimit)
+            threading.Thread(target=self._refusing.serve_forever, daemon=True).start()
+            self._lead_to(self._refusing.server_port)
+        else:
+            self._lead_to(self.ports()[0])
+            self._refusing.shutdown()
+            self._refusing.server_close()
+
+    def _lead_to(self, port: int) -> None:
+        self.proxies[0].point_to(port)
+        self.proxies[0].cut()
 
     def _open(self) -> SqsBroker:
         return SqsBroker(f"{self.url}&timeout=5s", AdapterContext())
