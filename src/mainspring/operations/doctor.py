@@ -73,12 +73,13 @@ def advise(part: str, detail: str) -> str:
     return f"start the server, or correct the address, user and password in `{part}`"
 
 
-async def look_at_broker(broker: Broker, place: Place) -> str:
-    """Whether a broker answers and takes a message; then, whether it answers quickly. The message names no run, so that
-    a worker that receives it claims nothing."""
+async def look_at_broker(broker: Broker, place: Place | None = None) -> str:
+    """Whether a broker answers and, with a place, takes a message there; then, whether it answers quickly. The message
+    names no run, so that a worker that receives it claims nothing."""
     try:
         await broker.ping()
-        await broker.publish([Notice("doctor", 0, *place, PRIORITIES[-1], 0)])
+        if place is not None:
+            await broker.publish([Notice("doctor", 0, *place, PRIORITIES[-1], 0)])
         began = time.monotonic()
         await broker.ping()
         took_ms = (time.monotonic() - began) * 1_000
