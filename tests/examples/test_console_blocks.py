@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ BLOCK = re.compile(
 )
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)", re.MULTILINE)
 BOUND_S = 300
+SIDE_BY_SIDE = 4
+"""Blocks that run at the same time: their commands wait more than they compute."""
 PRELUDE = """
 set -e
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
@@ -104,15 +107,22 @@ def prepare(folder: Path, port: int) -> dict[str, str]:
     }
 
 
-def script(block: Block, names: dict[str, str]) -> str:
-    """What a shell runs for a block. What runs until it is stopped runs for a while, on a port of its own."""
+def script(block: Block, names: dict[str, str], seen: set[str]) -> str:
+    """What a shell runs for a block, without commands that an earlier block has shown.
+
+    A command that runs until it is stopped runs for a second, on a port of its own.
+    """
     lines = []
     for command in block.commands:
+        bare = command.split("  #")[0].strip()
+        if bare in seen and not bare.startswith("export "):
+            continue
+        seen.add(bare)
         line = re.sub(r"job add (\S+)", rf"job add \1-of-{block.page.stem}", command)
         for name, value in names.items():
             line = line.replace(name, value)
         if FOREVER.match(line + " "):
-            bare = line.split("  #")[0]
+            bare = line.split("  #")[0].strip()
             line = f"{bare} --for 1s --port 0" if " up " in f" {bare}" else f"{bare} &"
         lines.append(line)
     return PRELUDE + "\n".join(lines) + "\n"
@@ -138,25 +148,25 @@ def test_the_console_blocks_of_all_pages_run(tmp_path: Path) -> None:
             "run show ID": f"run show {run_id}",
             "runs/RUN/": f"runs/{run_id}/",
         }
-        failed = []
-        for block in RUN:
-            text = script(block, names)
-            done = subprocess.run(
-                ["bash", "-c", text],
-                cwd=tmp_path,
-                env=env,
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=BOUND_S,
-            )
-            refused = "urn:mainspring:problem" in done.stdout
-            if done.returncode or refused:
-                failed.append(f"{title(block)}: exit code {done.returncode}\n{text}{done.stdout}{done.stderr}")
+        seen: set[str] = set()
+        scripts = [(block, script(block, names, seen)) for block in RUN]
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+            failed = [fault for fault in threads.map(lambda each: fault_of(*each, tmp_path, env), scripts) if fault]
         assert not failed, "\n".join(failed)
     finally:
         up.terminate()
         up.wait(BOUND_S)
+
+
+def fault_of(block: Block, text: str, folder: Path, env: dict[str, str]) -> str:
+    """Run a block. What went wrong, or nothing."""
+    done = subprocess.run(
+        ["bash", "-c", text], cwd=folder, env=env, check=False, capture_output=True, text=True, timeout=BOUND_S
+    )
+    refused = "urn:mainspring:problem" in done.stdout
+    if not (done.returncode or refused):
+        return ""
+    return f"{title(block)}: exit code {done.returncode}\n{text}{done.stdout}{done.stderr}"
 
 
 def wait_until_ready(port: int) -> None:
