@@ -1,5 +1,5 @@
-"""The version of this program."""
+"""The version of this program: packages, images and the chart take it from here."""
 
 from typing import Final
 
-VERSION: Final = "0.1.0"
+VERSION: Final = "1.0.0rc1"

@@ -22,6 +22,7 @@ from mainspring.cli.output.errors import explain
 from mainspring.cli.session import Session
 from mainspring.errors import RunFailed, StoreFull, StoreReadOnly, WaitTimeout
 from mainspring.stores.sql import load_migrations
+from mainspring.version import VERSION
 
 READERS = (
     ("job", "list"),
@@ -93,7 +94,7 @@ class TestHelp:
             assert all(len(line.split(maxsplit=1)) == 2 and line.endswith(".") for line in lines), lines
 
     def test_the_version_is_told(self, cli: Terminal) -> None:
-        assert cli("--version").out == "mainspring 0.1.0\n"
+        assert cli("--version").out == f"mainspring {VERSION}\n"
 
     def test_a_misspelt_command_is_answered_with_the_nearest(self, cli: Terminal) -> None:
         answer = cli("job", "lst")

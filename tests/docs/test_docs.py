@@ -14,6 +14,7 @@ from pages import PAGES, PROJECT_PAGES, ROOT, anchors, links, name_of
 from mainspring.cli.lazy import LazyGroup
 from mainspring.cli.main import cli
 from mainspring.settings import describe_settings
+from mainspring.version import VERSION
 
 PROMISE = "*exactly one record per due instant; at-least-once execution; at most one accepted result.*"
 
@@ -61,6 +62,15 @@ def test_the_page_on_an_index_has_no_link_that_leads_nowhere(monkeypatch: pytest
     linked = hook["index_page"](text, "https://example.org/source/")
     assert "](https://example.org/source/docs/api.md)" in linked
     assert not re.findall(r"\]\((?!https?:)", linked)
+
+
+def test_changelog_chart_and_images_have_the_version_of_the_program() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == VERSION
+    assert f"\nappVersion: {VERSION}\n" in (ROOT / "deploy/helm/mainspring/Chart.yaml").read_text()
+    overlay = ROOT / "deploy/kubernetes/overlays/production/kustomization.yaml"
+    assert f"newTag: {VERSION}\n" in overlay.read_text()
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:

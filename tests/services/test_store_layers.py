@@ -64,6 +64,7 @@ async def test_the_errors_of_every_method_are_counted_and_reach_the_guard(
             await getattr(guarded, name)(*needed)
     assert guard.breaker.state == "open"
     assert 0 < measured.metrics.counts["store_errors", name] < 20
+    await SqliteStore.close(gone)
 
 
 async def test_what_a_measured_store_counts_is_counted_once_however_it_is_layered(

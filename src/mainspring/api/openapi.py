@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -61,7 +62,7 @@ def _operation(endpoint: Endpoint, of: dict[str, Document]) -> Document:
     responses |= {str(status): _refusal(status, of) for status in _refusals(endpoint)}
     note = {"public": "Needs no token.", "anybody": "Needs a token, whatever it allows."}
     needs = note.get(endpoint.permission, f"Needs the permission `{endpoint.permission}`.")
-    described = " ".join(filter(None, ((endpoint.act.__doc__ or "").strip(), endpoint.description, needs)))
+    described = " ".join(filter(None, (inspect.getdoc(endpoint.act), endpoint.description, needs)))
     operation: Document = {
         "operationId": endpoint.operation_id,
         "summary": endpoint.summary,
