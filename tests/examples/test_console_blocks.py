@@ -151,7 +151,8 @@ def test_the_console_blocks_of_all_pages_run(tmp_path: Path) -> None:
         seen: set[str] = set()
         scripts = [(block, script(block, names, seen)) for block in RUN]
         with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
-            failed = [fault for fault in threads.map(lambda each: fault_of(*each, tmp_path, env), scripts) if fault]
+            outcomes = [threads.submit(fault_of, block, text, tmp_path, env) for block, text in scripts]
+            failed = [fault for outcome in outcomes if (fault := outcome.result())]
         assert not failed, "\n".join(failed)
     finally:
         up.terminate()
