@@ -12,7 +12,7 @@ from manifests import CHART, ROOT, VERSION, Manifest, check_schema, helm, kustom
 
 from mainspring.settings import unknown_variables
 from mainspring.testing.servers.kubernetes import find_helm
-from mainspring.version import VERSION
+from mainspring.version import VERSION as PROGRAM_VERSION
 
 pytestmark = pytest.mark.kubernetes
 OF_HELM = {
@@ -69,7 +69,7 @@ def test_it_renders_what_kustomize_renders(program: Path, folder: str, namespace
     if folder == "base":  # An overlay has to set the tag, the chart has one.
         for each in ("server", "worker"):
             [container] = wanted["Deployment", f"mainspring-{each}"]["spec"]["template"]["spec"]["containers"]
-            container["image"] += f":{VERSION}"
+            container["image"] += f":{PROGRAM_VERSION}"
     for name, manifest in wanted.items():
         assert found[name] == manifest, name
 
