@@ -35,6 +35,8 @@ def selected(found: Object, query: Mapping[str, str]) -> bool:
     if name and found["metadata"].get("labels", {}).get(name) != value:
         return False
     path, _, value = query.get("fieldSelector", "").partition("=")
+    if path == "status.successful":
+        return str(found.get("status", {}).get("succeeded", 0)) == value
     place: Any = found
     for part in path.split(".") if path else ():
         place = place.get(part, {})
@@ -107,7 +109,8 @@ class JobController:
 
     def _conclude(self, key: Key, job: Object, kind: str, reason: str) -> None:
         condition = {"type": kind, "status": "True", "reason": reason, "message": reason}
-        self._cluster.write("MODIFIED", key, {**job, "status": {"conditions": [condition]}})
+        status = {"conditions": [condition], "succeeded": int(kind == "Complete")}
+        self._cluster.write("MODIFIED", key, {**job, "status": status})
 
 
 async def read_log(cluster: Objects, namespace: str, pod: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:

@@ -8,12 +8,12 @@ of a registered function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from threading import Lock
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -412,3 +412,25 @@ class Executor(Protocol):
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         """Run the attempt to its end. Cancellation of this coroutine means: end the work now, then raise."""
+
+
+class Leftover(NamedTuple):
+    """Work of a run that may have outlived its worker."""
+
+    run_id: str
+    handle: str
+    """What it is, exactly as it was found: work of the same run that was started or adopted later has another."""
+
+
+class Leftovers(Protocol):
+    """Work that goes on without its worker, such as a container: any worker of the same place finds and ends it."""
+
+    place: str
+    """Where it is. The workers of one place look after the same work."""
+
+    async def find(self) -> Sequence[Leftover]:
+        """All work that has not ended. BackendUnavailable if that cannot be known now."""
+
+    async def end(self, leftover: Leftover) -> bool:
+        """End it if it is still as it was found, and say whether it was. BackendUnavailable if that cannot be done
+        now."""

@@ -560,6 +560,7 @@ def build_worker(
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),
         source=source,
+        leftovers=executors.leftovers,
     )
     if on_drain is not None:
         worker.on_drain = on_drain

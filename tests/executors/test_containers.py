@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -17,11 +18,14 @@ from test_worker_deaths import until as eventually
 
 from kubernetes_standin import make_cluster
 from mainspring import Mainspring
+from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput
 from mainspring.executor import Outcome
 from mainspring.executors.containers.jobs import TOKEN
+from mainspring.services.worker.sweeper import Sweeper
+from mainspring.settings import Settings
 from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer
 from sdk_work import stored_run
 
@@ -92,6 +96,13 @@ async def stop(running: asyncio.Task[Outcome], attempt: Attempt, kind: Any) -> N
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def leave(scene: Scene, attempt: Attempt) -> None:
+    """Start a container that prints `started`, and let go of it as a lost worker does."""
+    running = scene.begin(attempt)
+    await until(lambda: attempt.said() == ["started"], 60)
+    await stop(running, attempt, "fenced")
 
 
 async def test_a_run_is_a_job_with_all_that_it_names(scene: Scene, server: KubernetesServer) -> None:
@@ -167,9 +178,7 @@ class TestLostWorkers:
     ) -> None:
         starts, go = tmp_path / "starts", tmp_path / "go"
         first = shell(f"echo started; echo x >>{starts}; until test -e {go}; do sleep 0.05; done; echo done")
-        running = scene.begin(first)
-        await until(lambda: first.said() == ["started"], 30)
-        await stop(running, first, "fenced")
+        await leave(scene, first)
         [pod] = pods_of(server, first)
         second = again(first, attempt=1, losses=1)
         running = scene.begin(second)
@@ -242,6 +251,68 @@ class TestLostWorkers:
             await eventually(lambda: has_ended(app, run.id), 60)
             ended = await stored_run(app, run.id)
         assert (ended.state, ended.losses, starts.read_text()) == ("succeeded", 1, "x\n"), ended.reason
+
+
+class TestRunsThatEndWithoutAWorker:
+    async def test_their_containers_end_and_no_others(
+        self, scene: Scene, server: KubernetesServer, tmp_path: Path
+    ) -> None:
+        async with Mainspring(f"sqlite:///{tmp_path / 'test.db'}") as app:
+            begun: dict[str, Attempt] = {}
+            for each in ("cancelled", "due", "unknown"):
+                begun[each] = shell("echo started; sleep 600")
+                if each != "unknown":
+                    run = await app.submit("container", {"image": "tools:1"})
+                    begun[each].claim = msgspec.structs.replace(begun[each].claim, run_id=run.id)
+                await leave(scene, begun[each])
+            await app.runs.cancel(begun["cancelled"].claim.run_id)
+            leftovers = scene.registry.leftovers
+            assert leftovers is not None
+            parts = (await app.open(), leftovers, "worker", Settings(), SystemClock(), Random(1))
+            await Sweeper(*parts).turn()
+            await until(lambda: gone(server, begun["cancelled"]), 60)
+            assert [len(pods_of(server, begun[each])) for each in ("due", "unknown")] == [1, 1]
+            # The lease keeps a second worker from looking as often.
+            assert await (await app.open()).holders("sweep:") != []
+        for each in ("due", "unknown"):
+            server.ask("DELETE", f"{JOBS}/{named(begun[each])}", {"propagationPolicy": "Background"})
+
+    async def test_a_container_that_is_adopted_meanwhile_goes_on(self, scene: Scene, server: KubernetesServer) -> None:
+        first, leftovers = shell("echo started; sleep 600"), scene.registry.leftovers
+        assert leftovers is not None
+        await leave(scene, first)
+        [found] = [each for each in await leftovers.find() if each.run_id == first.claim.run_id]
+        second = again(first, attempt=1, losses=1)
+        adopting = scene.begin(second)
+        await until(lambda: second.said() == ["started"], 60)
+        assert not await leftovers.end(found)
+        assert len(pods_of(server, first)) == 1
+        await stop(adopting, second, "cancelled")
+        assert not await leftovers.end(found)
+
+    async def test_a_worker_ends_what_a_killed_one_left(
+        self, settings: dict[str, Any], server: KubernetesServer, tmp_path: Path
+    ) -> None:
+        (tmp_path / "app.py").write_text("from mainspring import Mainspring\n\napp = Mainspring()\n")
+        words = {"MAINSPRING_CONTAINERS": settings["containers"]}
+        starts = tmp_path / "starts"
+        async with Mainspring(f"sqlite:///{tmp_path / 'test.db'}") as app:
+            script = f"echo x >>{starts}; exec sleep 600"
+            run = await app.submit("container", {"image": "tools:1", "command": ["sh", "-c", script]})
+            async with up(tmp_path, **words) as lost:
+                await until(starts.exists, 60)
+                lost.kill()
+                await lost.wait()
+            await app.runs.cancel(run.id)
+            async with up(tmp_path, **words):
+                path = f"{JOBS}/mainspring-{run.id}"
+                await eventually(lambda: server.ask("GET", path).status_code == 404, 60)
+            assert (await stored_run(app, run.id)).state == "cancelled"
+        assert pods_named(server, f"mainspring-{run.id}") == []
+
+
+def gone(server: KubernetesServer, attempt: Attempt) -> bool:
+    return server.ask("GET", f"{JOBS}/{named(attempt)}").status_code == 404
 
 
 def test_the_processes_of_pods_end_with_the_node_of_the_tests(tmp_path: Path) -> None:

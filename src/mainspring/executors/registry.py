@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mainspring.errors import InvalidInput
-from mainspring.executor import ExecutableTask, Executor
+from mainspring.executor import ExecutableTask, Executor, Leftovers
 from mainspring.executors.batch import BatchExecutor
 from mainspring.executors.command import COMMAND, CommandExecutor
 from mainspring.executors.containers.engine import EngineExecutor
@@ -36,6 +36,8 @@ class ExecutorRegistry:
             COMMAND: WithSecrets(CommandExecutor(self._launcher, probe, settings), secrets),
             HTTP: WithSecrets(HttpExecutor(settings), secrets),
         }
+        self.leftovers: Leftovers | None = None
+        """Containers that may have outlived their worker; None for a worker without containers."""
         if settings.containers is not None:
             self._special[CONTAINER] = self._containers(settings, secrets)
         for name, task in tasks.items():
@@ -48,7 +50,9 @@ class ExecutorRegistry:
         if not (settings.containers or "").startswith("kubernetes://"):
             remedy = "write kubernetes://NAMESPACE, podman or docker"
             raise InvalidInput("containers", settings.containers, "runs no containers", remedy)
-        return KubernetesExecutor(settings)
+        executor = KubernetesExecutor(settings)
+        self.leftovers = executor.leftovers
+        return executor
 
     def __call__(self, task: str) -> Executor:
         return self._special.get(task, self._functions)

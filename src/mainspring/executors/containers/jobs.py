@@ -4,25 +4,29 @@ The Job's name is that of the run, so the API server itself refuses a second one
 for it late. The label with the token says which claim the Job belongs to. A worker that finds the Job of a lost or
 stopped worker writes its own token there, by `resourceVersion`, and so of two workers only one adopts it. A worker
 whose token is older lets go of the Job, and never deletes it.
+
+A run can end while no worker has it: cancelled, expired, or lost too often. `LeftJobs` finds its Job.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from mainspring.core.instants import SECOND
 from mainspring.core.tasks.containers import ContainerSpec, Manifest, write_container, write_placement
 from mainspring.drivers.kubernetes.client import CONFLICT, NOT_FOUND, KubernetesLink, KubernetesRefused
 from mainspring.errors import LeaseUnavailable
-from mainspring.executor import AttemptContext
+from mainspring.executor import AttemptContext, Leftover
 from mainspring.executors.containers.request import environment_of, name_of, retries_of
 
 RUN: Final = "mainspring/run"
 TOKEN: Final = "mainspring/token"
 RETRIES: Final = "mainspring/retries"
 JOB: Final = "mainspring/job"
+OWN: Final = {"app.kubernetes.io/managed-by": "mainspring"}
 KEEP_S: Final = 3600
 """How long Kubernetes keeps a finished Job whose run says nothing else. While it is there, no late request of a worker
 that was paused can start the container again."""
@@ -32,6 +36,8 @@ SPARE_S: Final = 2
 """Added to the deadline that Kubernetes keeps, which counts whole seconds from a time that it rounds down: the worker's
 comes first, and that of Kubernetes ends the container of a lost worker."""
 LOOK_S: Final = 0.2
+PAGE: Final = 500
+"""Jobs in one answer of a list."""
 VANISH_S: Final = 60.0
 """A Job is deleted with its pods. One that is still there after this long needs a person: its node may be lost."""
 
@@ -43,7 +49,7 @@ class NotOurs(Exception):
 def write_job(attempt: AttemptContext, spec: ContainerSpec) -> Manifest:
     """The Job of an attempt. Its retries are ours, so it makes one pod."""
     claim, timeout = attempt.claim, attempt.options.timeout
-    labels = {"app.kubernetes.io/managed-by": "mainspring", RUN: claim.run_id, TOKEN: str(claim.token)}
+    labels = {**OWN, RUN: claim.run_id, TOKEN: str(claim.token)}
     notes = {RETRIES: str(retries_of(attempt)), **({} if claim.job is None else {JOB: claim.job})}
     pod = {
         "restartPolicy": "Never",
@@ -68,7 +74,7 @@ class RunJob:
     def __init__(self, link: KubernetesLink, namespace: str, manifest: Manifest) -> None:
         self._link = link
         self._manifest = manifest
-        self._path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self._path = _path_of(namespace)
         self.name: str = manifest["metadata"]["name"]
         self.pods = f"/api/v1/namespaces/{namespace}/pods"
         """The path of the namespace's pods."""
@@ -98,7 +104,7 @@ class RunJob:
         metadata = found["metadata"]
         if self._check(found) and metadata.get("deletionTimestamp") is None:
             if metadata["annotations"].get(RETRIES) != self._manifest["metadata"]["annotations"][RETRIES]:
-                await self._delete(found)
+                await _delete(self._link, self._path, found)
                 return False
             metadata["labels"][TOKEN] = str(self._token)
             try:
@@ -135,7 +141,7 @@ class RunJob:
                     token = found["metadata"].get("labels", {}).get(TOKEN)
                     if token != str(self._token):
                         return
-                    await self._delete(found)
+                    await _delete(self._link, self._path, found)
                 await asyncio.sleep(LOOK_S)
 
     async def _find_again(self) -> Manifest | None:
@@ -146,15 +152,66 @@ class RunJob:
             except LeaseUnavailable:
                 await asyncio.sleep(LOOK_S)
 
-    async def _delete(self, found: Manifest) -> None:
-        """In the foreground: the name stays taken until the pod is gone, so no second one can be beside it."""
-        version = found["metadata"]["resourceVersion"]
-        options = {"propagationPolicy": "Foreground", "preconditions": {"resourceVersion": version}}
-        try:
-            await self._link.request("DELETE", f"{self._path}/{self.name}", options)
-        except KubernetesRefused as refusal:
-            if refusal.status not in (CONFLICT, NOT_FOUND):
-                raise
+
+class LeftJobs:
+    """The unfinished Jobs of runs in some namespaces, whichever worker started them."""
+
+    def __init__(self, link: KubernetesLink, namespaces: Sequence[str], place: str) -> None:
+        self._link = link
+        self._namespaces = namespaces
+        self.place = place
+
+    async def find(self) -> list[Leftover]:
+        """All of them. The handle has the version of the Job: one that a worker adopts has another."""
+        found = []
+        for namespace in self._namespaces:
+            for each in await self._list(namespace):
+                labels, metadata = each["metadata"].get("labels", {}), each["metadata"]
+                ended = _ended(each) or metadata.get("deletionTimestamp") is not None
+                if RUN in labels and not ended:
+                    handle = f"{namespace}/{metadata['name']}/{metadata['resourceVersion']}"
+                    found.append(Leftover(labels[RUN], handle))
+        return found
+
+    async def _list(self, namespace: str) -> list[Manifest]:
+        [(name, value)] = OWN.items()
+        query = {"labelSelector": f"{name}={value}", "fieldSelector": "status.successful=0", "limit": str(PAGE)}
+        jobs: list[Manifest] = []
+        while True:
+            listed = await self._link.request("GET", _path_of(namespace), None, **query)
+            jobs += listed["items"]
+            query["continue"] = listed["metadata"].get("continue", "")
+            if not query["continue"]:
+                return jobs
+
+    async def end(self, leftover: Leftover) -> bool:
+        """Delete the Job with its pod, if it is still as it was found."""
+        namespace, name, version = leftover.handle.split("/")
+        found = {"metadata": {"name": name, "resourceVersion": version}}
+        return await _delete(self._link, _path_of(namespace), found)
+
+
+def _path_of(namespace: str) -> str:
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
+
+
+async def _delete(link: KubernetesLink, path: str, found: Manifest) -> bool:
+    """Delete a Job as it was found; False if it has changed since, or is gone. In the foreground: the name stays taken
+    until the pod is gone, so no second one can be beside it."""
+    version = found["metadata"]["resourceVersion"]
+    options = {"propagationPolicy": "Foreground", "preconditions": {"resourceVersion": version}}
+    try:
+        await link.request("DELETE", f"{path}/{found['metadata']['name']}", options)
+    except KubernetesRefused as refusal:
+        if refusal.status not in (CONFLICT, NOT_FOUND):
+            raise
+        return False
+    return True
+
+
+def _ended(job: Manifest) -> bool:
+    conditions: list[dict[str, Any]] = job.get("status", {}).get("conditions") or []
+    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
 
 
 def failure_of(job: Manifest) -> tuple[str, str] | None:

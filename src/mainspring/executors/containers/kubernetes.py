@@ -13,7 +13,7 @@ from mainspring.drivers.kubernetes.client import KubernetesLink, KubernetesRefus
 from mainspring.drivers.kubernetes.config import find_access
 from mainspring.errors import LeaseUnavailable
 from mainspring.executor import AttemptContext, Outcome
-from mainspring.executors.containers.jobs import NotOurs, RunJob, write_job
+from mainspring.executors.containers.jobs import LeftJobs, NotOurs, RunJob, write_job
 from mainspring.executors.containers.pods import DEADLINE_EXCEEDED, PodEnd, PodFollower
 from mainspring.executors.containers.request import ContainerRefused, complete, failed, judge, read_spec
 from mainspring.executors.programs.output import Output
@@ -38,6 +38,9 @@ class KubernetesExecutor:
         self._namespace = parts.netloc or access.namespace
         self._allowed = settings.container_namespaces or (self._namespace,)
         self._link = KubernetesLink(access, REQUEST_S)
+        # In each cluster its own API server often has the same address. Their workers differ in regions.
+        place = f"{access.server}/{','.join(self._allowed)}/{','.join(settings.regions)}"
+        self.leftovers = LeftJobs(self._link, self._allowed, place)
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         try:

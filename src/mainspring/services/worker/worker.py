@@ -20,7 +20,7 @@ from mainspring.core.load.leadership import MARGIN
 from mainspring.core.model import Amendment, Report
 from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError
-from mainspring.executor import AttemptContext, Executor, StopKind
+from mainspring.executor import AttemptContext, Executor, Leftovers, StopKind
 from mainspring.services.activity import Activity
 from mainspring.services.loop import Loop, log, within
 from mainspring.services.worker.claimer import Claimer, ClaimSource, PooledClaimer
@@ -30,6 +30,7 @@ from mainspring.services.worker.heartbeat import Heartbeat
 from mainspring.services.worker.loop_monitor import LoopMonitor
 from mainspring.services.worker.reporter import Reporter
 from mainspring.services.worker.runner import Runner, conclude, stopped
+from mainspring.services.worker.sweeper import Sweeper
 from mainspring.services.worker.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings, breaker_policy
 from mainspring.store import Store
@@ -82,10 +83,11 @@ class Worker:
         on_replaced: Callable[[UnfinishedWork], None] | None = None,
         mask: Callable[[str], str] | None = None,
         source: ClaimSource | None = None,
+        leftovers: Leftovers | None = None,
     ) -> None:
         """`on_replaced` has to end this process because of work that goes on past its deadline, after all other work is
         done; unless given, it is ended as if it were unstoppable. `mask` takes out of texts what must not be shown.
-        `source`: where claims come from; the store unless given."""
+        `source`: where claims come from; the store unless given. `leftovers`: work that can outlive a worker."""
         self.row, self.random = row, random
         self._on_replaced = on_replaced or (lambda _: on_unstoppable())
         self._deaf: dict[str, AttemptContext] = {}
@@ -120,6 +122,9 @@ class Worker:
         self.loop_monitor: LoopMonitor | None = None
         if task_loop is not self._own_loop:
             self.loop_monitor = LoopMonitor(self.runner, task_loop, self._on_deaf, settings, clock, random)
+        self.sweeper: Sweeper | None = None
+        if leftovers is not None:
+            self.sweeper = Sweeper(store, leftovers, row.id, settings, clock, random)
         self._listen_to_heartbeat()
 
     def _listen_to_heartbeat(self) -> None:
@@ -147,8 +152,8 @@ class Worker:
     @property
     def loops(self) -> Iterable[Loop]:
         """All loops, to be run."""
-        loops = (self.claimer, self.reporter, self.heartbeat, self.fence)
-        return loops if self.loop_monitor is None else (*loops, self.loop_monitor)
+        loops = (self.claimer, self.reporter, self.heartbeat, self.fence, self.loop_monitor, self.sweeper)
+        return [loop for loop in loops if loop is not None]
 
     def wake(self, *, work: bool = True) -> None:
         """The store has changed: there may be a cancellation and, unless a broker announces it, work."""
