@@ -156,9 +156,10 @@ class Api:
         namespace, resource, name, part = found[2] or "", found[3], found[4], found[5]
         query = {key: values[0] for key, values in parse_qs(scope["query_string"].decode()).items()}
         verb = "watch" if query.get("watch") else VERBS[scope["method"]]
+        verb = "list" if verb == "get" and name is None else verb
         login = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
         cluster = self._cluster
-        cluster.check(cluster.users.get(login), verb, resource, namespace)
+        cluster.check(cluster.users.get(login), verb, f"{resource}/{part}" if part else resource, namespace)
         if part == "log":
             await self._copy_log(namespace, name, query, send)
         elif part == "token":
@@ -167,7 +168,7 @@ class Api:
             await self._watch(resource, namespace, query, receive, send)
         elif verb == "create":
             await reply(send, 201, cluster.create(resource, namespace, body))
-        elif name is None:
+        elif verb == "list":
             items = [
                 each
                 for (kind, where, _), each in cluster.objects.items()

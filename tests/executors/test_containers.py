@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from scene import Attempt, Scene, crowd_of, is_alive, scene_of, until
 from test_worker_deaths import has_ended, up
 from test_worker_deaths import until as eventually
@@ -21,12 +23,12 @@ from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.tasks.specs import check_spec
-from mainspring.errors import InvalidInput
+from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.executor import Outcome
 from mainspring.executors.containers.jobs import TOKEN
 from mainspring.services.worker.sweeper import Sweeper
 from mainspring.settings import Settings
-from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer
+from mainspring.testing.servers.kubernetes import ACCOUNT, KubernetesCluster, KubernetesServer
 from sdk_work import stored_run
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -251,6 +253,57 @@ class TestLostWorkers:
             await eventually(lambda: has_ended(app, run.id), 60)
             ended = await stored_run(app, run.id)
         assert (ended.state, ended.losses, starts.read_text()) == ("succeeded", 1, "x\n"), ended.reason
+
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "components" / "containers" / "rbac.yaml"
+
+
+async def use_all(scene: Scene) -> AsyncGenerator[str, None]:
+    """Does what the rights are for: a container, its adoption, its retry, the search for what is left. Yields what is
+    refused."""
+    first = shell("echo done")
+    for attempt in (first, again(first, attempt=1, losses=1), again(first, token=9, attempt=1)):
+        outcome = await scene.execute(attempt)
+        yield f"{outcome.failure.message if outcome.failure else ''} {attempt.said('log')}"
+    assert scene.registry.leftovers is not None
+    try:
+        await scene.registry.leftovers.find()
+    except LeaseUnavailable as error:
+        yield str(error)
+
+
+async def test_the_rights_of_the_manifest_are_enough_and_each_is_needed(
+    server: KubernetesServer, tmp_path: Path
+) -> None:
+    _, role, binding = yaml.safe_load_all(ROLE.read_text())
+    binding["subjects"][0]["name"] = "mainspring"  # The account that has a token here.
+    for kind, body in (("roles", role), ("rolebindings", binding)):
+        assert server.ask("POST", f"{RBAC}/{kind}", body).status_code == 201
+    config = server.write_kubeconfig(tmp_path / "account", ACCOUNT)
+    missing = [(rule["resources"][0], verb) for rule in role["rules"] for verb in rule["verbs"]]
+    async with scene_of(containers=f"kubernetes://default?kubeconfig={config}") as scene, asyncio.timeout(120):
+        while "cannot" in "".join([said async for said in use_all(scene)]):
+            await asyncio.sleep(0.05)  # The authoriser learns of a changed role a moment later.
+        for resource, verb in missing:
+            changed = server.ask("GET", f"{RBAC}/roles/{role['metadata']['name']}").json()
+            rules = [{**rule, "verbs": list(rule["verbs"])} for rule in role["rules"]]
+            [rule] = [rule for rule in rules if rule["resources"] == [resource]]
+            rule["verbs"].remove(verb)
+            kept = [rule for rule in rules if rule["verbs"]]
+            path = f"{RBAC}/roles/{role['metadata']['name']}"
+            assert server.ask("PUT", path, {**changed, "rules": kept}).status_code == 200
+            expected = f'cannot {verb} resource "{resource}"'
+            while not await says(scene, expected):
+                await asyncio.sleep(0.05)
+
+
+async def says(scene: Scene, expected: str) -> bool:
+    async with aclosing(use_all(scene)) as all_said:
+        async for said in all_said:
+            if expected in said:
+                return True
+    return False
 
 
 class TestRunsThatEndWithoutAWorker:

@@ -21,6 +21,8 @@ NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 _UNAUTHORISED: Final = 401
 _FORBIDDEN: Final = 403
+FORBIDDEN: Final = (_UNAUTHORISED, _FORBIDDEN)
+"""Statuses by which the API server refuses an account: asking again does not help."""
 _THROTTLED: Final = 429
 SILENCE_S: Final = 60.0
 """A watch without any byte for this long may hang on a dead connection: it is opened again."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mainspring.core.instants import SECOND
 from mainspring.core.tasks.containers import ContainerSpec, Manifest, write_container, write_placement
-from mainspring.drivers.kubernetes.client import CONFLICT, NOT_FOUND, KubernetesLink, KubernetesRefused
+from mainspring.drivers.kubernetes.client import CONFLICT, FORBIDDEN, NOT_FOUND, KubernetesLink, KubernetesRefused
 from mainspring.errors import LeaseUnavailable
 from mainspring.executor import AttemptContext, Leftover
 from mainspring.executors.containers.request import environment_of, name_of, retries_of
@@ -145,11 +145,13 @@ class RunJob:
                 await asyncio.sleep(LOOK_S)
 
     async def _find_again(self) -> Manifest | None:
-        """The Job, once the API server answers."""
+        """The Job, once the API server answers. KubernetesRefused without the right to see it."""
         while True:
             try:
                 return await self.find()
-            except LeaseUnavailable:
+            except LeaseUnavailable as error:
+                if isinstance(error, KubernetesRefused) and error.status in FORBIDDEN:
+                    raise
                 await asyncio.sleep(LOOK_S)
 
 

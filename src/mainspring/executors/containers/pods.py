@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mainspring.core.instants import SECOND, Duration, format_duration
 from mainspring.core.tasks.containers import MAIN, Manifest
-from mainspring.drivers.kubernetes.client import KubernetesLink, KubernetesRefused
+from mainspring.drivers.kubernetes.client import FORBIDDEN, KubernetesLink, KubernetesRefused
 from mainspring.errors import LeaseUnavailable
 from mainspring.executor import AttemptContext
 from mainspring.executors.containers.jobs import RunJob, failure_of
@@ -17,7 +17,6 @@ from mainspring.executors.programs.output import Output
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 _HOPELESS: Final = ("InvalidImageName", "ErrImageNeverPull")
-_FORBIDDEN: Final = (401, 403)
 LOOK_S: Final = 15.0
 """A watch that shows nothing for this long is opened again, after a look at the Job, which may fail without a pod."""
 AGAIN_S: Final = 1.0
@@ -79,7 +78,7 @@ class PodFollower:
                     async with asyncio.timeout(LOOK_S):
                         return await self._await_end(version, on_started)
             except KubernetesRefused as refusal:
-                if refusal.status in _FORBIDDEN:
+                if refusal.status in FORBIDDEN:
                     raise
                 await asyncio.sleep(AGAIN_S)
             except LeaseUnavailable:
@@ -159,7 +158,7 @@ class PodFollower:
                         await asyncio.sleep(BEHIND_S)
                 return
             except KubernetesRefused as refusal:
-                if refusal.status in (*_FORBIDDEN, 404):
+                if refusal.status in (*FORBIDDEN, 404):
                     self._attempt.write("log", f"its log cannot be read: {refusal}")
                     return
             except LeaseUnavailable:
