@@ -15,10 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import httpx
 import msgspec
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
-from manifests import Manifest, kustomize
+from manifests import DEPLOY, OF_OPERATORS, ROOT, Manifest, kustomize, read
 from test_cronjobs import jobs
 
 from examples.running import find_service
@@ -26,14 +28,17 @@ from mainspring.core.model import Job
 from mainspring.core.tasks.containers import ContainerSpec, Resources
 from mainspring.ops.kubernetes.reading import read_cronjob
 from mainspring.ops.kubernetes.writing import write_cronjob
-from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster
+from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster, find_kinds
 
 pytestmark = pytest.mark.kubernetes
 GROUPS = {
     "Deployment": "deployments", "Service": "services", "ServiceAccount": "serviceaccounts", "Role": "roles",
     "RoleBinding": "rolebindings", "ConfigMap": "configmaps", "Secret": "secrets", "NetworkPolicy": "networkpolicies",
     "PodDisruptionBudget": "poddisruptionbudgets", "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+    "ServiceMonitor": "servicemonitors", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules",
+    "ScaledObject": "scaledobjects",
 }  # fmt: skip
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PATIENCE_S = 90.0
 
 APP = """
@@ -59,6 +64,29 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesServe
         yield cluster.start().server
     finally:
         cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def kinds(server: KubernetesServer) -> None:
+    """The server knows the kinds of KEDA and of the Prometheus operator."""
+    files = find_kinds()
+    if not files:
+        pytest.fail("the kinds of KEDA and of the Prometheus operator are missing: `make kubernetes` fetches them")
+    definitions = [each for file in files for each in yaml.safe_load_all(file.read_text()) if each]
+    for each in definitions:
+        post(server, CRDS, each)
+
+    def is_served() -> bool:
+        found = server.ask("GET", CRDS).json()["items"]
+        established = [each["metadata"]["name"] for each in found if is_established(each)]
+        return len(established) == len(definitions)
+
+    until("the kinds are served", is_served)
+
+
+def is_established(definition: Manifest) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or []
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 @pytest.fixture
@@ -100,27 +128,60 @@ def until(what: str, holds: Callable[[], Any]) -> Any:
     return value
 
 
+def dry_run(server: KubernetesServer, manifest: Manifest, namespace: str = "default") -> httpx.Response:
+    """What the server says of an object, without storing it."""
+    placed = {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+    return server.ask("POST", f"{path_of(placed)}?dryRun=All&fieldValidation=Strict", placed)
+
+
+@pytest.mark.usefixtures("kinds")
 @pytest.mark.parametrize("overlay", ["dev", "production"])
 def test_the_api_server_takes_every_object_of_an_overlay(server: KubernetesServer, overlay: str) -> None:
     objects = copy.deepcopy(kustomize(f"overlays/{overlay}"))
     [namespace] = [each for each in objects if each["kind"] == "Namespace"]
     name = f"dry-{overlay}"
     post(server, "/api/v1/namespaces", {**namespace, "metadata": {**namespace["metadata"], "name": name}})
-    unknown = set()
     for each in objects:
-        if each["kind"] in GROUPS:
-            each["metadata"]["namespace"] = name
-            post(server, f"{path_of(each)}?dryRun=All&fieldValidation=Strict", each)
-        elif each["kind"] != "Namespace":
-            unknown.add(each["kind"])
-    assert unknown == ({"ServiceMonitor", "PodMonitor"} if overlay == "production" else set())
+        if each["kind"] != "Namespace":
+            answer = dry_run(server, each, name)
+            assert answer.status_code == 201, f"{each['kind']} {each['metadata']['name']}: {answer.text}"
+
+
+def objects_of_operators() -> dict[str, Manifest]:
+    """One of each kind of KEDA and of the Prometheus operator. The rules of deploy/prometheus are a PrometheusRule, as
+    they are, if that is what a cluster wants."""
+    found = {each["kind"]: each for each in kustomize("overlays/production") if each["kind"] in OF_OPERATORS}
+    groups = [group for file in sorted((DEPLOY / "prometheus").glob("*.yml")) for group in read(file)[0]["groups"]]
+    rules = {"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": {"name": "mainspring"}}
+    return {
+        **found,
+        "ScaledObject": read(ROOT / "metrics" / "keda" / "scaledobject.yaml")[0],
+        "PrometheusRule": {**rules, "spec": {"groups": groups}},
+    }
+
+
+WRONG: dict[str, Callable[[Manifest], object]] = {
+    "ServiceMonitor": lambda spec: spec["endpoints"][0].update(intervall="15s"),
+    "PodMonitor": lambda spec: spec["podMetricsEndpoints"][0].update(interval="often"),
+    "PrometheusRule": lambda spec: spec["groups"][0]["rules"][0].pop("expr"),
+    "ScaledObject": lambda spec: spec["triggers"][0].pop("type"),
+}
+
+
+@pytest.mark.usefixtures("kinds")
+@pytest.mark.parametrize("kind", WRONG)
+def test_the_kinds_of_operators_fit_their_definitions(server: KubernetesServer, kind: str) -> None:
+    manifest = copy.deepcopy(objects_of_operators()[kind])
+    answer = dry_run(server, manifest)
+    assert answer.status_code == 201, answer.text
+    WRONG[kind](manifest["spec"])
+    assert dry_run(server, manifest).status_code in (400, 422)
 
 
 def test_a_field_that_does_not_exist_is_refused(server: KubernetesServer) -> None:
     """So the test above can fail."""
     wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "dta": {}}
-    answer = server.ask("POST", "/api/v1/namespaces/default/configmaps?dryRun=All&fieldValidation=Strict", wrong)
-    assert answer.status_code in (400, 422)
+    assert dry_run(server, wrong).status_code in (400, 422)
 
 
 def fit_for_one_host(manifest: Manifest, app: Path, store: str) -> Manifest:

@@ -46,9 +46,17 @@ def find_helm() -> Path | None:
     return _find_built("helm-*/helm")
 
 
+def find_kinds() -> list[Path]:
+    """Files of the cache that define the kinds of KEDA and of the Prometheus operator; none where none were fetched."""
+    return sorted((_cache() / "kinds").glob("**/*.yaml"))
+
+
 def _find_built(pattern: str) -> Path | None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainspring"
-    return next(iter(sorted(cache.glob(pattern), reverse=True)), None)
+    return next(iter(sorted(_cache().glob(pattern), reverse=True)), None)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainspring"
 
 
 def find_cluster() -> Path | None:
