@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup kubernetes up quick test test-kubernetes thorough lint docs reference coverage services services-stop bench simulate chaos clean
+.PHONY: setup kubernetes up quick test test-kubernetes test-image thorough lint docs reference coverage services services-stop bench simulate chaos clean
 # The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.
 UI := src/mainspring/ui
 UI_TOOLS := $(VENV)/ui-tools
@@ -34,6 +34,11 @@ test: $(STAMP) lint
 test-kubernetes: $(STAMP)
 	@scripts/services start
 	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest -m kubernetes tests/ops/kubernetes
+
+# The image of the Containerfile: built without a registry, then run by podman as in the manifests. Needs root and Debian.
+test-image: $(STAMP)
+	@scripts/image
+	@$(BIN)/python -m pytest -m image tests/executors/test_image.py
 
 # What takes too long for `test`: every fault under each elector, one after the other, in about five minutes.
 thorough: $(STAMP)
