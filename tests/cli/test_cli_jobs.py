@@ -13,7 +13,7 @@ import pytest
 from cli_work import FILMS, Served, Terminal
 from mainspring.conformance.store.samples import failure, success
 from mainspring.core.instants import HOUR, MINUTE, SECOND, Duration
-from mainspring.core.model import Job
+from mainspring.core.model import Job, Worker
 from mainspring.core.planning.plans import plan
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.calendar_rules import weekends
@@ -199,6 +199,23 @@ class TestAdd:
 
 
 class TestNext:
+    def test_a_job_shows_its_regions_and_a_run_why_it_moved(self, cli: Terminal) -> None:
+        cli("job", "add", "a", *HOURLY, "--region", "eu", "--region", "us", "--region-failover", "5s", *ECHO)
+        fire(cli, "a", HOUR + SECOND)
+
+        async def lose(store: Store) -> None:
+            await store.register(Worker(id="w", regions=("us",), tasks=("command",)))
+            await store.recover(10 * SECOND, 100)
+
+        cli.store(lose, HOUR + 20 * SECOND)
+        shown = cli("job", "show", "a").out
+        assert "region failover 5s" in shown
+        assert [line.split()[4] for line in shown.splitlines()[-2:]] == ["eu", "us"]
+        [moved] = [run for run in cli.json("run", "list", "--job", "a") if run["home_region"] != run["region"]]
+        assert (moved["home_region"], moved["region"]) == ("eu", "us")
+        said = cli("run", "show", moved["run_id"]).out
+        assert "from region eu, which has no live worker for it within 5s, to us" in said
+
     def test_fire_times_are_shown_in_the_zone_from_now_and_in_utc(self, cli: Terminal) -> None:
         cli("job", "add", "report", "--cron", "0 2 * * *", "--tz", "Asia/Tokyo", *ECHO)
         answer = cli("job", "next", "report", "-n", "4")

@@ -9,9 +9,9 @@ import click
 from mainspring.cli.lazy import Errand
 from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
-from mainspring.cli.output.times import relative
+from mainspring.cli.output.times import length, relative
 from mainspring.cli.session import Session
-from mainspring.core.instants import Instant
+from mainspring.core.instants import Instant, parse_duration
 from mainspring.errors import NotFound
 from mainspring.operations import records
 
@@ -78,10 +78,15 @@ def _draw_regions(screen: Screen, found: Sequence[records.Region]) -> None:
         screen.hint("No region has a worker or a due run. Start one with `mainspring worker APP --region NAME`.")
         return
     rows: list[list[Value]] = [
-        [each.region, str(each.workers), f"{each.running}/{each.slots}", str(each.depth), each.lateness]
+        [each.region, str(each.workers), f"{each.running}/{each.slots}", str(each.depth), _late(each)]
         for each in found
     ]
     screen.table(("REGION", "WORKERS", "RUNNING", "DUE", "LATE"), rows)
+
+
+def _late(region: records.Region) -> str:
+    late = parse_duration(region.lateness, "lateness")
+    return length(late) if late else "0s"
 
 
 @click.command(cls=Errand)

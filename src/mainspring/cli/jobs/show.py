@@ -153,7 +153,11 @@ def _draw_story(screen: Screen, story: _Story) -> None:
         return
     zone = job.trigger.get("tz", "UTC")
     rows = [_ledger_row(firing, story.states, zone, now) for firing in story.ledger]
-    columns = (f"DUE ({zone})", "WHEN", "OUTCOME", "ENDED", "RUN", "REASON")
+    columns = [f"DUE ({zone})", "WHEN", "OUTCOME", "ENDED", "RUN", "REASON"]
+    if len(job.policy.get("regions", ())) > 1:
+        columns.insert(1, "REGION")
+        for row, firing in zip(rows, story.ledger, strict=True):
+            row.insert(1, firing.region)
     screen.table(columns, rows, fold=("REASON",), spare=("ENDED", "WHEN"))
 
 
@@ -167,7 +171,8 @@ def _fired(count: int, *, other: bool) -> str:
 def _facts(job: records.Job, ledger: Sequence[object], now: Instant) -> list[tuple[str, Value]]:
     work = [f"queue {job.queue}", f"priority {job.priority}", f"{job.retries} retries"]
     bounds = (("timeout", job.timeout), ("soft timeout", job.soft_timeout), ("isolation", job.isolation))
-    optional = (*bounds, ("key", job.key), ("limit", job.limit))
+    moves = (("region failover", job.region_failover), ("to", ", ".join(job.failover_regions) or None))
+    optional = (*bounds, ("key", job.key), ("limit", job.limit), *moves)
     work += [f"{name} {value}" for name, value in optional if value is not None]
     work += [] if job.under_pressure == "wait" else ["under pressure it does not wait"]
     paused = None if job.paused_at is None else f"paused since {both(job.paused_at, now)} {job.paused_why}".rstrip()

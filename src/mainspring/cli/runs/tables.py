@@ -109,6 +109,7 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
         ("job", None if run.job is None else f"{run.job}, fired for {_fired_for(run)}"),
         ("retry of", run.retry_of),
         ("where", " · ".join(where)),
+        ("moved", run.moved_because.removeprefix("moved ")),
         ("limits", " · ".join(limits)),
         ("tags", ", ".join(run.tags)),
         ("submitted", both(run.created_at, now) + (f" by {run.submitted_by}" if run.submitted_by else "")),
