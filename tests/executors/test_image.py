@@ -135,7 +135,9 @@ class TestPodman:
         greedy = a_container("kept = bytearray(400_000_000)", resources={"limits": {"memory": "64Mi"}})
         killed = await scene.execute(greedy)
         assert killed.failure is not None
-        assert killed.failure.type == "ContainerOOMKilled", (killed, greedy.lines)
+        # Not every podman learns of it: with control groups of version 1, conmon 2.1.6 does not.
+        assert killed.failure.type in ("ContainerOOMKilled", "ContainerFailed")
+        assert "OOMKilled" in killed.failure.message or "code 137" in killed.failure.message
         absent = await scene.execute(a_container("", image="localhost/absent"))
         assert absent.failure is not None
         assert absent.failure.type == "ContainerNotRun"

@@ -78,8 +78,7 @@ def _draw_regions(screen: Screen, found: Sequence[records.Region]) -> None:
         screen.hint("No region has a worker or a due run. Start one with `mainspring worker APP --region NAME`.")
         return
     rows: list[list[Value]] = [
-        [each.region, str(each.workers), f"{each.running}/{each.slots}", str(each.depth), _late(each)]
-        for each in found
+        [each.region, str(each.workers), f"{each.running}/{each.slots}", str(each.depth), _late(each)] for each in found
     ]
     screen.table(("REGION", "WORKERS", "RUNNING", "DUE", "LATE"), rows)
 
