@@ -560,8 +560,9 @@ def build_worker(
         on_replaced=on_replaced,
         mask=masker(secrets_of(settings)),
         source=source,
-        leftovers=executors.leftovers,
     )
+    if executors.leftovers is not None:
+        worker.sweep(executors.leftovers)
     if on_drain is not None:
         worker.on_drain = on_drain
     return worker

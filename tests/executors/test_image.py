@@ -100,7 +100,8 @@ async def until_async(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 @pytest.fixture
-async def scene(podman: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+async def scene(podman: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Scene]:
+    monkeypatch.chdir(tmp_path)  # Some versions of conmon leave a file where podman was started.
     monkeypatch.setenv("PATH", f"{Path(podman).parent}:/usr/sbin:/usr/bin:/sbin:/bin")
     async with scene_of(containers="podman") as scene:
         yield scene

@@ -83,11 +83,10 @@ class Worker:
         on_replaced: Callable[[UnfinishedWork], None] | None = None,
         mask: Callable[[str], str] | None = None,
         source: ClaimSource | None = None,
-        leftovers: Leftovers | None = None,
     ) -> None:
         """`on_replaced` has to end this process because of work that goes on past its deadline, after all other work is
         done; unless given, it is ended as if it were unstoppable. `mask` takes out of texts what must not be shown.
-        `source`: where claims come from; the store unless given. `leftovers`: work that can outlive a worker."""
+        `source`: where claims come from; the store unless given."""
         self.row, self.random = row, random
         self._on_replaced = on_replaced or (lambda _: on_unstoppable())
         self._deaf: dict[str, AttemptContext] = {}
@@ -122,12 +121,10 @@ class Worker:
         self.loop_monitor: LoopMonitor | None = None
         if task_loop is not self._own_loop:
             self.loop_monitor = LoopMonitor(self.runner, task_loop, self._on_deaf, settings, clock, random)
-        self.sweeper: Sweeper | None = None
-        if leftovers is not None:
-            self.sweeper = Sweeper(store, leftovers, row.id, settings, clock, random)
-        self._listen_to_heartbeat()
+        self._connect()
 
-    def _listen_to_heartbeat(self) -> None:
+    def _connect(self) -> None:
+        self.sweeper: Sweeper | None = None
         self.claimer.on_alive = self.heartbeat.count
         self._asked_to_drain = self._has_left = False
         self._leaving: asyncio.Task[None] | None = None
@@ -135,6 +132,10 @@ class Worker:
         """Called once, on the worker's loop, when the worker is asked to drain. By default, the worker drains and the
         rest of this process goes on."""
         self.heartbeat.on_drain = self.claimer.on_drain = self._hear_drain
+
+    def sweep(self, leftovers: Leftovers) -> None:
+        """Also look after work that can outlive a worker. Called before the loops are run."""
+        self.sweeper = Sweeper(self._store, leftovers, self.row.id, self._settings, self._clock, self.random)
 
     def report_to(self, activity: Activity) -> None:
         """Count what this worker does from now on."""
