@@ -252,7 +252,8 @@ class TestLostWorkers:
             go.touch()
             await eventually(lambda: has_ended(app, run.id), 60)
             ended = await stored_run(app, run.id)
-        assert (ended.state, ended.losses, starts.read_text()) == ("succeeded", 1, "x\n"), ended.reason
+        assert (ended.state, starts.read_text()) == ("succeeded", "x\n"), ended.reason
+        assert ended.losses >= 1  # More where a busy machine delays a heartbeat.
 
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
