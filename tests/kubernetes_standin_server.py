@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Cluster:
-    """Objects by resource, namespace and name, and those who watch them."""
+    """Objects by resource, namespace and name, and their watches."""
 
     def __init__(self, users: dict[str, str]) -> None:
         self.users = users

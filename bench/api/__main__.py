@@ -34,7 +34,7 @@ BATCH = 1_000
 
 
 def new_token() -> str:
-    """Of somebody who submits."""
+    """A token of a caller that submits."""
     app = app_on("sqlite:///unused.db", 0)
     keys = load_keys(app.settings)
     assert keys is not None

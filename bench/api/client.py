@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """A whole answer is given to whoever asked."""
+        """Pass a whole answer to its request."""
         self._buffer += data
         head, separator, rest = self._buffer.partition(b"\r\n\r\n")
         if not separator:
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
             self._answer.set_result((int(head[9:12]), rest))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody will answer."""
+        """No answer will come."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(ConnectionError("the server closed the connection"))
 

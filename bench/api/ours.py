@@ -19,7 +19,7 @@ def app_on(store: str, port: int) -> Mainspring:
 
 
 async def main(store: str, port: int, whole: bool) -> None:
-    """Serve until told to stop."""
+    """Serve until stdin is closed."""
     app = app_on(store, port)
 
     @app.task

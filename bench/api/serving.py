@@ -17,7 +17,7 @@ START_S = 30.0
 
 
 def free_port() -> int:
-    """One that nobody listens on."""
+    """One on which no process listens."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Who takes part on which broker. A peer is measured twice where it can keep results in PostgreSQL, as Mainspring does:
+"""The contestants on each broker. A peer is measured twice where it can keep results in PostgreSQL, as Mainspring does:
 with them, and without."""
 
 from __future__ import annotations

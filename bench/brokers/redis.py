@@ -2,7 +2,7 @@
 with its queue on Redis and its runs on PostgreSQL, beside peers that keep all they have on the same Redis.
 
 One `up` and one `worker`, both at work, as the peers' two processes are. Locks are taken in this process: Mainspring's
-`app.lock`, its bare lease, and the lock of redis-py (asyncio), one after another and by 16 who want the same.
+`app.lock`, its bare lease, and the lock of redis-py (asyncio), one after another and by 16 that want the same.
 Redlock is in `bench.electors.redlock`.
 """
 

@@ -19,7 +19,7 @@ CLOSE = (MAINSPRING.name, PGQUEUER.name)
 
 @dataclass(frozen=True)
 class Arena:
-    """The servers, a folder for files that go away, who takes part beside Mainspring, and how long to look."""
+    """The servers, a folder for files that go away, the peers, and how long to look."""
 
     servers: Servers
     folder: Path
@@ -39,9 +39,9 @@ class Arena:
 def take_turns(
     everybody: Sequence[Contestant], rounds: int, what: str, measure: Callable[[Contestant], Answer]
 ) -> dict[str, Series]:
-    """Round by round, so that a slow minute hits everybody; who fails is named with the reason, and sits out.
+    """Round by round, so that a slow minute hits all; a contestant that fails is named with the reason, and sits out.
 
-    Those who are far apart take part in one round: their distance is larger than the noise.
+    Those that are far apart take part in one round: their distance is larger than the noise.
     """
     series = {each.label: Series() for each in everybody}
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""Processor time, from /proc: unlike a rate, it hardly depends on who else uses the machine."""
+"""Processor time, from /proc: unlike a rate, it hardly depends on other load."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _taken_s(pids: list[int]) -> float:
 def workers_s(stage: Stage) -> float:
     """What the worker processes and all that they started have taken so far."""
     groups = {str(worker.pid) for worker in stage.workers}
-    everybody = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return _taken_s([pid for pid in everybody if (stat := _fields(pid)) and stat[2] in groups])
+    processes = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return _taken_s([pid for pid in processes if (stat := _fields(pid)) and stat[2] in groups])
 
 
 def server_s(stage: Stage) -> float:

@@ -26,7 +26,7 @@ IDLE = (1, 10, 60)
 QUICK_IDLE = (1, 10)
 MOST_OF_WORKER, MOST_OF_SERVER, TOLERANCE = 1.0, 5.0, 0.05
 SETTLE_S, ALONE_SETTLE_S = 6.0, 15.0
-"""Workers alone have first to agree on who does the chores."""
+"""Workers alone first have to agree on the one that does the chores."""
 PER_SECOND = 500
 CALLERS = 8
 FASTEST = 5_000

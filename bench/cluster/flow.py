@@ -19,7 +19,7 @@ WARM = 1_000
 FLOW_LIMIT_S = 200
 LOOK_S = 1.0
 STEADY_S = 2
-"""A backlog of less than so many seconds' submissions, grown by less than one since the first third, is held."""
+"""A backlog of less than this many seconds' submissions, grown by less than one since the first third, is held."""
 
 
 def _watch(stage: Stage, asked: threading.Thread) -> list[int]:

@@ -58,7 +58,7 @@ def measure_idle(arena: Arena) -> list[Row]:
     alone = take_turns(arena.everybody, 1, "idle", idle)
     whole = take_turns([MAINSPRING], 1, "idle cluster", idle_cluster)
     rows = []
-    for series, who in ((alone, "two workers"), (whole, "two nodes, two workers")):
-        rows.append(figure_row(f"idle, {who}: statements", series, lambda answer: float(answer["asked"]), "/s"))
-        rows.append(figure_row(f"idle, {who}: CPU per minute", series, lambda answer: float(answer["cpu"]), "s"))
+    for series, fleet in ((alone, "two workers"), (whole, "two nodes, two workers")):
+        rows.append(figure_row(f"idle, {fleet}: statements", series, lambda answer: float(answer["asked"]), "/s"))
+        rows.append(figure_row(f"idle, {fleet}: CPU per minute", series, lambda answer: float(answer["cpu"]), "s"))
     return rows

@@ -92,7 +92,7 @@ def _measure(name: str, arena: Arena) -> list[Row]:
         rows = MEASURES[name](arena)
     except Failed as failure:
         rows = [Row(name, {OURS: f"void: {failure}"})]
-    for row in rows:  # What is known is shown at once: not everybody waits for the table.
+    for row in rows:  # What is known is shown at once: not every reader waits for the table.
         print(f"  {row.measure}: {row.cells} {row.ratio}", file=sys.stderr)
     print(f"{name} took {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return rows

@@ -19,7 +19,7 @@ from bench.harness.running import Failed
 COUNT = 100_000
 FINISHED = 1_000_000
 HELD_ROUNDS = 10
-"""After so many backlogs have been deleted, it is measured,"""
+"""After this many backlogs have been deleted, it is measured,"""
 JUDGED = 3
 """so often."""
 _FINISHED = """

@@ -12,7 +12,7 @@ SHARES = (0.5, 0.99)
 
 
 def figure_row(name: str, series: Mapping[str, Series], value: Callable[[Answer], float], unit: str) -> Row:
-    """The figure of everybody, and each round of it."""
+    """The figure of all contestants, and each round of it."""
     cells = {label: own.void or show(own.figure(value), unit) for label, own in series.items()}
     return Row(name, cells, rounds={label: own.rounds(value) for label, own in series.items()})
 
@@ -23,7 +23,7 @@ def rate_row(name: str, series: Mapping[str, Series]) -> Row:
 
 
 def judge(row: Row, value: float | None, other: float | None, times: float, whose: str) -> Row:
-    """Whether ours is so many times another's figure of the same run."""
+    """Whether ours is this many times another's figure of the same run."""
     row.ratio = share_of(value, other, whose)
     row.target = f"≥ {times:g} × {whose}"
     row.met = None if value is None or other is None else value >= times * other
@@ -31,7 +31,7 @@ def judge(row: Row, value: float | None, other: float | None, times: float, whos
 
 
 def percentile_row(name: str, series: Mapping[str, Series], limits_ms: Mapping[float, float]) -> Row:
-    """Median and 99th percentile of everybody, and whether ours stay under their limits."""
+    """Median and 99th percentile of all contestants, and whether ours stay under their limits."""
     cells = {
         label: own.void or f"{show(own.figure(at(0.5)))} / {show(own.figure(at(0.99)), 'ms')}"
         for label, own in series.items()

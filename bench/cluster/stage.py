@@ -52,7 +52,7 @@ class Stage:
 
     @contextmanager
     def started(self, commands: list[list[str]], log_name: str = "log") -> Iterator[list[subprocess.Popen[str]]]:
-        """Programs that go on until this is left; what they say goes to a file, since nobody reads it meanwhile."""
+        """Programs that go on until this is left; what they say goes to a file, since it is not read meanwhile."""
         with ExitStack() as stack:
             processes = []
             for number, command in enumerate(commands):

@@ -1,4 +1,4 @@
-"""Those who wait at one server for something to happen: what each of them costs the database."""
+"""Clients that wait at one server for something to happen: what each of them costs the database."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Client:
 
 
 async def _watch(client: Client, kind: str, count: int) -> None:
-    """Open so many watchers of a kind."""
+    """Open this many watchers of a kind."""
     run_id = (await client.ask("POST", "/v1/runs", {"task": "nobody-knows-this"}))["run_id"]
     for number in range(count):
         if kind == "streams":
@@ -80,7 +80,7 @@ async def _watch(client: Client, kind: str, count: int) -> None:
 
 
 def _cost(arena: Arena, kind: str, count: int, seconds: int) -> float:
-    """Statements a second while so many wait and nothing happens."""
+    """Statements a second while this many wait and nothing happens."""
     port = _free_port()
     with set_stage(MAINSPRING, arena.servers, arena.folder) as stage:
         stage.environment["MAINSPRING_WATCHERS"] = str(MOST)

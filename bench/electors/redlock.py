@@ -1,4 +1,4 @@
-"""Redlock over three Redis servers: Mainspring's lease beside pottery's lock, by one and by several who want it."""
+"""Redlock over three Redis servers: Mainspring's lease beside pottery's lock, by one and by several clients."""
 
 from __future__ import annotations
 

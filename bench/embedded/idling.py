@@ -1,4 +1,4 @@
-"""What idle jobs cost, read from /proc: processor time does not depend on who else is busy, so all are watched at
+"""What idle jobs cost, read from /proc: processor time does not depend on other load, so all are watched at
 once."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _staying(contestant: Contestant, folder: Path, jobs: int, limit_s: int) -> I
 
 
 def _await_calm(pids: list[int]) -> None:
-    """Starting is a cost of its own: wait until everybody has settled, but not forever."""
+    """Starting is a cost of its own: wait until all have settled, but not forever."""
     for _ in range(15):
         before = [_cpu_s(pid) for pid in pids]
         time.sleep(CALM_S)
@@ -108,9 +108,9 @@ def measure_idle(parent: Path, many: int, seconds: float) -> list[Row]:
 
 
 def _rows_of_few(few: Cost, peers: dict[str, Cost]) -> list[Row]:
-    everybody = {MAINSPRING.label: few, **peers}
-    cpu = {label: show(cost.cpu_s_per_minute, "s") for label, cost in everybody.items()}
-    memory = {label: f"{show(cost.steady_mb)} / {show(cost.most_mb, 'MB')}" for label, cost in everybody.items()}
+    contestants = {MAINSPRING.label: few, **peers}
+    cpu = {label: show(cost.cpu_s_per_minute, "s") for label, cost in contestants.items()}
+    memory = {label: f"{show(cost.steady_mb)} / {show(cost.most_mb, 'MB')}" for label, cost in contestants.items()}
     return [
         Row(f"CPU per minute, {FEW:,} idle jobs", cpu, rounds={"cpu_s": [few.cpu_s_per_minute]}),
         Row(f"memory, {FEW:,} idle jobs, steady / most", memory, rounds={"most_mb": [few.most_mb]}),

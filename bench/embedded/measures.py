@@ -1,4 +1,4 @@
-"""The measures that all contestants take part in: in rounds, taking turns, so that a slow minute hits everybody."""
+"""The measures that all contestants take part in: in rounds, taking turns, so that a slow minute hits all of them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _take_turns(parent: Path, rounds: int, entries: Sequence[Entry], limit_s: in
     return series
 
 
-def _everybody(measure: str, params: Params, slow: Params | None = None) -> list[Entry]:
+def _all_contestants(measure: str, params: Params, slow: Params | None = None) -> list[Entry]:
     """Mainspring and its rivals; those that commit each run by itself may be given less to do."""
     return [
         Entry(each.label, each, measure, slow if slow and each in (HUEY, APS_SQLITE) else params)
@@ -111,7 +111,7 @@ def measure_submit(parent: Path, size: Size) -> list[Row]:
     params: Params = {"seconds": size.submit_s}
     relaxed = Entry("relaxed", MAINSPRING, "submit", params | {"durable": False})
     together = Entry("together", MAINSPRING, "submit_together", params)
-    series = _take_turns(parent, size.submit_rounds, [*_everybody("submit", params), relaxed, together])
+    series = _take_turns(parent, size.submit_rounds, [*_all_contestants("submit", params), relaxed, together])
     extra = {key: series.pop(key) for key in ("relaxed", "together")}
     own = series[OURS]
     bare = Series([{"rates": answer["bare"]} for answer in own.answers], own.trouble)
@@ -141,8 +141,8 @@ def measure_drain(parent: Path, size: Size) -> list[Row]:
         Entry("sync", MAINSPRING, "drain", params | {"style": "sync"}),
         Entry("relaxed", MAINSPRING, "drain", params | {"durable": False}),
     ]
-    everybody = _everybody("drain", params, {"count": size.slow_count})
-    series = _take_turns(parent, size.rounds, [*everybody, *variants])
+    contestants = _all_contestants("drain", params, {"count": size.slow_count})
+    series = _take_turns(parent, size.rounds, [*contestants, *variants])
     extra = {key: series.pop(key) for key in ("sync", "relaxed")}
     own = series[OURS].figure(rate)
     backlog = _rate_row("drain of a backlog, async no-op", series)
@@ -161,7 +161,7 @@ def measure_flow(parent: Path, size: Size) -> list[Row]:
         Entry("ours in threads", MAINSPRING, "flow", params | {"style": "sync"}),
         Entry("theirs in threads", APS_MEMORY, "flow_in_threads", params),
     ]
-    series = _take_turns(parent, size.rounds, [*_everybody("flow", params, {"count": size.slow_count}), *threads])
+    series = _take_turns(parent, size.rounds, [*_all_contestants("flow", params, {"count": size.slow_count}), *threads])
     in_threads = {OURS: series.pop("ours in threads"), MEMORY: series.pop("theirs in threads")}
     return [
         _flow_row("submitted to a running worker, until the last end", series),
@@ -191,7 +191,7 @@ def _percentiles(series: dict[str, Series]) -> dict[str, str]:
 
 
 def _timing_row(name: str, series: dict[str, Series], limits_ms: dict[float, float]) -> Row:
-    """Percentiles of everybody, and whether ours stay under their limits."""
+    """Percentiles of all, and whether ours stay under their limits."""
     rounds = {f"{key} p{share * 100:.0f}": own.rounds(at(share)) for key, own in series.items() for share in SHARES}
     row = Row(name, _percentiles(series), rounds=rounds)
     if limits_ms:
@@ -206,7 +206,7 @@ def measure_latency(parent: Path, size: Size) -> list[Row]:
     params: Params = {"seconds": size.latency_s, "per_second": PER_SECOND}
     across = Entry("across", MAINSPRING, "latency_across", params)
     floor = Entry("floor", MAINSPRING, "latency_floor", params)
-    series = _take_turns(parent, size.rounds, [floor, *_everybody("latency", params), across])
+    series = _take_turns(parent, size.rounds, [floor, *_all_contestants("latency", params), across])
     other, bare = series.pop("across"), series.pop("floor")
     return [
         _timing_row("bare SQLite: a synced commit at 100/s, p50 / p99", {OURS: bare}, {}),
@@ -218,5 +218,5 @@ def measure_latency(parent: Path, size: Size) -> list[Row]:
 def measure_lateness(parent: Path, size: Size) -> list[Row]:
     """From the fire instant to the first line of the function, with a thousand jobs due at once."""
     params: Params = {"jobs": JOBS, "period_s": size.period_s, "boundaries": size.boundaries}
-    series = _take_turns(parent, 1, _everybody("lateness", params))
+    series = _take_turns(parent, 1, _all_contestants("lateness", params))
     return [_timing_row("lateness, 1,000 jobs due on one second, p50 / p99", series, {0.99: 100.0})]

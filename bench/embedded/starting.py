@@ -47,7 +47,7 @@ def _time_ms(command: list[str]) -> float:
 
 
 def _median_ms(commands: Commands, rounds: int) -> dict[str, float]:
-    """Of so many fresh interpreters each, taking turns; the first of each, which fills caches, does not count."""
+    """Of this many fresh interpreters each, taking turns; the first of each, which fills caches, does not count."""
     taken: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(rounds + 1):
         for name, command in commands.items():
@@ -76,7 +76,7 @@ def measure_imports(rounds: int) -> list[Row]:
 
 
 def _is_up(database: Path) -> bool:
-    """Whether somebody leads and works: from then on, what is due fires and what is submitted runs."""
+    """Whether a node leads and a worker works: from then on, what is due fires and what is submitted runs."""
     if not database.exists():
         return False
     try:

@@ -63,7 +63,7 @@ QUICK = Size(1, 4_000, 30, 500, 50, 3, 10_000)
 
 
 Entry = tuple[Contestant, str, Params]
-"""Who, what is measured of it, and how."""
+"""The contestant, what is measured of it, and how."""
 
 
 def _in_turns(rounds: int, entries: Mapping[str, Entry], limit_s: int = 120) -> dict[str, Series]:
@@ -193,7 +193,7 @@ def measure_deaths(size: Size) -> list[Row]:
 
 
 def measure_memory(size: Size) -> list[Row]:
-    """Of a worker over so many runs of all kinds: the most that it held, and whether it grew any more when its caches,
+    """A worker over this many runs of all kinds: the most that it held, and whether it grew any more when its caches,
     which have bounds, were full."""
     rows = [_memory_row("SQLite", None, size)]
     if server := _service("MAINSPRING_TEST_POSTGRES"):
@@ -234,7 +234,7 @@ MEASURES: Mapping[str, Callable[[Size], list[Row]]] = {
 
 
 def measure(arena: Arena) -> list[Row]:
-    """All of it, as part of the whole, whose columns are contestants: here the rows tell who it is."""
+    """All of it, as part of the whole, whose columns are contestants: here the rows name the contestant."""
     size = QUICK if arena.quick else Size()
     rows = [row for part in MEASURES.values() for row in part(size)]
     for row in rows:

@@ -58,7 +58,7 @@ def _work(params: Params) -> tuple[str, str, RunOptions]:
     if task := params.get("task"):
         options = deeds.tasks[task].defaults.options
         if options.isolation is not None and options.isolation.confined and sys.base_prefix.startswith("/root/"):
-            # Nobody else could start this Python.
+            # No other user could start this Python.
             isolation = parse_isolation(f"{options.isolation.level},user=root")
             options = msgspec.structs.replace(options, isolation=isolation)
         return task, "{}", options
@@ -131,7 +131,7 @@ def drain(params: Params) -> Answer:
 
 
 async def _recorded(store: Store, count: int) -> None:
-    """Until so many are recorded as succeeded."""
+    """Until this many are recorded as succeeded."""
     while True:
         if (await store.count_runs("default")).get(SUCCEEDED, 0) >= count:
             return
@@ -155,7 +155,7 @@ async def _recorded_in(file: str, count: int) -> None:
 
 _POLITE = "(setsid sleep {mark} &); exec sleep {mark}"
 _DEAF = "trap '' TERM; (setsid sleep {mark} &); sleep {mark}; sleep {mark}"
-"""Shells with a daemon each. How long it sleeps tells to whom a process belongs."""
+"""Shells with a daemon each. How long it sleeps identifies the owner of a process."""
 
 
 def deadline(params: Params) -> Answer:
@@ -163,9 +163,9 @@ def deadline(params: Params) -> Answer:
     tree that does not listen."""
 
     async def measure() -> Answer:
-        told = asyncio.Event()
+        ended = asyncio.Event()
         registry = ExecutorRegistry({}, Settings(), POOL_PROGRAM)
-        runner = Runner(registry, 10, CLOCK, CLOCK.now, CLOCK.now, told.set)
+        runner = Runner(registry, 10, CLOCK, CLOCK.now, CLOCK.now, ended.set)
         grace_s = 0.0 if params["polite"] else 2.0
         samples = []
         for number in range(params["count"]):
@@ -174,9 +174,9 @@ def deadline(params: Params) -> Answer:
             args = msgspec.json.encode({"argv": ["sh", "-c", script]}).decode()
             isolation = parse_isolation(params["isolation"])
             attempt = _attempt("command", args, RunOptions(timeout=300 * MILLISECOND, isolation=isolation), number)
-            told.clear()
+            ended.clear()
             runner.begin([attempt])
-            await told.wait()
+            await ended.wait()
             report = runner.done.popleft()
             alive = _count_alive(mark)
             if alive or report.outcome != "timed_out" or report.finished_at is None:
@@ -198,7 +198,7 @@ def _count_alive(mark: str) -> int:
 
 
 def memory(params: Params) -> Answer:
-    """What a worker holds after each hundredth of so many runs of all kinds."""
+    """What a worker holds after each hundredth of this many runs of all kinds."""
 
     async def measure() -> Answer:
         app, held = _app(params), []

@@ -42,7 +42,7 @@ def _set(values: Mapping[str, str]) -> None:
 
 
 def is_awake() -> bool:
-    """Whether they are, whoever saw to it."""
+    """Whether they are, by whatever means."""
     try:
         if POLLING.exists():
             return int((POLLING / "guest_halt_poll_ns").read_text()) > 0

@@ -46,7 +46,7 @@ class Row:
     target: str = ""
     met: bool | None = None
     rounds: dict[str, list[float]] = field(default_factory=dict)
-    """What each round gave, for those who want to see the noise."""
+    """What each round gave, for readers that want to see the noise."""
 
 
 def percentile(samples: Sequence[float], share: float) -> float:

@@ -47,7 +47,7 @@ RIVALS = (HUEY, APS_SQLITE, APS_MEMORY)
 
 
 def keep_results(name: str, results: Mapping[str, object]) -> None:
-    """Every figure of every round, for those who want to see the noise."""
+    """Every figure of every round, for readers that want to see the noise."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
 

@@ -1,4 +1,4 @@
-"""What every measured program shares: told what to do as JSON, bounded in time, it answers as JSON."""
+"""What every measured program shares: it reads its measure as JSON, is bounded in time, and answers as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ LOOK_S = 0.002
 def serve(measures: Mapping[str, Measure]) -> None:
     """Run the measure that the command line names, and print its answer as the last line."""
     name, params = sys.argv[1], json.loads(sys.argv[2])
-    signal.alarm(int(params["limit_s"]))  # whoever started this program may be gone, and nothing may be left behind
+    # The process that started this program may be gone, and nothing may be left behind.
+    signal.alarm(int(params["limit_s"]))
     answer = json.dumps(measures[name](params))
     with open(sys.stdout.fileno(), "w", closefd=False) as whole:
         # A stdout that is not buffered (PYTHONUNBUFFERED) drops what a pipe did not take at the first go.
@@ -29,7 +30,7 @@ def serve(measures: Mapping[str, Measure]) -> None:
 
 
 def stay_until_told() -> None:
-    """Say that everything is in place, and wait for the end of stdin: whoever watches closes it, or dies."""
+    """Say that everything is in place, and wait for the end of stdin: the watching process closes it, or dies."""
     print(json.dumps({"ready": True}), flush=True)
     sys.stdin.read()
 

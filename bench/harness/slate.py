@@ -32,7 +32,7 @@ class Slate:
 
     @classmethod
     def create(cls, path: Path, size: int) -> Slate:
-        """A clean one for so many runs."""
+        """A clean one for this many runs."""
         path.write_bytes(bytes(HEAD + PLACE * size))
         return cls(path)
 

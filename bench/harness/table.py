@@ -41,7 +41,7 @@ def print_table(rows: Sequence[Row], facts: Mapping[str, str], columns: Sequence
 
 
 def print_side_by_side(rows: Sequence[Row], facts: Mapping[str, str], labels: Sequence[str]) -> None:
-    """With so many contestants, one line each; and ours with its targets below."""
+    """With many contestants, one line each; and ours with its targets below."""
     console = _console(facts)
     shared = [row for row in rows if len(row.cells) > 1]
     if len(labels) > 1 and shared:

@@ -47,7 +47,7 @@ async def _open() -> AsyncIterator[Intake]:
 
 
 def prepare(_: Params) -> Answer:
-    """The schema: whoever opens the store first makes it."""
+    """The schema: the first process that opens the store makes it."""
 
     async def migrate() -> Answer:
         from bench.ours.cluster_app import app
@@ -125,7 +125,7 @@ async def _bare(params: Params) -> Answer:
 
 
 async def _flow(params: Params) -> Answer:
-    """Submit so many a second, in small bulks, for so long; what was reached, second by second."""
+    """Submit at this rate, in small bulks, for this long; the rate that was reached, second by second."""
     from bench.ours.cluster_app import app, noop
 
     per_second, share = params["per_second"], params["bulks"]

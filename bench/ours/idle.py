@@ -16,7 +16,7 @@ from mainspring.core.schedules.triggers import CronTrigger
 BATCH = 100_000
 MINUTES = 1_440
 NOTICE = 30
-"""No job is due within so many minutes of now, before or after: idle means idle."""
+"""No job is due within this many minutes of now, before or after: idle means idle."""
 
 
 def _triggers(now: datetime) -> list[CronTrigger]:
@@ -54,7 +54,7 @@ async def store(params: Params) -> Answer:
 
 @measure
 async def stay(params: Params) -> Answer:
-    """Schedule and work, with nothing to do, until told to end."""
+    """Schedule and work, with nothing to do, until stdin is closed."""
     app = new_app(params)
 
     @app.task

@@ -1,7 +1,7 @@
 """Huey on SQLite: `python -m bench.peers.with_huey MEASURE PARAMS`.
 
 Its settings: `fsync=True`, which is `synchronous = FULL`, as durable as Mainspring; write-ahead logging, its default;
-no result store, since nobody reads results; one worker, a thread: in one try each, 2, 4 and 8 threads and processes
+no result store, since results are not read; one worker, a thread: in one try each, 2, 4 and 8 threads and processes
 drained no faster; an empty queue is looked at every millisecond, which is what its latency is made of.
 """
 

@@ -23,7 +23,7 @@ async def _count(masters: list[Redis], key: str, seconds: float) -> float:
 
 
 async def _locks(params: Params) -> Answer:
-    """Acquired and released a second: by one, and by so many who want the same."""
+    """Acquired and released a second: by one, and by this many that want the same."""
     masters = [Redis.from_url(url) for url in params["servers"]]
     await _count(masters, "warm", 0.3)
     alone = await _count(masters, "alone", params["seconds"])

@@ -73,7 +73,7 @@ async def publish_search_index() -> dict[str, int]:
 
 @app.job(cron(REMIND), misfire="all", grace=GRACE)
 async def remind_guests() -> None:
-    """Remind the guests who arrive in a minute's window. No window may be left out, however late it is."""
+    """Remind the guests that arrive in a minute's window. No window may be left out, however late it is."""
     await _note()
 
 

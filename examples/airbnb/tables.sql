@@ -1,4 +1,4 @@
--- A marketplace of homes: listings, stays, prices, and what was done for whom.
+-- A marketplace of homes: listings, stays, prices, and what was done for which guest.
 CREATE SCHEMA airbnb;
 
 CREATE TABLE airbnb.listings (id int PRIMARY KEY, base_price int NOT NULL);

@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     unfinished: int
     """How many of these died with their worker."""
     pages: list[int]
-    """The attempts of each encoding that the operator was told of."""
+    """The attempts of each encoding that the operator was notified of."""
     dead_letters: int
     runs: dict[str, list[str]]
     """The ids that the upload API answered for each video, for the last of its requests."""

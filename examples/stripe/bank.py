@@ -1,4 +1,4 @@
-"""A stand-in for a bank. It takes idempotency keys, as real ones do, and can be told to fail.
+"""A stand-in for a bank. It takes idempotency keys, as real ones do, and fails on request.
 
 A row in `bank_faults` makes the calling process stand still in the middle of one call, as a suspended machine does.
 """

@@ -93,7 +93,7 @@ async def send_promotion(rider: int) -> None:
 
 @app.task(priority=ANALYTICS)
 async def analyse(area: str, seconds: float = 0.2) -> str:
-    """A slow report, for which nobody waits."""
+    """A slow report that is not urgent."""
     async with _noted():
         await asyncio.sleep(seconds)
     return area

@@ -343,7 +343,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Algorithm, _choice(get_args(Algorithm), "the one algorithm by which tokens are signed")
     ] = "HS256"
     token_issuer: Annotated[str, _text("the issuer of tokens: their `iss`")] = "mainspring"
-    token_audience: Annotated[str, _text("for whom tokens are: their `aud`")] = "mainspring"
+    token_audience: Annotated[str, _text("the audience of tokens: their `aud`")] = "mainspring"
     body_limit: Annotated[int, _count("how many bytes the body of a request may have")] = 16_777_216
     body_timeout: Annotated[Duration, _duration("how long a request may take to arrive")] = 10 * SECOND
     requests: Annotated[int, _count("how many requests the API works on at once; others get 503")] = 100

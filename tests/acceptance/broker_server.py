@@ -48,7 +48,7 @@ class BrokerServer(ABC):
         self._environment = os.environ | {"MAINSPRING_SERVICES": str(folder)} | dict(self.settings())
 
     def settings(self) -> Mapping[str, str]:
-        """What `scripts/services` is told of a new server."""
+        """What `scripts/services` needs to know of a new server."""
         return {}
 
     def start(self) -> None:

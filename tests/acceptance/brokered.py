@@ -119,7 +119,7 @@ def run_through(
     *,
     pace_s: float = 0.01,
 ) -> Counter[str]:
-    """Submit before, during (at this pace) and after trouble; how many events of each kind were told."""
+    """Submit before, during (at this pace) and after trouble; how many events of each kind were published."""
     cluster = Cluster(folder, broker, settings or {})
 
     def suffer() -> None:
@@ -154,13 +154,13 @@ def run_through(
 
 
 def wait_for_load(cluster: Cluster, count: int) -> None:
-    """So many more are accepted."""
+    """This many more are accepted."""
     begun = len(cluster.accepted)
     wait(lambda: len(cluster.accepted) >= begun + count)
 
 
 def wait_for_events(cluster: Cluster, kind: str, count: int = 1) -> None:
-    """At least so many events of this kind were told."""
+    """At least this many events of this kind were published."""
     wait(lambda: cluster.count(kind) >= count)
 
 

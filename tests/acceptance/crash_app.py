@@ -1,7 +1,7 @@
 """The work that goes on while `up` is killed again and again.
 
-Everything is written down: what the process asked its store and was told, and what each execution did. No kill can take
-that back.
+Everything is written down: what the process asked its store, what that replied, and what each execution did. No kill
+can take that back.
 """
 
 import os

@@ -14,8 +14,8 @@ from mainspring.testing.simulation.world.ending import record_end
 
 
 def judge(folder: Path, store: str, *, brokered: bool = False) -> Verdict:
-    """The verdict on all histories in a folder. Whoever wrote them must have ended. A broker that has not heard of a
-    run yet, or has forgotten it, lets others pass."""
+    """The verdict on all histories in a folder. Their processes must have ended. A broker that has not heard of a run
+    yet, or has forgotten it, lets others pass."""
     asyncio.run(_record_end(folder, store))
     return check(gather(folder), passing_bound=PASSING if brokered or store.startswith("postgresql:") else 0)
 

@@ -1,4 +1,4 @@
-"""What workers do that nobody schedules for: each execution is noted, and the first one never ends."""
+"""What workers do without a scheduler: each execution is noted, and the first one never ends."""
 
 import asyncio
 import os

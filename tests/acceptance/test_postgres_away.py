@@ -92,7 +92,7 @@ async def until(done: Callable[[], bool], process: Process) -> None:
 
 
 async def works(url: str, workers: int) -> None:
-    """Until there are so many workers, and something gets done."""
+    """Until there are this many workers, and a run ends."""
     async with asyncio.timeout(PATIENCE_S), Mainspring(url) as app:
         await (await app.submit("command", {"argv": ["true"]})).result()
         store = await app.open()

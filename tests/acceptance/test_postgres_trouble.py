@@ -1,5 +1,5 @@
 """The database is promoted elsewhere, its disk is full, it ends transactions, answers get lost: a running `up` keeps
-trying and resumes by itself, and what a client was told is so."""
+trying and resumes by itself, and what a client was promised holds."""
 
 import asyncio
 import os
@@ -86,7 +86,7 @@ class Scene:
                 return run.id
 
     async def more_is_accepted_and_done(self, count: int = 10) -> None:
-        """Work goes on: so many more are accepted, and the last of them ends."""
+        """Work goes on: this many more are accepted, and the last of them ends."""
         enough = len(self.accepted) + count
         await until(lambda: len(self.accepted) >= enough, f"{count} more submissions")
         async with asyncio.timeout(PATIENCE_S):

@@ -34,13 +34,13 @@ class Sentinel(RedisServer):
         return [str(self._config), "--sentinel", "--port", str(self.port), "--dir", str(self.folder)]
 
     def knows(self, others: int) -> bool:
-        """Whether it knows the replica, and so many other Sentinels."""
+        """Whether it knows the replica, and this many other Sentinels."""
         with Redis(port=self.port, decode_responses=True) as client:
             state = client.sentinel_master("main")
             return bool(state["num-slaves"] == 1 and state["num-other-sentinels"] == others)
 
     def master(self) -> int:
-        """The port of who is master now."""
+        """The port of the present master."""
         with Redis(port=self.port, decode_responses=True) as client:
             return int(client.sentinel_get_master_addr_by_name("main")[1])
 
@@ -61,7 +61,7 @@ class Group:
 
     @property
     def url(self) -> str:
-        """The master, whoever it is."""
+        """The present master."""
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/main"
 
@@ -82,7 +82,7 @@ def group(tmp_path: Path) -> Iterator[Group]:
 
 
 def leads_there(group: Group) -> bool:
-    """Whether somebody has led by the new master."""
+    """Whether a node has led by the new master."""
     with Redis(port=group.replica.port) as client:
         return bool(client.exists("job:lock:scheduler", "{job:lock:scheduler}:token"))
 

@@ -1,5 +1,5 @@
 """Processes that elect their leader by Redis: one plans, another takes over, the store has the last word where Redis
-forgets who leads, and its own lease stands in while Redis does not answer."""
+forgets the leader, and its own lease stands in while Redis does not answer."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def nodes(tmp_path: Path, redis: RedisServer) -> Iterator[Nodes]:
 
 
 def check_history(nodes: Nodes) -> None:
-    """Every instant has its firing, once, whoever led."""
+    """Every instant has its firing, once, whichever node led."""
     seen = len(nodes.firings())
     nodes.wait("more firings", lambda: len(nodes.firings()) > seen + 4, 40)
     assert {later - earlier for earlier, later in pairwise(nodes.firings())} == {500_000}

@@ -111,7 +111,7 @@ def walk_through(fleet: Fleet, store: str) -> None:
     until(lambda: len(ledger(store)) == JOBS, "every job has fired")
     leader = fleet.leader(first)
     other = second if leader == first else first
-    assert leader, "nobody leads"
+    assert leader, "no node leads"
     fleet.servers[leader].kill()
     killed, kept_up = time.monotonic(), KeptUp(other)
     until(lambda: kept_up.look() and fleet.leader(other) == other, "the other server leads")

@@ -69,7 +69,7 @@ class Nodes:
             time.sleep(0.02)
 
     def end(self) -> None:
-        """Kill all who are left."""
+        """Kill all that are left."""
         while self.processes:
             _, process = self.processes.popitem()
             process.kill()
@@ -128,7 +128,7 @@ def test_the_api_is_served_by_the_stand_by_once_the_first_has_ended(nodes: Nodes
     nodes.wait("the API", answers)
     second = nodes.start(MAINSPRING_PORT=str(port))
     nodes.wait("two workers", lambda: nodes.ask("SELECT count(*) FROM workers")[0][0] == 2)
-    assert nodes.start("--port", str(port)).wait(timeout=20) == 1, "who names a port on the command line must have it"
+    assert nodes.start("--port", str(port)).wait(timeout=20) == 1, "a port on the command line must be free"
     first.send_signal(end)
     nodes.processes.pop(first.pid).wait(timeout=40)
     nodes.wait("the API of the other", answers)

@@ -48,7 +48,7 @@ def pooled_url(servers: Servers, postgres_url: str) -> str:
 
 @pytest.fixture
 async def new_database(servers: Servers) -> AsyncIterator[str]:
-    """The URL of a database that nobody has used yet."""
+    """The URL of a new database."""
     name = await create_database(servers.direct)
     yield in_database(servers.direct, name)
     await drop_database(servers.direct, name)

@@ -85,7 +85,7 @@ async def create_database(url: str) -> str:
 
 
 async def drop_database(url: str, name: str) -> None:
-    """Remove a database, whoever is connected to it."""
+    """Remove a database, with its connections."""
     await on_server(url, lambda connection: connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
 
 

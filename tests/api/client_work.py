@@ -33,7 +33,7 @@ def pass_on(proxy: Flaky, client: socket.socket, request: bytes) -> None:
 
 
 def lose_reply(proxy: Flaky, client: socket.socket, request: bytes) -> None:
-    """The server does it, and nobody hears of it."""
+    """The server does it, and the reply is lost."""
     with proxy.reach(request) as server:
         while server.recv(65_536):
             pass
@@ -73,7 +73,7 @@ def refuse(kind: str, status: int, retry_after: int | None = None) -> Deed:
 
 
 def cut_after(events: int) -> Deed:
-    """Pass a stream on until so many events have come by, and break off."""
+    """Pass a stream on until this many events have come by, and break off."""
 
     def pump(proxy: Flaky, client: socket.socket, request: bytes) -> None:
         data = b""
@@ -87,7 +87,7 @@ def cut_after(events: int) -> Deed:
 
 
 class Flaky:
-    """A proxy that does with each request what it was told to; once nothing is left to do, it passes them on."""
+    """A proxy that treats each request as planned; once the plan is used up, it passes requests on."""
 
     def __init__(self, server_url: str) -> None:
         host, _, port = server_url.removeprefix("http://").rpartition(":")

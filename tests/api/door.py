@@ -1,4 +1,4 @@
-"""The door of the API: a server on a port of its own, and clients who knock."""
+"""The door of the API: a server on a port of its own, and its clients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_app(folder: Path, store: str | None = None, **settings: Any) -> Mainspr
 
 
 class Door:
-    """One server, and who comes to it."""
+    """One server, and its clients."""
 
     def __init__(self, app: Mainspring, server: Server) -> None:
         self.app = app
@@ -66,7 +66,7 @@ class Door:
         return token
 
     def client(self, *roles: str, **words: Any) -> httpx.Client:
-        """Somebody with these roles; without any, somebody without a token."""
+        """A client with these roles; without any, a client without a token."""
         headers = {"Authorization": f"Bearer {self.token(*roles, **words)}"} if roles or words else {}
         client = httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
         self._clients.append(client)
@@ -93,7 +93,7 @@ class Door:
         return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
     def close(self) -> None:
-        """Everybody leaves."""
+        """Close all clients."""
         for client in self._clients:
             client.close()
 

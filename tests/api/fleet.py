@@ -94,7 +94,7 @@ def free_port() -> int:
 
 @contextmanager
 def a_database() -> Iterator[str]:
-    """The URL of a database on PostgreSQL that nobody else uses."""
+    """The URL of a new database on PostgreSQL."""
     sys.path.append(str(Path(__file__).parent.parent / "adapters"))
     postgres = import_module("postgres_server")
     server, _ = postgres.find_servers()

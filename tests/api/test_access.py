@@ -1,4 +1,4 @@
-"""Who may do what: every endpoint for every role, and for those who only pretend to be somebody."""
+"""Access: every endpoint for every role, and for callers with a forged or expired token."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ SECRETS: list[dict[str, Any]] = [
     {"task": "encode", "args": {"video": {"$secret": "PASSWORD"}}},
     {"task": "mail", "args": {"to": "eve", "lines": [1, [{"\u0024secret": "PASSWORD"}]]}},
 ]
-"""Whoever says where a secret goes could have it sent to himself."""
+"""A caller that decides where a secret goes could send it to itself."""
 
 
 @pytest.mark.parametrize("work", SECRETS)

@@ -1,4 +1,4 @@
-"""Who is let in when there is little room: strangers hold nothing, and no subject or namespace keeps the others out."""
+"""Admission under load: callers without a token hold no slot, and no subject or namespace keeps the others out."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class TestJobs:
 
 
 async def go_on(client: Client) -> None:
-    """Until somebody objects."""
+    """Until an assertion fails."""
     while True:
         await client.workers.list()
         await asyncio.sleep(0.05)

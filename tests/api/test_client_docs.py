@@ -30,7 +30,7 @@ def examples() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """A server, and somebody who executes all that is submitted to it."""
+    """A server, and a worker that executes all that is submitted to it."""
     done = threading.Event()
     with open_door(tmp_path_factory.mktemp("docs")) as door:
 

@@ -31,7 +31,7 @@ async def client(door: Door, pair: tuple[Flaky, Flaky]) -> AsyncIterator[Client]
 
 
 def nobody() -> str:
-    """An address where nobody listens."""
+    """An address on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Definitions over HTTP: whole apps at once, who may loosen what, and that nothing is lost on the way."""
+"""Definitions over HTTP: whole apps at once, which permission may loosen what, and that nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_who_may_not_run_commands_may_not_sync_them(private_door: Door) -> None:
 
 
 class TestWhoMayLoosen:
-    """Isolation and commands in alerts are for who may run commands."""
+    """Isolation and commands in alerts need the permission to run commands."""
 
     @pytest.mark.parametrize("words", [{"isolation": "none"}, {"isolation": "process"}, {"alert": "$ reboot"}])
     @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/runs"])

@@ -108,7 +108,7 @@ async def test_each_level_is_entered_in_order_does_its_part_and_is_left_with_hys
     waiting: list[NewRun] = []
 
     async def wait(count: int) -> None:
-        """So many runs wait."""
+        """This many runs wait."""
         fresh = [a_run(clock) for _ in range(count - len(waiting))]
         await submit(store, *fresh)
         for run in waiting[count:]:
@@ -177,7 +177,7 @@ def test_what_counts_as_pressure() -> None:
     idle = Worker(id="v", concurrency=2, running=1)
     assert measure([row(), row(priority=9)], [busy], 150) == Load(0, 7, 50)
     assert measure([row()], [busy, idle], 150) == Load(0, 7, 0), "a worker has a hand free: it is not for want of them"
-    assert measure([row(queue="nobody")], [busy], 150) == Load(0, 7, 0), "nobody serves it"
+    assert measure([row(queue="nobody")], [busy], 150) == Load(0, 7, 0), "no worker serves it"
 
 
 class Strained:
@@ -243,7 +243,7 @@ async def _events(store: SqliteStore) -> list[EventBatch]:
 
 
 class LockedEdges:
-    """A store in which what runs wait for cannot be checked: somebody holds a lock on it."""
+    """A store in which what runs wait for cannot be checked: another transaction holds a lock on it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -76,7 +76,7 @@ ROWS = [
     post("XML", "/v1/runs", b"<!DOCTYPE x>", 415, "unsupported-media-type", Content_Type="application/xml"),
     post("other charset", "/v1/runs", b'{"task":"x"}', 415, "unsupported-media-type",
          Content_Type="application/json; charset=utf-7"),
-    # Fields that are nobody's to set.
+    # Fields that no caller may set.
     wrong("sets state", "/v1/runs", {**RUN, "state": "succeeded"}, "state"),
     wrong("sets id", "/v1/runs", {**RUN, "id": "x"}, "id"),
     wrong("sets namespace", "/v1/runs", {**RUN, "namespace": "rival"}, "namespace"),

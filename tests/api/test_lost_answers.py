@@ -33,7 +33,7 @@ CAUGHT = f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = {HEL
 
 @asynccontextmanager
 async def no_answer_kept(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """Whoever would keep an answer to a key is held up just before that."""
+    """A request that would store the answer to a key is held up just before that."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(TRAP)
@@ -44,7 +44,7 @@ async def no_answer_kept(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def caught(connection: asyncpg.Connection) -> int:
-    """The backend of somebody who did what was asked for, and has not yet kept the answer."""
+    """The backend of a request that did its work, and has not yet stored the answer."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             if (pid := await connection.fetchval(CAUGHT)) is not None:

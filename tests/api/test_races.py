@@ -1,4 +1,4 @@
-"""Changes that meet: who named a version is told that there is another one by now."""
+"""Concurrent changes: a change of a version that is no longer the newest is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB = {"name": "j", "task": "encode", "args": {"video": "v"}, "every": "1h"}
 
 
 def change_after_a_look(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, between the look at a job and its change, somebody else changes it."""
+    """Once, between the read of a job and its change, another caller changes it."""
     store = door.server.context.store
     look, others = store.get_job, iter([True])
 

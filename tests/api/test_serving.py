@@ -64,7 +64,7 @@ class Process:
         return self._log.read_text()
 
     def client(self, token: str = "") -> httpx.Client:
-        """Somebody who knows where it is, as soon as it says so."""
+        """A client of it, as soon as it prints its URL."""
         line = until(lambda: [each for each in self.reported().splitlines() if each.startswith("api    http")])[0]
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._clients.append(httpx.Client(base_url=line.split()[1], headers=headers, timeout=20))
@@ -205,7 +205,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_a_reason_to_stop(tmp_path: Pa
 def test_a_second_process_on_one_machine_goes_on_without_the_usual_port(tmp_path: Path) -> None:
     with ExitStack() as stack:
         deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:  # If somebody else has it all the time, that will do.
+        while time.monotonic() < deadline:  # If another process has it all the time, that is enough.
             with suppress(OSError):
                 stack.enter_context(socket.create_server(("127.0.0.1", Settings().port)))
                 break

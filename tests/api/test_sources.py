@@ -27,7 +27,7 @@ def journey(block: str) -> list[tuple[str, int, Any]]:
 
 
 def compare(reported: Any, answer: Any, names: dict[str, str]) -> None:
-    """Everything that is told is there. `…` is some value, and `$name` is one that later lines use."""
+    """Everything that is documented is there. `…` is some value, and `$name` is one that later lines use."""
     match reported:
         case dict():
             for key, value in reported.items():

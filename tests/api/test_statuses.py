@@ -1,4 +1,4 @@
-"""Status queries: from a real Redis where it knows, from the store where it does not; for nobody else's eyes."""
+"""Status queries: from a real Redis where it knows, from the store where it does not; never for another namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who wait cost the store nothing of their own, however many they are, and miss nothing."""
+"""Watchers cost the store nothing of their own, however many they are, and miss nothing."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @contextmanager
 def without_root() -> Iterator[None]:
-    """Permissions mean nothing to root: act as somebody else meanwhile."""
+    """Permissions mean nothing to root: act as another user meanwhile."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)
@@ -207,7 +207,7 @@ class TestDatabase:
     def test_one_that_cannot_be_written_is_refused_with_what_to_check(
         self, cli: Terminal, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with tempfile.TemporaryDirectory() as name:  # Not the test's own folder: nobody else may enter that.
+        with tempfile.TemporaryDirectory() as name:  # Not the test's own folder: no other user may enter that.
             folder = Path(name)
             monkeypatch.chdir(folder)
             assert cli("run", "submit", "encode").code == 0

@@ -1,4 +1,4 @@
-"""`mainspring cluster`: who leads, and who has led."""
+"""`mainspring cluster`: the leader, and the leaders before it."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ STEERING = "\x1b\x07\x9b\x9c\x9d\u202e\u2066"
 
 
 class TestStrangers:
-    """What others wrote never steers the terminal of who looks at it."""
+    """What others wrote never controls the terminal of its reader."""
 
     def fail(self, cli: Terminal) -> str:
         run_id = submit(cli, "--retries", "0")

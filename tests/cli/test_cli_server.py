@@ -86,7 +86,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture(scope="module")
 def nowhere() -> str:
-    """The URL of a port where nobody listens."""
+    """The URL of a port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -234,7 +234,7 @@ JOURNEY: tuple[tuple[str, ...], ...] = (
 
 
 def without_what_differs(text: str) -> str:
-    """Ids, instants, times from now, who owns a job and who submitted a run are others each time."""
+    """Ids, instants, times from now, the owner of a job and the submitter of a run differ each time."""
     text = re.sub(r"(?m)^Page: .*\n", "", text)  # Only a server has pages.
     text = re.sub(r"\b[0-9a-z]{26}\b", "ID", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?[+-]\d\d:\d\d|Z)?", "INSTANT", text)

@@ -86,7 +86,7 @@ def test_the_ui_opens_with_a_token_that_signs_in(
     monkeypatch.setenv("MAINSPRING_SERVER", served.url)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     cli.finish("ui", "--role", "viewer")
-    file = Path(read(opened).removeprefix("file://"))  # Everybody on the machine can read a browser's command line.
+    file = Path(read(opened).removeprefix("file://"))  # Every user of the machine can read a browser's command line.
     assert file.stat().st_mode & 0o777 == 0o600
     found = re.search(r"url=(.*)/login#token=([^\"]+)", file.read_text())
     assert found is not None

@@ -55,7 +55,7 @@ def test_whatever_comes_and_ends_each_priority_gets_its_own_places_in_the_end_an
             assert sum(held[: upto + 1]) <= sum(pool.places for pool in pools[: upto + 1])
     index = data.draw(st.integers(0, len(pools) - 1))
     for other in range(len(pools)):
-        held[other] = min(held[other], pools[other].places)  # Those who were helped have ended.
+        held[other] = min(held[other], pools[other].places)  # The runs that were helped have ended.
     assert room_of(pools, held, index) >= pools[index].places - held[index]
 
 

@@ -50,7 +50,7 @@ def test_every_rank_fits_a_signed_64_bit_integer(run: Run, ordering: Ordering) -
     assert 0 <= rank(*run, ordering) < 2**63
 
 
-# Nobody starves under ageing. Let a run have priority p and be due at d.
+# No run starves under ageing. Let a run have priority p and be due at d.
 # 1. Whatever comes due after d + (p - 1) * 1000 s ranks behind it, of whatever priority.
 # 2. So while it waits, a server only serves runs due up to then. If these are N, it is served after N others at most,
 #    however fast work keeps arriving afterwards, and however much faster than it can be served.

@@ -123,9 +123,9 @@ class TestRunsBeforeTheirTime:
         ]
 
     def test_that_nobody_will_take_it_is_told_in_time(self) -> None:
-        early, nobody = why(a_run(due_at=NOW + HOUR))
+        early, unserved = why(a_run(due_at=NOW + HOUR))
         assert early.startswith("It is not due")
-        assert nobody.startswith("No worker is running")
+        assert unserved.startswith("No worker is running")
 
     def test_busy_workers_are_no_reason_yet(self) -> None:
         assert len(why(a_run(due_at=NOW + HOUR), a_worker(running=4))) == 1

@@ -143,7 +143,7 @@ def where_thread() -> int:
 
 @process
 def heed() -> bool:
-    """Return when told that it takes long."""
+    """Return when warned that it takes long."""
     while not current_run().overdue:
         time.sleep(0.005)
     return current_run().cancelled

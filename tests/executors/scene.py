@@ -147,7 +147,7 @@ def is_alive(pid: int) -> bool:
 
 
 def pids_in(file: Path, count: int = 1) -> list[int]:
-    """The pids that were noted in a file, once there are so many."""
+    """The pids that were noted in a file, once there are this many."""
     try:
         words = file.read_text().split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Somebody is told of a run that failed for good: once, and not of the telling itself."""
+"""A run that failed for good raises one alert; an alert that fails raises none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_app(tmp_path: Path, **settings: Any) -> tuple[Mainspring, list[dict[str
 
 
 async def runs_of(app: Mainspring, count: int, states: Collection[str] = get_args(State)) -> list[Any]:
-    """All runs, once there are so many and all are in one of these states."""
+    """All runs, once there are this many and all are in one of these states."""
     store = await app.open()
     async with asyncio.timeout(10):
         while True:
@@ -70,13 +70,13 @@ async def test_it_tells_what_failed_and_why(tmp_path: Path, setting: str | None,
 
 
 @pytest.mark.parametrize(
-    ("whom", "task", "where"),
+    ("receiver", "task", "where"),
     [("https://example.org/x", "http", "json"), ("$ notify --loud 'all of us'", "command", "stdin")],
 )
-async def test_it_may_be_a_call_or_a_command(tmp_path: Path, whom: str, task: str, where: str) -> None:
+async def test_it_may_be_a_call_or_a_command(tmp_path: Path, receiver: str, task: str, where: str) -> None:
     app, _ = make_app(tmp_path)
     async with app, running(app):
-        run = await app.submit("break_down", alert=whom)
+        run = await app.submit("break_down", alert=receiver)
         (alert,) = [each for each in await runs_of(app, 2) if each.id != run.id]
     args = json.loads(alert.args)
     assert alert.task == task
@@ -115,7 +115,7 @@ class TestDeaths:
             run = await app.submit("break_down", alert="tell")
             async with running(app, schedule=False):
                 await runs_of(app, 1, FINAL)
-            # All events have their public positions: whoever began to listen now would hear of none of them.
+            # All events have their public positions: a listener that began now would receive none of them.
             while await store.number_events(100):
                 pass
             async with running(app):

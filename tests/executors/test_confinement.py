@@ -27,7 +27,7 @@ from mainspring.executors.programs.program import Launcher
 HOST: Host = look_around("nobody", None)
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
 PYTHONS_OWNER = "root" if sys.base_prefix.startswith("/root/") else None
-"""Who can start the Python of these tests, where not everybody can."""
+"""A user that can start the Python of these tests, where not every user can."""
 BOTH = pytest.mark.parametrize("level", ["limits", "sandbox"])
 
 FORK_BOMB = """
@@ -61,7 +61,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody can see: Pytest's own are closed to others."""
+    """A folder that every user can see: Pytest's own are closed to others."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -86,7 +86,7 @@ def status_of(pid: int) -> dict[str, list[str]]:
 
 
 def groups() -> list[Path]:
-    """Those that are not kept by anybody else: other tests may have theirs at the same time."""
+    """Those that no other process keeps: other tests may have theirs at the same time."""
     ours = set(descendants(os.getpid()))
     found = [each for folder in HOST.cgroups.values() for each in Path(folder).glob("mainspring-[0-9]*-*")]
     shims = {each: int(each.name.split("-")[1]) for each in found}

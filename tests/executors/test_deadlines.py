@@ -1,4 +1,4 @@
-"""Deadlines: first a warning, to those who can hear one, then the end."""
+"""Deadlines: first a warning, for work that can receive one, then the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 async def warm_up(crowd: Crowd) -> None:
-    """Who starts programs is there: the first program has to wait for that."""
+    """The fork server runs: the first program has to wait for that."""
     assert (await crowd.run(Attempt("command", {"argv": ["true"]}))).state == "succeeded"
 
 

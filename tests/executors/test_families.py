@@ -1,4 +1,4 @@
-"""A program ends with all that it started, whatever that does to get away, and whoever dies first."""
+"""A program ends with all that it started, whatever that does to get away, and whichever dies first."""
 
 from __future__ import annotations
 
@@ -232,9 +232,9 @@ class TestDeaths:
                 outcomes = await asyncio.gather(*(scene.command(["echo", str(number)]) for number in range(2)))
                 assert [attempt.said() for _, attempt in outcomes] == [["0"], ["1"]]
             assert is_alive(pids_in(tmp_path / "pid")[0]), "what ran was not their business"
-            everybody = descendants(fork_server)
+            children = descendants(fork_server)
             await stopped(task)
-        await until(lambda: not [pid for pid in (fork_server, *everybody) if is_alive(pid)])
+        await until(lambda: not [pid for pid in (fork_server, *children) if is_alive(pid)])
 
     async def test_if_the_fork_server_is_killed_there_is_another(self, scene: Scene, tmp_path: Path) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 0.5))
@@ -261,7 +261,7 @@ class TestDeaths:
         await stopped(task)
 
     async def test_a_shim_stays_in_no_folder_of_its_program(self, scene: Scene, tmp_path: Path) -> None:
-        """Nobody could unmount it."""
+        """No user could unmount it."""
         task = scene.begin(Attempt("command", {"argv": ["sh", "-c", "echo $$ >pid; sleep 60"], "cwd": str(tmp_path)}))
         await until(lambda: pids_in(tmp_path / "pid"))
         shim, _ = elders(pids_in(tmp_path / "pid")[0])

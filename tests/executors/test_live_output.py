@@ -1,4 +1,4 @@
-"""What a run writes can be read elsewhere while it runs, by those who use the program."""
+"""What a run writes can be read elsewhere while it runs, with the commands of the program."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class TestRemains:
             assert attempt.said("stderr") == [f"error {text}"]
 
     async def test_what_was_not_read_when_it_ended_is_read_then(self, alone: Scene) -> None:
-        """While the store is behind nobody reads, and the end comes by another way."""
+        """While the store is behind, no loop reads, and the end comes by another way."""
         attempt = Attempt("write_twice", {}, isolation="process")
         attempt.behind = lambda: True
         assert (await alone.execute(attempt)).kind == "succeeded"

@@ -1,4 +1,4 @@
-"""Secrets: known to the run that names them, and to nobody who reads about it."""
+"""Secrets: known to the run that names them, and shown to no reader of it."""
 
 from __future__ import annotations
 

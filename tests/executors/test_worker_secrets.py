@@ -182,7 +182,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 def are_hidden(user: int) -> bool:
     """Whether no process of a user is just starting, for a second: a program hides its memory as the first thing that
-    it does, and whoever opened that before keeps it open (docs/executors.md)."""
+    it does, and a process that opened that before keeps it open (docs/executors.md)."""
     for _ in range(10):
         for pid in filter(str.isdecimal, os.listdir("/proc")):
             with suppress(OSError):

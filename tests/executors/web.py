@@ -1,4 +1,4 @@
-"""Servers that answer as they are told, and names that resolve as they are told."""
+"""Servers that answer as a test says, and names that resolve as a test says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 class Server:
-    """Answers as it is told, and remembers what it was asked."""
+    """Answers as a test says, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -73,7 +73,7 @@ def reply(status: int, body: bytes = b"", **headers: str) -> bytes:
 
 
 class Fickle:
-    """Names that resolve to one address after another, as those of somebody who means harm do."""
+    """Names that resolve to one address after another, as those of an attacker do."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **names: list[str]) -> None:
         self.asked: list[str] = []

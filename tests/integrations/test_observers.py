@@ -1,4 +1,4 @@
-"""Sentry, pytest and systemd: what they are told by real runs and real processes."""
+"""Sentry, pytest and systemd: what real runs and real processes report to them."""
 
 from __future__ import annotations
 

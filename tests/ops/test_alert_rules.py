@@ -91,7 +91,7 @@ def gauge(name: str, values: str, **labels: str) -> Series:
 
 
 def started(late: float) -> Series:
-    """Runs that start in each minute: 1,000, of these so many late."""
+    """Runs that start in each minute: 1,000, of which `late` are late."""
     return gauge("mainspring_starts_total", growing(1000), priority="1") | gauge(
         "mainspring_starts_late_total", growing(late), priority="1"
     )

@@ -1,4 +1,4 @@
-"""Locks for users, on every lease: one holder at a time, kept while the body runs, told of in time when it is not."""
+"""Locks for users, on every lease: one holder at a time, kept while the body runs; a loss is reported in time."""
 
 from __future__ import annotations
 

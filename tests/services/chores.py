@@ -78,7 +78,7 @@ wheres = {
 
 
 def start_grandchild() -> int:
-    """A process that shares the output of this one, and outlives it unless somebody ends it."""
+    """A process that shares the output of this one, and outlives it unless a test ends it."""
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid
 
 
@@ -143,7 +143,7 @@ def return_much(size: int) -> str:
 
 @app.task(retry=ONCE)
 async def swallow_cancellation(times: int, naps: list[float]) -> str:
-    """Go on in spite of so many requests to stop."""
+    """Go on in spite of this many requests to stop."""
     for nap in naps[: times + 1]:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(nap)

@@ -78,7 +78,7 @@ class FaultyStore:
         self._faults[method].extend(["request"] * times)
 
     def lose_reply(self, method: str, times: int = 1) -> None:
-        """The store does what the next calls ask, and nobody hears of it."""
+        """The store does what the next calls ask, and the replies are lost."""
         self._faults[method].extend(["reply"] * times)
 
     def hold_request(self, method: str, times: int = 1) -> None:

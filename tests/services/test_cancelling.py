@@ -1,4 +1,4 @@
-"""Somebody wants a run to end: whatever it is doing, it ends, or it has already succeeded."""
+"""A run that is cancelled ends, whatever it is doing, or it has already succeeded."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ async def test_a_cancel_of_which_nobody_told_is_heard_within_a_second(
         finally:
             ended_at.append(clock.now())
 
-    worker = make_worker(app, FaultyStore(store), clock, USUAL)  # It is not told of changes.
+    worker = make_worker(app, FaultyStore(store), clock, USUAL)  # It is not notified of changes.
     handle = await work.submit()
     async with turning(*worker.loops):
         await let_pass(clock, "5s")

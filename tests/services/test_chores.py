@@ -100,7 +100,7 @@ async def test_one_of_several_workers_does_the_chores(stores: list[SqliteStore],
         stopping = asyncio.create_task(busy.stop(0.0))
         await let_pass(clock, "10s")
         await stopping
-        assert on_duty(*[node for node in nodes if node is not busy]) == 1, "who stops hands it over at once"
+        assert on_duty(*[node for node in nodes if node is not busy]) == 1, "a node that stops hands it over at once"
 
 
 async def test_events_are_numbered_so_that_workers_can_show_them(

@@ -67,7 +67,7 @@ class TestLostRuns:
         clock.advance("20s")
         assert await recover(store) == 10
         worker = make_worker(app, store, clock, USUAL)
-        async with turning(*worker.loops):  # Nobody tells it of changes.
+        async with turning(*worker.loops):  # It is not notified of changes.
             await let_pass(clock, "500ms")
         assert [word for word, _ in work.story].count("finished") == 10
 

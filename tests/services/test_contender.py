@@ -1,4 +1,4 @@
-"""Nodes that contend for each firing: one fires, the others let it, and somebody else does if that one dies."""
+"""Nodes that contend for each firing: one fires, the others let it, and another does if that one dies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TTL = SETTINGS.lease_ttl
 
 
 class Absent:
-    """A lease that nobody can be asked for."""
+    """A lease whose server does not answer."""
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         raise LeaseUnavailable("gone")

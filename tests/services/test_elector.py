@@ -1,4 +1,4 @@
-"""Who leads: one at a time, no longer than it can know it, and somebody else soon after it no longer does."""
+"""One node leads at a time, no longer than it can be sure of its lease; another leads soon after."""
 
 from __future__ import annotations
 

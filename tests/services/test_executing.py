@@ -269,7 +269,7 @@ class TestProcesses:
         assert sorted(logged[1:]) == sorted(str(number) * 20_000 for number in range(4) for _ in range(50))
 
     async def test_it_dies_with_its_worker(self, tmp_path: Path) -> None:
-        """Nobody would hear its result, and another worker is about to do the work again."""
+        """Its result would be refused, and another worker is about to do the work again."""
         file = tmp_path / "pids"
         argv = [sys.executable, "-c", WORKER, str(Path(__file__).parent), str(file)]
         worker = await asyncio.create_subprocess_exec(*argv)

@@ -1,4 +1,4 @@
-"""The shape of every loop: it waits, is woken, survives whatever a turn raises, and ends when told to."""
+"""The shape of every loop: it waits, is woken, survives whatever a turn raises, and ends when asked to."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestTrouble:
     async def test_a_cancellation_that_was_not_meant_for_it_does_not_kill_it(
         self, clock: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """As of something that a turn awaits, and that somebody else has cancelled."""
+        """As of something that a turn awaits, and that other code has cancelled."""
 
         class Struck(Script):
             async def turn(self) -> float:

@@ -102,14 +102,14 @@ def worked_app(ran: list[int]) -> Mainspring:
 async def test_a_job_fires_runs_and_is_told_of(store: Any, clock: JumpingClock) -> None:
     kinds: list[str] = []
 
-    class Ear(LocalSink):
+    class Listening(LocalSink):
         async def deliver(self, batches: Sequence[EventBatch]) -> None:
             kinds.extend(event.kind for batch in batches for event in batch.events)
 
     ran: list[int] = []
     with at_home(worked_app(ran), store, clock) as app:
         job = await add_job(app, "job", "10s")
-        node = make_node(app, store, clock, sinks=[Ear()])
+        node = make_node(app, store, clock, sinks=[Listening()])
         async with started(node):
             await let_pass(clock, "31s")
             stopping = asyncio.create_task(node.stop())
@@ -198,7 +198,7 @@ class TestTwoNodes:
 
 
 async def test_a_leader_whose_term_was_overtaken_by_a_node_that_slept_fires_on(store: Any, clock: JumpingClock) -> None:
-    """It holds the lease, so nobody else would."""
+    """It holds the lease, so no other process would."""
     app = worked_app([])
     node = make_node(app, store, clock, work=False)
     with at_home(app, store, clock):

@@ -1,4 +1,4 @@
-"""From due instants to firings: each exactly once, on time, whoever plans, whatever is edited meanwhile."""
+"""From due instants to firings: each exactly once, on time, whichever node plans, whatever is edited meanwhile."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ async def test_namespaces_share_what_is_written_at_first(
     async with turning(make_planner(line, clock)):
         await let_pass(clock, "1s")
     assert len(line.batches) >= 3
-    assert len(line.batches[0]) == namespaces, "nobody waits for the three hundred of one"
+    assert len(line.batches[0]) == namespaces, "no namespace waits for the three hundred of another"
 
 
 async def test_what_is_written_ahead_keeps_to_the_rate_too(store: Any, clock: JumpingClock) -> None:

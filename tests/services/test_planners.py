@@ -1,4 +1,4 @@
-"""Several planners on one store: each instant fires once, whoever leads, and whoever only thinks that it does."""
+"""Several planners on one store: each instant fires once, whichever leads, and though others believe that they lead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def app(store: Any, clock: JumpingClock) -> Iterator[Mainspring]:
 
 
 class Leadership:
-    """Who leads, by the test's word; terms are the store's."""
+    """The leader that the test names; terms are the store's."""
 
     def __init__(self, store: Any) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Telling what happened: every event, in order, at least once, to every sink, whatever fails in between."""
+"""The relay delivers every event, in order, at least once, to every sink, whatever fails in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.services.chores.relay import BATCH, IDLE_S, QUIET_S, Relay
 
 
 class Notebook(LocalSink):
-    """A sink that writes down what it is told, and refuses when told to."""
+    """A sink that writes down what it receives, and refuses on request."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""The hands of a worker: so many at once and no more, in order, each attempt ended once whatever it does."""
+"""The runner of a worker: a bounded number of attempts at once, in order, each ended once whatever it does."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_the_deadline_of_a_run_that_has_ended_stops_nobody(clock: JumpingC
 
 
 class TestManyAtOnce:
-    """Attempts that are over at once share a task; nobody must be able to tell."""
+    """Attempts that end at once share a task; the result must be the same."""
 
     NAMES = tuple(f"{number:03}" for number in range(250))
 
@@ -336,7 +336,7 @@ class TestStopping:
         Stage(clock, self.forever).runner.stop("a", "cancelled")
 
     def test_where_the_users_loop_ends_the_runs_are_handed_back_and_none_begins(self, clock: JumpingClock) -> None:
-        """Nobody asked to cancel them, and they have not failed."""
+        """They were not cancelled, and they have not failed."""
 
         async def main() -> Stage:
             stage = Stage(clock, self.forever)

@@ -1,4 +1,4 @@
-"""Who leads while whoever keeps the lease cannot be asked: whoever led goes on, one at a time, and gives way after."""
+"""While the server of the lease does not answer, the last leader goes on, one at a time, and gives way afterwards."""
 
 from __future__ import annotations
 

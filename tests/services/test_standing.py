@@ -93,7 +93,7 @@ async def test_a_worker_whose_places_are_taken_is_given_nothing(
         third = await tick.submit()
         await let_pass(clock, "1s")
         assert worker.runner.busy == 2
-        assert (await store.get_run("default", third.id)).state == "pending", "somebody else may have a place"
+        assert (await store.get_run("default", third.id)).state == "pending", "another worker may have a slot"
         await let_pass(clock, "61s")
         assert (await ended(third)).state == "succeeded"
 

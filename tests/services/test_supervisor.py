@@ -39,7 +39,7 @@ class Steady(Loop):
 
 
 class Mortal(Steady):
-    """Dies in its third turn and as often after that as it is told, outside of what a turn may raise."""
+    """Dies in its third turn and a given number of times after that, outside of what a turn may raise."""
 
     name = "mortal"
     deaths = 1

@@ -1,4 +1,4 @@
-"""What the simulator found, each as small as it can be told."""
+"""What the simulator found, each in the smallest form."""
 
 import asyncio
 from random import Random
@@ -24,7 +24,7 @@ HEARD_AT, A_TENTH_LATER = 134.36424411240122, 134.46424411240122
 
 
 class FixedClock(ManualClock):
-    """Shows what it is told to show."""
+    """Shows what a test gives it."""
 
     shown = HEARD_AT
 

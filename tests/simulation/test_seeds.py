@@ -14,7 +14,7 @@ from mainspring.testing.simulation.faults import CALLS, PROFILES
 SECONDS = float(os.environ.get("MAINSPRING_SIMULATE_SECONDS", "60"))
 FIRST_SEED = 1
 LEAST = 2
-"""So many seeds of each profile are run however long it takes."""
+"""At least this many seeds of each profile are run, however long that takes."""
 MINUTES = 3.0
 CORES = 2
 USUAL = (*CALLS, "crash", "pause", "partition", "run lost", "run retried", "takeover", "report repeated", "work fenced")

@@ -20,7 +20,7 @@ TTL = 10
 
 
 def instant(seconds: float) -> Instant:
-    """So many seconds after the beginning."""
+    """This many seconds after the beginning."""
     return START + round(seconds * SECOND)
 
 
@@ -37,7 +37,7 @@ class History:
         self._now: float = 0
 
     def at(self, seconds: float) -> Self:
-        """What is told from here on happened then."""
+        """What is recorded from here on happened then."""
         self._now = seconds
         return self
 
@@ -171,7 +171,7 @@ class History:
         )  # fmt: skip
 
     def fired(self, job: str, *instants: float, state: State = "succeeded") -> Self:
-        """Rows of the ledger with their runs, whose work nobody recorded."""
+        """Rows of the ledger with their runs, whose work was not recorded."""
         for seconds in instants:
             run = f"{job}@{seconds}"
             self.firing(job, seconds, state=state, run=run)
@@ -192,7 +192,7 @@ class History:
         tokens: Sequence[int] | None = None,
         **fields: Any,
     ) -> Self:
-        """A run at the end, with its attempts: one for each token, if not told otherwise."""
+        """A run at the end, with its attempts: one for each token, unless given."""
         values = {"attempt": len(attempts), "losses": attempts.count("lost"), "token": len(attempts), **fields}
         row = run_row(run, state, **values)
         self.add("run", run=run, state=state, job_id=row.job_id, fire_at=row.fire_at, data=as_json(row))

@@ -14,7 +14,7 @@ from mainspring.testing.history import Record
 
 
 class Plenty:
-    """Runs that succeed, fail, are lost and given back; keys, gates and a job; answers that nobody heard."""
+    """Runs that succeed, fail, are lost and given back; keys, gates and a job; answers that were lost."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)

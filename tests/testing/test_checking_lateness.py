@@ -40,7 +40,7 @@ class TestNothingBeginsEarly:
         assert History().submit("a", due=5).at(5).claim("a").start("a").broken() == []
 
     def test_it_is_due_as_it_was_asked_for_first(self) -> None:
-        """Who repeats a request under the same key may ask for another time, and gets the run of then."""
+        """A request that repeats a key may ask for another time, and gets the first run."""
         history = History().submit("b", answer="a", idempotency_key="k", due=9, sent=-1)
 
         assert history.submit("a", idempotency_key="k").at(1).claim("a").broken() == []

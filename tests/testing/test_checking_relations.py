@@ -149,7 +149,7 @@ class TestJobsAfterJobs:
         assert after(history, 119, 130).broken() == [15]
 
     def test_a_planner_that_comes_late_judges_by_what_has_ended_by_then(self) -> None:
-        """A failure made it due, and a success came before anybody looked."""
+        """A failure made it due, and a success came before the next look."""
         history = following().fired("south", 60, 120).fired("north", 60, state="failed").fired("north", 120)
         history.at(120).claim("north@120").at(125).report("north@120").at(128).fire("j", 62, sent=127)
 

@@ -1,4 +1,4 @@
-"""The options that select runs or jobs, and the care that actions on many of them take."""
+"""The options that select runs or jobs, and the confirmation of actions on many of them."""
 
 from __future__ import annotations
 

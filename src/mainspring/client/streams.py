@@ -9,7 +9,7 @@ from mainspring.client.connection import Connection, Request
 from mainspring.errors import ServerUnavailable
 
 
-class Told(NamedTuple):
+class Message(NamedTuple):
     """One event of a stream."""
 
     kind: str
@@ -18,7 +18,7 @@ class Told(NamedTuple):
     """What to resume after."""
 
 
-async def follow(connection: Connection, request: Request, end: str | None = None) -> AsyncGenerator[Told, None]:
+async def follow(connection: Connection, request: Request, end: str | None = None) -> AsyncGenerator[Message, None]:
     """The events of a stream, each once and in order, over broken connections and servers that are restarted; for ever,
     or until one of the kind `end` has come."""
     last: str | None = None
@@ -44,7 +44,7 @@ async def follow(connection: Connection, request: Request, end: str | None = Non
                 raise ServerUnavailable(f"the server at {connection.url} ends the stream each time: try again later")
 
 
-async def _parse(lines: AsyncIterator[str]) -> AsyncGenerator[Told, None]:
+async def _parse(lines: AsyncIterator[str]) -> AsyncGenerator[Message, None]:
     kind, data, number = "", "", None
     async for text in lines:
         name, _, value = text.partition(":")
@@ -58,5 +58,5 @@ async def _parse(lines: AsyncIterator[str]) -> AsyncGenerator[Told, None]:
                 number = value
             case "" if not text:
                 if data:
-                    yield Told(kind, data, number)
+                    yield Message(kind, data, number)
                 kind, data, number = "", "", None

@@ -23,7 +23,7 @@ from mainspring.settings import PREFIX, Settings
 RUN_SECRETS = f"{PREFIX}SECRET_"
 """How the variables begin that hold secrets for runs."""
 SIGNING = (f"{PREFIX}SECRET", f"{PREFIX}TOKEN")
-"""What makes others, or this process, someone in the API's eyes. Nothing that executes runs needs it."""
+"""Credentials of the API. Nothing that executes runs needs them."""
 MASK = "***"
 _URLS = ("store", "broker", "cache", "lease", "sink", "listen")
 """Settings whose URLs may hold passwords."""

@@ -29,9 +29,9 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
   was removed. The `run` of a `submit` is the id in the answer. A `report` that had been accepted before is ok again.
 - `healed`: from here on nothing goes wrong; a history in which nothing ever does says so at its start. `drained`: all
   that was due by now has had the time to end.
-- `unknown` means that the reply was lost: it may have happened or not. (A `claim` or `renew` is known only to somebody
-  who sits at the store: there it did happen, and nobody heard.) Whoever may be killed between asking and hearing
-  writes `unknown` before it asks, and then what it heard.
+- `unknown` means that the reply was lost: it may have happened or not. (A `claim` or `renew` is known only to a
+  recorder at the store: there it did happen, and the reply was lost.) A process that may be killed between request and
+  reply writes `unknown` before the request, and then the reply.
 - When it took effect: a recorder that sits at the store writes it down in that step, so `store` is the instant, and
   records of one instant are in the store's order. A recorder elsewhere also gives `sent`, the store's time before it
   asked: it took effect between `sent` and `store` or, if `unknown`, at any time from `sent` on.

@@ -40,7 +40,7 @@ def ask(server: EtcdServer, path: str, body: dict[str, str]) -> Any:
 
 
 def add_root(server: EtcdServer) -> None:
-    """A user, without whom nothing is allowed from now on."""
+    """A user; from now on nothing is allowed without one."""
     ask(server, "auth/user/add", {"name": "root", "password": "wheel"})
     ask(server, "auth/user/grant", {"user": "root", "role": "root"})
     ask(server, "auth/enable", {})

@@ -52,7 +52,7 @@ class TestWork:
     async def test_that_fails_is_undone_with_all_that_it_told(self, database: Database) -> None:
         async def work(tx: Transaction) -> None:
             await tx.run(PUT, "a", "1")
-            tx.events.append(Event("told", tx.now))
+            tx.events.append(Event("noted", tx.now))
             raise Conflict("no")
 
         with pytest.raises(Conflict):

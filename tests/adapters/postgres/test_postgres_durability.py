@@ -20,7 +20,7 @@ CLOCK = SystemClock()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    """Its log goes to the disk when somebody waits for that, or after ten seconds."""
+    """Its log goes to the disk when a commit waits for that, or after ten seconds."""
     if find_programs() is None:
         pytest.fail("PostgreSQL is not installed: `make services` does")
     server = Postgres(settings={"wal_writer_delay": "10s"})
@@ -107,7 +107,7 @@ async def test_who_need_not_be_durable_waits_for_no_disk(server: Postgres) -> No
 
 
 async def confirmed_by(admin: asyncpg.Connection, stand_by: str) -> None:
-    """Who has to confirm each commit; it returns when the server goes by it."""
+    """The standby that has to confirm each commit; returns once the server applies it."""
     await admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{stand_by}'")
     await admin.execute("SELECT pg_reload_conf()")
     async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""Hints: what one process changed wakes others, and whoever cannot hear looks by itself."""
+"""Hints: what one process changed wakes others, and a process that cannot listen polls."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def hearing(store: PostgresStore) -> bool:
 
 
 async def listening(store: PostgresStore) -> Subscriber:
-    """An ear that hears what happens from now on."""
+    """A listener to what happens from now on."""
     subscriber = Subscriber(store)
     await until(lambda: hearing(store))
-    await subscriber.hears()  # It is told once that it can hear: nobody knows what was said before.
+    await subscriber.hears()  # It is notified once when it listens: what was sent before is not known.
     return subscriber
 
 
@@ -98,7 +98,7 @@ async def test_a_submission_is_heard_in_its_own_process(opened: Open) -> None:
 
 
 async def said_while(postgres_url: str, store: PostgresStore, work: Callable[[], Awaitable[object]]) -> int:
-    """How often others are told while a store does something and is closed."""
+    """How often others are notified while a store does something and is closed."""
     said: list[object] = []
     connection = await asyncpg.connect(postgres_url)
     await connection.add_listener(listener.CHANNEL, lambda *words: said.append(words))

@@ -20,7 +20,7 @@ from mainspring.testing.clock import ManualClock
 
 TABLES = ("history", "history_tags", "attempts", "logs")
 PATIENCE_S = 20.0
-"""Far longer than cleaning takes, and shorter than anybody would wait for a lock."""
+"""Far longer than cleaning takes, and shorter than any wait for a lock."""
 
 
 @pytest.fixture

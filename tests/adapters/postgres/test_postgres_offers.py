@@ -105,7 +105,7 @@ async def test_a_submission_of_another_process_is_handed_over_with_its_claim(ope
     assert 59 * SECOND < claim.claimed_until - CLOCK.now() <= MINUTE + SECOND
     assert began <= taker.sent[0] <= CLOCK.monotonic()
     assert await submitter.claim(WORKER, 10, MINUTE, "strict") == []
-    assert taker.hints == hints  # Nobody else is woken.
+    assert taker.hints == hints  # No other worker is woken.
 
 
 async def test_both_of_its_events_are_told_in_order(opened: Open) -> None:
@@ -210,7 +210,7 @@ async def test_those_of_one_key_keep_their_order(opened: Open) -> None:
 
 
 async def test_of_submissions_that_come_thick_and_fast_none_is_lost(opened: Open) -> None:
-    """They are not told one by one, nor handed over so."""
+    """They are not announced one by one, nor handed over so."""
     taker, submitter = Taker(await opened()), await opened()
     await taker.stand()
     runs = [a_run() for _ in range(100)]

@@ -1,4 +1,4 @@
-"""Opening a database: whose it is, who may use it, who brings its schema up to date."""
+"""Opening a database: its owner, the roles that may use it, the role that upgrades its schema."""
 
 from __future__ import annotations
 

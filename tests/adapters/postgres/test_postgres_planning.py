@@ -1,4 +1,4 @@
-"""The planner on PostgreSQL: one tenant's job does not stop the others', whoever plans."""
+"""The planner on PostgreSQL: one tenant's job does not stop the others', whichever node plans."""
 
 from __future__ import annotations
 

@@ -282,9 +282,9 @@ def literal(value: object) -> str:
 
 
 SMALL = {"workers"}
-"""Tables of which nobody has many rows."""
+"""Tables that never have many rows."""
 FEW_ROWS = {"runs_cancelling", "runs_held", "outbox_unpublished"}
-"""Indexes with little in them: runs that run, or that somebody wants to end right now; events that have no position."""
+"""Indexes with little in them: runs that run, or that are asked to end right now; events that have no position."""
 
 
 def whole_reads(plan: dict[str, Any]) -> list[str]:

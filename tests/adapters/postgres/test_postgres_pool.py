@@ -188,7 +188,7 @@ class TestKeeping:
 
 @asynccontextmanager
 async def locked(url: str, *tables: str) -> AsyncIterator[None]:
-    """Tables that somebody else keeps locked."""
+    """Tables that another session keeps locked."""
     connection = await asyncpg.connect(url)
     try:
         async with connection.transaction():

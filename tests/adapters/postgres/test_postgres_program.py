@@ -31,7 +31,7 @@ async def beat() -> None: ...
 
 
 class Program:
-    """`mainspring` in a folder of its own, told of its store by the environment."""
+    """`mainspring` in a folder of its own, which finds its store in the environment."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder

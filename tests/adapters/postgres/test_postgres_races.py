@@ -33,8 +33,7 @@ from mainspring.core.instants import HOUR
 from mainspring.core.model import JobPolicy
 from mainspring.core.schedules.triggers import AfterTrigger, EveryTrigger
 from mainspring.stores.postgres.claims import claim as claims
-from mainspring.stores.postgres.ends import recovery as care
-from mainspring.stores.postgres.ends import reports
+from mainspring.stores.postgres.ends import recovery, reports
 from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.store import PostgresStore
@@ -49,7 +48,7 @@ _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databa
 
 
 class Halting:
-    """A connection that stops before a certain statement until it is told to go on."""
+    """A connection that stops before a certain statement until the test lets it go on."""
 
     def __init__(self, connection: asyncpg.Connection, before: str | None) -> None:
         self._connection = connection
@@ -314,7 +313,7 @@ async def test_a_report_that_comes_while_its_claim_is_given_up_is_refused(
     await submit(postgres, run)
     claim = await take_one(postgres)
     clock.advance(TTL + 1)
-    await first.does(lambda tx: care._recover_lost(tx, 10))
+    await first.does(lambda tx: recovery._recover_lost(tx, 10))
     async with first.before(postgres.report([success(claim)])) as second:
         await first.commits()
     assert second.result() == ["stale"]
@@ -342,7 +341,7 @@ async def test_two_who_recover_at_once_count_a_loss_once(
     await submit(postgres, run)
     await take_one(postgres)
     clock.advance(TTL + 1)
-    assert await first.does(lambda tx: care._recover_lost(tx, 10)) == 1
+    assert await first.does(lambda tx: recovery._recover_lost(tx, 10)) == 1
     async with first.before(postgres.recover(HOUR, 10)) as second:
         await first.commits()
     assert second.result().lost == 0

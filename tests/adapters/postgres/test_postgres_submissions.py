@@ -52,7 +52,7 @@ async def numbered(postgres: PostgresStore) -> list[object]:
 
 
 class TestMany:
-    """A large submission is written as if all of it were new, and once more with care if it is not."""
+    """A large submission is written as if all of it were new, and once more row by row if it is not."""
 
     @pytest.mark.parametrize("count", [30, 1_500])
     async def test_each_keeps_its_own_arguments_whatever_is_in_them(

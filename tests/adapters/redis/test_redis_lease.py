@@ -58,7 +58,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def until_held(lease: Lease, owner: str) -> Hold:
-    """Ask until it is given, also while nobody answers."""
+    """Ask until it is given, also while no server answers."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -221,7 +221,7 @@ async def _until_known(sentinel: int, replica: int) -> None:
 
 
 async def until_held_or_renewed(lease: Lease, hold: Hold) -> Hold:
-    """Whether the replica knew of the hold or not, somebody can go on."""
+    """Whether the replica knew of the hold or not, one of them can go on."""
     async with asyncio.timeout(60):
         while True:
             try:

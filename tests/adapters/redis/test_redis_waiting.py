@@ -1,4 +1,4 @@
-"""Who waits for work is given what arrives without asking for it: one worker, and no other."""
+"""An idle worker receives what arrives without asking for it: one worker, and no other."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def scripts_run(client: Redis) -> int:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody gives back what it was given, however busy the machine is."""
+    """No worker returns what it received, however busy the machine is."""
     monkeypatch.setattr(broker_module, "KEPT_S", 3_600.0)
     monkeypatch.setattr(broker_module, "HANDED", HOUR)
     monkeypatch.setattr(broker_module, "WAITS", HOUR)
@@ -115,7 +115,7 @@ async def test_each_of_those_who_wait_gets_one_who_waited_longest_first_and_the_
         with Redis(port=server.port) as client:
             since = client.zscore(f"{LINE}:waiting", "first")
             assert since is not None
-            client.zadd(f"{LINE}:waiting", {"first": since - 1})  # Surely longer than who comes next.
+            client.zadd(f"{LINE}:waiting", {"first": since - 1})  # Surely longer than the next one.
         async with waiting(server, "second") as second:
             await source.publish([notice("a", 1), notice("b", 2), notice("c", 3)])
             await first.is_told()
@@ -164,7 +164,7 @@ async def test_who_has_not_asked_for_long_is_given_nothing(start: Start) -> None
         with Redis(port=server.port) as client:
             client.zadd(f"{LINE}:waiting", {"still": 1})
             await source.publish([notice("a")])
-            await still.is_told()  # As everybody who serves the line.
+            await still.is_told()  # As every worker of the queue.
             assert client.zrange(LINE, 0, -1) == [b"a:0"]
             assert client.zcard(f"{LINE}:waiting") == 0
 

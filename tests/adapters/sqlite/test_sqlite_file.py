@@ -1,4 +1,4 @@
-"""One file, many troubles: whose it is, who may write it, what happens when it cannot be written."""
+"""One file, many troubles: its owner, which users may write it, what happens when it cannot be written."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def new_run(**changes: Any) -> NewRun:
 
 @contextmanager
 def without_root() -> Iterator[None]:
-    """Permissions mean nothing to root: act as somebody else meanwhile."""
+    """Permissions mean nothing to root: act as another user meanwhile."""
     if os.geteuid() != 0:
         yield
         return
@@ -303,7 +303,7 @@ class TestHints:
 
 
 async def test_submissions_fail_in_time_while_another_process_has_the_file_locked(tmp_path: Path) -> None:
-    """However many wait before them; and what nobody had begun with by then is never done."""
+    """However many wait before them; and what had not begun by then is never done."""
     path = str(tmp_path / "locked.db")
     clock = SystemClock()
     store = SqliteStore(path, clock, schedule_s=0.5)

@@ -1,4 +1,4 @@
-"""A run that is submitted alone is accepted in the inbox; nobody can tell, except by the time that it takes."""
+"""A run that is submitted alone is accepted in the inbox; only the time that it takes differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that has nothing to do leaves a claim with the store: who submits next in its process makes it."""
+"""An idle worker leaves a claim with the store: the next submission in its process makes it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_nobody_overtakes_a_run_that_waits(store: SqliteStore, taken: Take
     late = a_run(priority=1)
     await store.submit([late])
     assert not taken
-    assert taken.hints, "the worker is told to look for itself"
+    assert taken.hints, "the worker is woken to poll"
     claims = await store.claim(WORKER, 10, MINUTE, "strict")
     assert [claim.run_id for claim in claims] == [late.id, *(run.id for run in waiting)]
 

@@ -14,7 +14,7 @@ from mainspring.operations.views.overview import Overview
 
 
 async def show_overview(request: Request) -> Response:
-    """Who leads, how much waits, what needs attention, what runs and what comes next. At most a second old: all that
+    """The leader, how much waits, what needs attention, what runs and what comes next. At most a second old: all that
     ask within a second are given the same answer."""
     found = await request.context.overviews.get(request.namespace, Overview(Acting(request).context).show)
     guard = request.context.guard

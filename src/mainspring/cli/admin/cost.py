@@ -64,7 +64,7 @@ class Reference(msgspec.Struct, frozen=True):
 @click.command(cls=Errand)
 @click.option("--since", default="24h", show_default=True, metavar="DURATION", help="Measure this long, until now.")
 @click.option("--prices", type=click.Path(path_type=Path), metavar="FILE", help="Prices (TOML); see docs/cost.md.")
-@click.option("--by", type=click.Choice(tuple(_NAMES)), default="tag", show_default=True, help="Whom to charge.")
+@click.option("--by", type=click.Choice(tuple(_NAMES)), default="tag", show_default=True, help="What to charge by.")
 @click.option("--schedulers", type=click.IntRange(1), default=1, show_default=True, help="How many servers run.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=10_000, show_default=True, help="Read this many runs.")
 @click.option("--prometheus", metavar="URL", help="Ask it for CPU time, of which the store knows nothing.")

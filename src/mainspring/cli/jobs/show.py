@@ -191,7 +191,7 @@ def _facts(job: records.Job, ledger: Sequence[object], now: Instant) -> list[tup
 
 
 def describe_policy(policy: Mapping[str, Any]) -> str:
-    """What differs from the defaults, and the two words that everybody asks about."""
+    """What differs from the defaults, and the two options that matter most."""
     shown = [f"misfire={policy['misfire']}", f"overlap={policy['overlap']}"]
     usual = policy_words(JobPolicy())
     for name, value in policy.items():

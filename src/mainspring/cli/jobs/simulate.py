@@ -111,10 +111,10 @@ def _draw(screen: Screen, found: Simulation, zone: str) -> None:
         screen.hint("How long its runs take is not known: here they take no time. Say it with --took.")
     if found.load is not None:
         at = moment(found.load.at, zone)
-        told = (
+        rise = (
             f"{found.load.others:,} to {found.load.starts:,} starts; {found.load.busy:,.1f} of {found.load.capacity:,}"
         )
-        screen.line(f"The load at {at} rises from {told} slots are busy.")
+        screen.line(f"The load at {at} rises from {rise} slots are busy.")
     if found.partial:
         screen.hint("It was cut short: choose a shorter span.")
 

@@ -5,7 +5,8 @@ by exact instant. A tick of a millisecond has a thousand instants, however many 
 them is a constant cost.
 
 Slots are numbered from the epoch and not around a circle: an entry can never be taken for one of another turn, and a
-clock that jumps, forward or back, needs no care. Only slots in use exist: a jump costs what it fires, not its length.
+clock that jumps, forward or back, needs no special case. Only slots in use exist: a jump costs what it fires, not its
+length.
 """
 
 from __future__ import annotations

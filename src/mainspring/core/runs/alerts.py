@@ -32,13 +32,14 @@ def check_alert(text: str, field: str = "alert") -> str:
     return text
 
 
-def alert_of(run: Run, everybody: str | None, now: Instant) -> NewRun | None:
-    """The run that alerts about this failed one; None if it has no receiver. `everybody` receives every alert."""
+def alert_of(run: Run, default: str | None, now: Instant) -> NewRun | None:
+    """The run that alerts about this failed one; None if it has no receiver. `default` receives alerts of
+    runs that name none."""
     options = msgspec.json.decode(run.options, type=RunOptions)
-    whom = options.alert or (None if everybody == ONLY_NAMED else everybody)
-    if whom is None or TAG in options.tags:
+    receiver = options.alert or (None if default == ONLY_NAMED else default)
+    if receiver is None or TAG in options.tags:
         return None
-    task, args = _work(whom, _facts(run))
+    task, args = _work(receiver, _facts(run))
     return NewRun(
         id=run_id_of(f"alert:{run.id}", run.created_at, "", 0),
         task=task,
@@ -52,12 +53,12 @@ def alert_of(run: Run, everybody: str | None, now: Instant) -> NewRun | None:
     )
 
 
-def _work(whom: str, facts: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    if whom.startswith(("http://", "https://")):
-        return "http", {"url": whom, "json": facts}
-    if whom.startswith("$"):
-        return "command", {"argv": shlex.split(whom[1:]), "stdin": facts}
-    return whom, {"failure": facts}
+def _work(receiver: str, facts: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    if receiver.startswith(("http://", "https://")):
+        return "http", {"url": receiver, "json": facts}
+    if receiver.startswith("$"):
+        return "command", {"argv": shlex.split(receiver[1:]), "stdin": facts}
+    return receiver, {"failure": facts}
 
 
 def _facts(run: Run) -> dict[str, Any]:

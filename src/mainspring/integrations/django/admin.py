@@ -14,7 +14,7 @@ class RunsAdmin(admin.ModelAdmin):  # type: ignore[misc] # Django has no types
     """Leads elsewhere: nothing can be changed here. Without the setting it is not shown."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whether the index shows it: to staff who may see runs."""
+        """Whether the index shows it: to staff with the permission to see runs."""
         return bool(getattr(settings, "MAINSPRING_UI", "")) and bool(super().has_module_permission(request))
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -310,7 +310,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("retry", RETRY, EXECUTION, "How often and how late a failed run is tried again.", None),
         Option("soft_timeout", SOME_DURATION, EXECUTION, "Warn an attempt that takes longer: `current_run().overdue`."),
         Option("isolation", ISOLATION, EXECUTION, "none, process, limits or sandbox,memory=1GB,network."),
-        Option("alert", ALERT, EXECUTION, "Told if it fails for good: a task, a URL, or $ and a command."),
+        Option("alert", ALERT, EXECUTION, "Notified if it fails for good: a task, a URL, or $ and a command."),
         Option("max_losses", COUNT_FROM_0, EXECUTION, "How often its worker may be lost before it is failed."),
         Option("on_key_failure", _word(OnKeyFailure), EXECUTION, "Whether a failure stops its key."),
         Option("under_pressure", UNDER_PRESSURE, EXECUTION, "Whether it waits for what it follows under heavy load."),

@@ -112,7 +112,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One run that was measured: whom it is charged to, and how long it was executed."""
+    """One run that was measured: what it is charged to, and how long it was executed."""
 
     names: tuple[str, ...]
     busy_s: float

@@ -17,7 +17,7 @@ from mainspring.lease import Lease
 from mainspring.services.loop import log
 
 AT_ONCE = 50
-"""So many leases are asked for at a time."""
+"""The most leases that are requested at a time."""
 
 
 class Contender:

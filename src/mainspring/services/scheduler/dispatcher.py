@@ -42,12 +42,12 @@ class Dispatcher(Loop):
         self._leads = leads
         self._looked_at = -GAP_S
         self._again_s = AGAIN_S if broker.capabilities.deduplicates else AGAIN_TWICE_S
-        self._told: dict[str, tuple[int, float]] = {}
+        self._published: dict[str, tuple[int, float]] = {}
         """Token and time of what was published lately."""
 
     async def turn(self) -> float:
         if not self._leads():
-            self._told.clear()
+            self._published.clear()
             return LONGEST_WAIT_S
         now = self.clock.monotonic()
         if now < self._looked_at + GAP_S:
@@ -57,7 +57,7 @@ class Dispatcher(Loop):
         news = [notice for notice in due if self._is_news(notice, now)]
         if news:
             await measured_publish(self._broker, news, self._store.metrics, self.clock)
-        self._told = {notice.run_id: self._told.get(notice.run_id, (0, 0.0)) for notice in due} | {
+        self._published = {notice.run_id: self._published.get(notice.run_id, (0, 0.0)) for notice in due} | {
             notice.run_id: (notice.token, now) for notice in news
         }
         if len(due) >= LIMIT:
@@ -67,5 +67,5 @@ class Dispatcher(Loop):
         return min(max(wait_s, GAP_S), LONGEST_WAIT_S)
 
     def _is_news(self, notice: Notice, now: float) -> bool:
-        token, told_at = self._told.get(notice.run_id, (-1, 0.0))
-        return token != notice.token or now - told_at >= self._again_s
+        token, published_at = self._published.get(notice.run_id, (-1, 0.0))
+        return token != notice.token or now - published_at >= self._again_s

@@ -47,11 +47,11 @@ async def revoke_tokens(request: Request) -> Response:
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/v1/audit", list_audit, "audit:read", "Who changed what.",
+        "GET", "/v1/audit", list_audit, "audit:read", "Changes: what, when, and by which caller.",
         {200: records.Page[records.Change]}, query=AuditQuery, history=True,
     ),
     Endpoint(
-        "GET", "/v1/jobs/{job_id}/versions", list_versions, "jobs:read", "Who changed a job, and what.",
+        "GET", "/v1/jobs/{job_id}/versions", list_versions, "jobs:read", "The changes of a job, each with its caller.",
         {200: records.Page[records.Change]}, query=PageQuery, history=True,
     ),
     Endpoint(

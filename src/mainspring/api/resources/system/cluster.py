@@ -11,13 +11,13 @@ from mainspring.operations.cluster import Cluster
 
 
 async def show_cluster(request: Request) -> Response:
-    """Who leads, which nodes check in, and the latest terms."""
+    """The leader, the nodes that check in, and the latest terms."""
     return Response(200, await Cluster(Acting(request).context).show(limit_of(request.query)))
 
 
 ENDPOINTS = (
     Endpoint(
-        "GET", "/v1/cluster", show_cluster, "workers:read", "Who leads, and who has led.",
+        "GET", "/v1/cluster", show_cluster, "workers:read", "The leader, and earlier terms.",
         {200: records.Cluster}, query=ClusterQuery,
     ),
 )  # fmt: skip

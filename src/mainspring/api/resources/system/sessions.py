@@ -1,4 +1,4 @@
-"""The caller and its session: who asks, what it may do, and signing in and out with a browser."""
+"""The caller and its session: its name, its permissions, and signing in and out with a browser."""
 
 from __future__ import annotations
 

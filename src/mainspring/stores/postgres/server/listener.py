@@ -166,9 +166,9 @@ class Listener:
             self._publishing = True
             task = pool.loop.create_task(self._tell(pool))
             pool.await_at_end(task)
-            task.add_done_callback(self._told)
+            task.add_done_callback(self._notified)
 
-    def _told(self, task: asyncio.Task[None]) -> None:
+    def _notified(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             self._publishing = False  # Its loop ended before it had begun.
 

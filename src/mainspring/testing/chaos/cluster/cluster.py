@@ -68,7 +68,7 @@ class Cluster:
 
     def _may_give_up(self, place: Place) -> bool:
         """A process that finds no store at its start says so and ends; once it works, it may not."""
-        works = any(record.actor == place.actor for record in self._told(place.name, "claim"))
+        works = any(record.actor == place.actor for record in self._recorded(place.name, "claim"))
         return self._backing.troubled_until > place.began and not works
 
     @property
@@ -116,21 +116,21 @@ class Cluster:
 
     def newest_term(self) -> tuple[int, str] | None:
         """The newest term and its leader, as the histories have it."""
-        terms = [(record.term or 0, record.actor) for record in self._told("up-", "term")]
+        terms = [(record.term or 0, record.actor) for record in self._recorded("up-", "term")]
         return max(terms, default=None)
 
     def who_began(self, run_id: str) -> Place | None:
         """Where a run is being executed, or was last."""
-        starts = [record for record in self._told("", "start") if record.run == run_id]
+        starts = [record for record in self._recorded("", "start") if record.run == run_id]
         return self.place_of(max(starts, key=lambda record: record.store).actor) if starts else None
 
     def acknowledged(self) -> int:
         """How many submissions of clients were, so far."""
-        return sum(record.outcome == "ok" for record in self._told("client-", "submit"))
+        return sum(record.outcome == "ok" for record in self._recorded("client-", "submit"))
 
-    def _told(self, who: str, what: str) -> Iterator[Record]:
+    def _recorded(self, actors: str, what: str) -> Iterator[Record]:
         mark = f'"what":"{what}"'.encode()
-        for path in self._folder.glob(f"{who}*{SUFFIX}"):
+        for path in self._folder.glob(f"{actors}*{SUFFIX}"):
             yield from load(line for line in path.read_bytes().splitlines(keepends=True) if mark in line)
 
     def place_of(self, actor: str) -> Place:
@@ -190,8 +190,8 @@ class Cluster:
         """Count it, and write it down."""
         self.happened[fault.kind] += 1
         self._note(PAUSE if fault.kind.startswith("stop") else fault.kind, "" if place is None else place.actor)
-        whom = "all" if place is None else f"{place.actor} (pid {place.pid})"
-        self._tell(f"{fault.kind:<12} {whom}, {fault.length_s:.1f} s")
+        target = "all" if place is None else f"{place.actor} (pid {place.pid})"
+        self._tell(f"{fault.kind:<12} {target}, {fault.length_s:.1f} s")
 
     async def heal(self) -> None:
         """Let what is under way end; from then on only processes that end by themselves are replaced."""

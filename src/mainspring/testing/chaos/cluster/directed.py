@@ -101,7 +101,7 @@ class Director:
         """The next one that is about to make a call, standing still."""
         self._halts.ask(call, about)
         try:
-            actor = await self._until(lambda: self._halts.who(call, about))
+            actor = await self._until(lambda: self._halts.actor_at(call, about))
         finally:
             self._halts.withdraw(call, about)
         place = self._cluster.place_of(actor)

@@ -33,7 +33,7 @@ class Halts:
         """It need not any more."""
         (self._folder / f"halt.{call}.{about}").unlink(missing_ok=True)
 
-    def who(self, call: str, about: str = ANY) -> str | None:
+    def actor_at(self, call: str, about: str = ANY) -> str | None:
         """The process that stands still because of a mark, if there is one. Reported once."""
         for path in self._folder.glob(f"halted.{call}.{about}.*"):
             path.unlink()

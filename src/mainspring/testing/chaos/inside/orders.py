@@ -17,7 +17,7 @@ Stage = Literal["calm", "done"]
 
 
 def reach(folder: Path, stage: Stage) -> None:
-    """Let everybody know."""
+    """Notify all processes."""
     (folder / stage).touch()
 
 

@@ -128,7 +128,7 @@ class Recorder(Scribe):
 
     async def _expect(self, store: Store, name: str, call: Call) -> None:
         """What will have happened if this process is killed now and the request arrives. A claim or a term cannot be
-        told beforehand: one that nobody hears of is one that nobody uses."""
+        known beforehand: one whose reply is lost is never used."""
         match name:
             case "submit":
                 self._submit(call, [run.id for run in call.args[0]])

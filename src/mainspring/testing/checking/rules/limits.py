@@ -24,7 +24,7 @@ class Stay(NamedTuple):
 
     start: Instant
     end: Instant
-    who: str
+    holder: str
     shown_by: tuple[Record | None, ...]
 
 
@@ -65,8 +65,8 @@ def concurrency_stays_within_limits(stories: Stories) -> Iterator[Finding]:
 
 def _overfull(what: str, capacity: int, inside: Sequence[Stay]) -> Finding:
     moment = max(stay.start for stay in inside)
-    who = ", ".join(stay.who for stay in inside)
-    message = f"{what} has room for {capacity}, and {len(inside)} were in at {format_instant(moment)}: {who}"
+    holders = ", ".join(stay.holder for stay in inside)
+    message = f"{what} has room for {capacity}, and {len(inside)} were in at {format_instant(moment)}: {holders}"
     return found(message, *(record for stay in inside for record in stay.shown_by))
 
 
@@ -82,8 +82,8 @@ def _gates(stories: Stories, story: RunStory) -> tuple[Gate, ...]:
 
 def _holds(stories: Stories, story: RunStory) -> Iterator[Stay]:
     for turn in story.claimed:
-        who = f"run {story.id} with token {turn.token}"
-        yield Stay(turn.claims[0].store, turn.released, who, (*origin(stories, story), *turn.proof()))
+        holder = f"run {story.id} with token {turn.token}"
+        yield Stay(turn.claims[0].store, turn.released, holder, (*origin(stories, story), *turn.proof()))
 
 
 def jobs_overlap_as_they_may(stories: Stories) -> Iterator[Finding]:
@@ -134,5 +134,5 @@ def _lifetime(stories: Stories, story: RunStory, overlap: Overlap) -> Stay:
 def _merged(stays: Sequence[Stay]) -> Stay:
     """All runs of one firing as one: they may run together."""
     first, last = min(stays, key=lambda stay: stay.start), max(stays, key=lambda stay: stay.end)
-    who = first.who if first is last else f"{first.who} and {last.who}"
-    return Stay(first.start, last.end, who, (*first.shown_by, *last.shown_by))
+    holder = first.holder if first is last else f"{first.holder} and {last.holder}"
+    return Stay(first.start, last.end, holder, (*first.shown_by, *last.shown_by))

@@ -32,8 +32,8 @@ class _Word(NamedTuple):
     notice: Notice
 
 
-class _Ear(NamedTuple):
-    """The subscribers of each line."""
+class _Listener(NamedTuple):
+    """A subscription to lines."""
 
     lines: frozenset[Place]
     host: Host
@@ -50,7 +50,7 @@ class Post:
         self._ordering: Ordering = ordering
         self._random = random
         self.weather = weather
-        self._ears: list[_Ear] = []
+        self._listeners: list[_Listener] = []
         self.forget()
 
     def forget(self) -> None:
@@ -114,24 +114,24 @@ class Post:
 
     def listen(self, worker: Worker, host: Host, tell: Callable[[], None]) -> Callable[[], None]:
         """Tell of arrivals in the worker's lines, until the answer is called or the process has ended."""
-        ear = _Ear(frozenset(places_of(worker)), host, tell)
-        self._ears.append(ear)
+        listener = _Listener(frozenset(places_of(worker)), host, tell)
+        self._listeners.append(listener)
 
         def stop() -> None:
-            self._ears = [other for other in self._ears if other is not ear]
+            self._listeners = [other for other in self._listeners if other is not listener]
 
         return stop
 
     def _tell(self, arrived: dict[Place, None]) -> None:
-        self._ears = [ear for ear in self._ears if not ear.host.dead]
+        self._listeners = [listener for listener in self._listeners if not listener.host.dead]
         loop = asyncio.get_running_loop()
-        for ear in self._ears:
-            if ear.lines.isdisjoint(arrived):
+        for listener in self._listeners:
+            if listener.lines.isdisjoint(arrived):
                 continue
             if self.weather.has("lost_hints") and self._random.random() < 0.3:
                 self.weather.note("lost_hints")
             else:
-                loop.call_later(self._random.uniform(0.0005, 0.05), ear.tell, context=ear.host.context)
+                loop.call_later(self._random.uniform(0.0005, 0.05), listener.tell, context=listener.host.context)
 
 
 class Courier:

@@ -17,7 +17,7 @@ _FALSE = 0
 
 
 class LyingLease:
-    """See `lease.Lease`. `lie = "false"`: it says yes to whoever asks, though another may hold it. `lie = "silent"`: it
+    """See `lease.Lease`. `lie = "false"`: it grants every request, though another may hold it. `lie = "silent"`: it
     says that it was renewed, and was not."""
 
     def __init__(self, honest: Lease, clock: StoreClock) -> None:

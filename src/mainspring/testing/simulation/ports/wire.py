@@ -210,7 +210,7 @@ class Wire:
                 raise await _lost("no answer came", random.uniform(PATIENCE_S / 2, PATIENCE_S))
 
     async def _deliver(self, work: _Work, delay_s: float) -> Any:
-        """A request that is on its way no longer depends on who sent it: it arrives though its sender was killed."""
+        """A request that is on its way no longer depends on its sender: it arrives though that was killed."""
         before = self._random.random() < 0.5
         flight = _send(_arrive(work, delay_s if before else 0.0, answered=before))
         if not before:

@@ -8,7 +8,7 @@
 -- Otherwise the run is pending. It is committed without waiting for the disk, so that a woken worker can claim it at once: through `channel`, or,
 -- where that is NULL, the caller wakes workers when it receives 'accepted' (INFO reaches the client at once, whatever its settings, and
 -- no log). Then an empty commit waits for the disk, and with it everything before is durable. The caller's promise comes after that; a claim
--- commits later in the log and waits for the disk itself, so it makes the submission durable too. With the channel '' it wakes nobody, and one
+-- commits later in the log and waits for the disk itself, so it makes the submission durable too. With the channel '' it wakes no worker, and one
 -- commit waits for the disk: for submissions in quick succession, of which workers hear together.
 CREATE OR REPLACE PROCEDURE mainspring.accept_run(
   run_id text, namespace text, queue text, region text, task text, args text, options text, priority smallint, due_at bigint, expires_at bigint,

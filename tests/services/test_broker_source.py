@@ -29,7 +29,7 @@ from mainspring.stores.sqlite.store import SqliteStore
 
 
 class Line:
-    """A broker, and its only subscription, that may be away, slow or forgetful, and remembers what it was told."""
+    """A broker, and its only subscription, that may be away, slow or forgetful, and remembers what it received."""
 
     capabilities = Capabilities()
 
@@ -341,7 +341,7 @@ async def test_messages_that_find_nothing_to_claim_are_counted(store: SqliteStor
     notices, _ = await store.due_runs(10)
     await line.publish(notices)
     assert len(await source.claim(a_worker(), 10, TTL, "strict")) == 3
-    await line.publish(notices)  # As a broker does that was not told in time.
+    await line.publish(notices)  # As a broker does that was notified late.
     assert await source.claim(a_worker("another"), 10, TTL, "strict") == []
     assert counted.metrics.counts["duplicates", "delivery"] == 3
 

@@ -1,4 +1,4 @@
-"""Whoever submits tells the broker, together with what was submitted meanwhile, and never in the caller's way."""
+"""A submitting process notifies the broker of all that was submitted meanwhile, and never delays the caller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.stores.sqlite.store import SqliteStore
 
 
 class Line(MemoryBroker):
-    """A broker that answers when it is let, and remembers what it was told in one go."""
+    """A broker that answers when the test lets it, and remembers each batch that it received."""
 
     def __init__(self) -> None:
         super().__init__("memory://", AdapterContext())
@@ -70,7 +70,7 @@ async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
 
 class Heralded(SqliteStore):
     """A store that leaves it to others to tell of submissions, as those on a server do: `said` is how often its
-    listeners were told."""
+    listeners were notified."""
 
     def __init__(self, clock: JumpingClock) -> None:
         super().__init__(":memory:", clock, durable=False, inline=True)

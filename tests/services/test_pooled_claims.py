@@ -31,7 +31,7 @@ def with_pools(*pools: str, ordering: str = "strict") -> Settings:
 
 
 class Dispatched(MemoryBroker):
-    """A broker that is told what is due whenever a worker asks."""
+    """A broker that receives what is due whenever a worker asks."""
 
     def __init__(self, store: Store, clock: JumpingClock) -> None:
         super().__init__("memory://", AdapterContext(clock=clock))

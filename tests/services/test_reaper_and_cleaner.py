@@ -1,4 +1,4 @@
-"""Reaper and cleaner: what nobody will finish is found by whoever is left; what was kept long enough goes."""
+"""Reaper and cleaner: what a dead worker held is found by the others; what was kept long enough is deleted."""
 
 from __future__ import annotations
 
