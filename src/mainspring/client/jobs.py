@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -16,6 +16,7 @@ from mainspring.core.runs.retry import Length, Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
+from mainspring.operations.filters import JobFilters
 from mainspring.operations.jobs.jobs import Sort
 from mainspring.operations.jobs.options import JobWords, read_policy, read_words, word_values
 from mainspring.operations.planning.records import Simulation
@@ -70,22 +71,16 @@ class Jobs:
     def list(
         self,
         *,
-        app: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        q: str | None = None,
-        state: Literal["active", "paused"] | None = None,
         sort: Sort = "name",
         last: bool = False,
         recent: int = 0,
         limit: int | None = None,
+        **filters: Unpack[JobFilters],
     ) -> AsyncGenerator[records.ListedJob, None]:
-        """Jobs in order of name, or by `sort`: those that will fire, soonest first (`next`), or those that have fired,
-        latest first (`last`). `q` is part of the name. With `last`, each with the newest row of its ledger; with
-        `recent`, with what its latest firings came to."""
-        query: dict[str, Any] = {"app": app, "task": task, "tag": tag, "queue": queue, "q": q, "state": state}
-        query |= {"last": last or None, "recent": recent or None, "sort": None if sort == "name" else sort}
+        """Jobs that the filters fit (`JobFilters`), in order of name, or by `sort`: those that will fire, soonest first
+        (`next`), or those that have fired, latest first (`last`). With `last`, each with the newest row of its ledger;
+        with `recent`, with what its latest firings came to."""
+        query = {**filters, "last": last or None, "recent": recent or None, "sort": None if sort == "name" else sort}
         return each(self._connection, path_of("jobs"), query, records.ListedJob, limit)
 
     async def preview(self, trigger: Trigger, *, count: int = 10, **words: Unpack[JobWords]) -> records.Preview:

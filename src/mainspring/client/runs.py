@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Unpack
 
 import msgspec
@@ -16,6 +15,7 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.states import FINAL, State
 from mainspring.errors import InvalidInput
 from mainspring.operations import records
+from mainspring.operations.filters import RunFilters
 from mainspring.operations.jobs.options import RunWords, Values, read_words, word_values
 from mainspring.operations.runs import result_of, still_running
 
@@ -84,50 +84,14 @@ class Runs:
         return page.items
 
     def list(
-        self,
-        *,
-        states: Sequence[State] = (),
-        job: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        worker: str | None = None,
-        region: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        error: str | None = None,
-        limit: int | None = None,
+        self, *, error: str | None = None, limit: int | None = None, **filters: Unpack[RunFilters]
     ) -> AsyncGenerator[records.Run, None]:
-        """Runs, newest first; of running ones, those that `worker` holds; of failed ones, those of an `error` group."""
-        named = {
-            "job": job,
-            "task": task,
-            "tag": tag,
-            "queue": queue,
-            "worker": worker,
-            "region": region,
-            "error": error,
-        }
-        query = {"state": list(states), **named, **_span(since, until)}
-        return each(self._connection, path_of("runs"), query, records.Run, limit)
+        """Runs, newest first: those that the filters fit (`RunFilters`), those that failed with an `error` group."""
+        return each(self._connection, path_of("runs"), {**_query(filters), "error": error}, records.Run, limit)
 
-    async def count(
-        self,
-        *,
-        states: Sequence[State] = (),
-        job: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        worker: str | None = None,
-        region: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> records.Count:
+    async def count(self, **filters: Unpack[RunFilters]) -> records.Count:
         """How many runs `list` would give, counted up to 10,000."""
-        named = {"job": job, "task": task, "tag": tag, "queue": queue, "worker": worker, "region": region}
-        query = {"state": list(states), **named, **_span(since, until)}
-        return await self._connection.ask(Request("GET", path_of("runs:count"), query), records.Count)
+        return await self._connection.ask(Request("GET", path_of("runs:count"), _query(filters)), records.Count)
 
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
@@ -217,6 +181,8 @@ def _read(words: Mapping[str, object]) -> tuple[Values, str | None]:
     return values, key
 
 
-def _span(since: datetime | None, until: datetime | None) -> dict[str, object]:
-    bounds = {"since": since, "until": until}
-    return {name: moment.isoformat() for name, moment in bounds.items() if moment is not None}
+def _query(filters: RunFilters) -> dict[str, Any]:
+    """Filters in the words of the API."""
+    named: dict[str, Any] = dict(filters)
+    bounds = {name: at.isoformat() for name in ("since", "until") if (at := named.pop(name, None)) is not None}
+    return {"state": list(named.pop("states", ())), **named, **bounds}

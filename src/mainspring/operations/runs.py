@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Unpack
 
@@ -19,6 +18,7 @@ from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
 from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitTimeout
 from mainspring.operations import records
 from mainspring.operations.context import Context
+from mainspring.operations.filters import RunFilters
 from mainspring.operations.jobs.options import RunWords, read_words
 from mainspring.operations.paging import walk
 from mainspring.operations.submission import (
@@ -120,82 +120,37 @@ class Runs:
         return [self._record(await self._stored(run_id)) for run_id in found]
 
     def list(
-        self,
-        *,
-        states: Sequence[State] = (),
-        job: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        worker: str | None = None,
-        region: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        error: str | None = None,
-        limit: int | None = None,
+        self, *, error: str | None = None, limit: int | None = None, **filters: Unpack[RunFilters]
     ) -> AsyncGenerator[records.Run, None]:
-        """Runs, newest first; those that `worker` holds, those that were due or submitted from `since` to `until`,
-        those that failed with an `error` group."""
+        """Runs, newest first: those that the filters fit (`RunFilters`), those that failed with an `error` group."""
 
         async def fetch(place: str | None, size: int) -> records.Page[records.Run]:
-            return await self.page(
-                states=states,
-                job=job,
-                task=task,
-                tag=tag,
-                queue=queue,
-                worker=worker,
-                region=region,
-                since=since,
-                until=until,
-                error=error,
-                before=place,
-                limit=size,
-            )
+            return await self.page(error=error, before=place, limit=size, **filters)
 
         return walk(fetch, limit)
 
     async def page(
         self,
         *,
-        states: Sequence[State] = (),
-        job: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        worker: str | None = None,
-        region: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         error: str | None = None,
         rows: bool = False,
         before: str | None = None,
         limit: int = 50,
+        **filters: Unpack[RunFilters],
     ) -> records.Page[records.Run]:
         """One page of runs, newest first, those before an id. As `rows` they have no payloads."""
-        named: dict[str, Any] = {
-            "job": job, "task": task, "tag": tag, "queue": queue, "worker": worker, "region": region,
-        }  # fmt: skip
-        bounds: dict[str, Any] = {"since": since, "until": until, "before": before, "limit": limit + 1}
-        runs = await self.stored_page(states=tuple(states), error=error, **named, **bounds)
+        runs = await self.stored_page(error=error, before=before, limit=limit + 1, **filters)
         read = self._context.read
         following = runs[limit - 1].id if len(runs) > limit else None
         listed: list[records.Run] = [run_row(run, read) if rows else run_record(run, read) for run in runs[:limit]]
         return records.Page(listed, following)
 
     async def stored_page(
-        self,
-        *,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        before: str | None = None,
-        limit: int = 50,
-        **named: Any,
+        self, *, error: str | None = None, before: str | None = None, limit: int = 50, **filters: Unpack[RunFilters]
     ) -> Sequence[Run]:
         """The newest runs that a filter fits, as they are stored. Those of an error group are looked through in pages
         where another filter narrows them, `MOST_COUNTED` at most."""
-        store, where = await self._context.open(), self._filter(named, since, until, before, limit)
+        store, where = await self._context.open(), self._filter(filters, before, limit)
         if error is None:
             return await store.list_runs(where)
         found, place, seen = list[Run](), where.before, 0
@@ -207,40 +162,20 @@ class Runs:
                 break
         return found[:limit]
 
-    async def count(
-        self,
-        *,
-        states: Sequence[State] = (),
-        job: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        worker: str | None = None,
-        region: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> records.Count:
+    async def count(self, **filters: Unpack[RunFilters]) -> records.Count:
         """How many runs `list` would give, counted up to 10,000."""
-        named = {
-            "states": tuple(states),
-            "job": job,
-            "task": task,
-            "tag": tag,
-            "queue": queue,
-            "worker": worker,
-            "region": region,
-        }
         store = await self._context.open()
-        count = await store.count_matching(self._filter(named, since, until, None, MOST_COUNTED))
+        count = await store.count_matching(self._filter(filters, None, MOST_COUNTED))
         return records.Count(count, count >= MOST_COUNTED)
 
-    def _filter(
-        self, named: dict[str, Any], since: datetime | None, until: datetime | None, before: str | None, limit: int
-    ) -> RunFilter:
+    def _filter(self, filters: RunFilters, before: str | None, limit: int) -> RunFilter:
+        named: dict[str, Any] = dict(filters)
+        since, until = named.pop("since", None), named.pop("until", None)
         first = None if since is None else encode_time(from_datetime(since, "since"))
         if until is not None:
             bound = encode_time(from_datetime(until, "until"))
             before = bound if before is None else min(before, bound)
+        named["states"] = tuple(named.get("states", ()))
         return RunFilter(self._context.namespace, **named, before=before, limit=limit, since=first)
 
     def dead_letters(

@@ -40,7 +40,7 @@ LOOK_S = 2.0
 """How often the pressure is measured."""
 IDLE_SHARE = 2
 """The interval is this many times longer after a measurement that found nothing waiting."""
-TOLD_TOGETHER = 16
+NOTED_TOGETHER = 16
 SHED_AT_ONCE = 1_000
 HISTORY_AT_ONCE = 2
 """Under pressure, this many requests for history are served at once, each after a pause."""
@@ -79,7 +79,7 @@ class Guard:
         self._busy = True
         self._clock = clock
         self._dead_after = settings.worker_dead_after
-        self._untold = 0
+        self._unnoted = 0
         self._strain = Strain()
         self._stall_s = settings.stall_after / SECOND
         self.looked_at = clock.monotonic()
@@ -119,11 +119,11 @@ class Guard:
     def note(self, *, well: bool) -> None:
         """Record how that call went."""
         before = self.breaker
-        if well and before.state == "closed" and self._untold < TOLD_TOGETHER:
-            self._untold += 1  # Most calls succeed. Reporting each would cost more than counting them.
+        if well and before.state == "closed" and self._unnoted < NOTED_TOGETHER:
+            self._unnoted += 1  # Most calls succeed. Reporting each would cost more than counting them.
             return
-        self.breaker = breaker.note(before, self._clock.monotonic(), well=well, before=self._untold)
-        self._untold = 0
+        self.breaker = breaker.note(before, self._clock.monotonic(), well=well, before=self._unnoted)
+        self._unnoted = 0
         if before.state != self.breaker.state:
             log.warning("breaker of the store: %s", self.breaker.state)
 

@@ -74,9 +74,9 @@ class ForkServer:
         self._line = line
         self._watched = watched
         self._woken = woken
-        self._told, self._tell = os.pipe()
+        self._reports, self._report_to = os.pipe()
         """A shim writes its pid here when it has taken a message, and then the paths that it will create."""
-        os.set_blocking(self._told, False)
+        os.set_blocking(self._reports, False)
         self._words = b""
         self._shims: set[int] = set()
         self._spares: set[int] = set()
@@ -88,7 +88,7 @@ class ForkServer:
         """Serve until the worker is gone, or has closed the socket."""
         poll = select.poll()
         poll.register(self._line.fileno(), 0)  # Messages are for the shims; only its closing matters here.
-        for file in (self._woken, self._told, self._watched):
+        for file in (self._woken, self._reports, self._watched):
             if file is not None:
                 poll.register(file, select.POLLIN)
         while self._fill() and not self._failed:
@@ -114,7 +114,7 @@ class ForkServer:
 
     def _hear(self) -> None:
         with suppress(BlockingIOError):
-            *lines, self._words = (self._words + os.read(self._told, _CHUNK)).split(b"\n")
+            *lines, self._words = (self._words + os.read(self._reports, _CHUNK)).split(b"\n")
             for line in lines:
                 pid, made = json.loads(line)
                 self._spares.discard(pid)
@@ -144,7 +144,7 @@ class ForkServer:
             os._exit(code)
 
     def _say(self, made: Sequence[str]) -> None:
-        os.write(self._tell, json.dumps([os.getpid(), made]).encode() + b"\n")
+        os.write(self._report_to, json.dumps([os.getpid(), made]).encode() + b"\n")
 
     def _look_after(self) -> None:
         """End the programs of shims that were killed, and remove what those had created."""

@@ -46,10 +46,10 @@ class PoolProcess:
         self._rest = b""
         self._condemned = False
         self._progress: tuple[float, str] | None = None
-        self._told_progress_at = 0.0
+        self._progress_sent_at = 0.0
         self._attempt: AttemptContext | None = None
         self._output: Output | None = None
-        self._told: asyncio.Future[PoolMessage | None] = self._loop.create_future()
+        self._message: asyncio.Future[PoolMessage | None] = self._loop.create_future()
         self.spent = False
         """Whether the process must not be used again."""
         self.ending: Ending | None = None
@@ -117,9 +117,9 @@ class PoolProcess:
         return None
 
     async def _ask(self, words: bytes) -> PoolMessage:
-        self._told = self._loop.create_future()
+        self._message = self._loop.create_future()
         await self._say(words + b"\n")
-        message = await self._told
+        message = await self._message
         if message is not None:
             return message
         raise ProcessDied(await self._program.wait())
@@ -166,14 +166,14 @@ class PoolProcess:
                 self._keep("log", message.log.encode() + b"\n")
         if message.progress is not None:
             self._progress = (message.progress, message.note)
-            if self._loop.time() - self._told_progress_at >= PROGRESS_S:
+            if self._loop.time() - self._progress_sent_at >= PROGRESS_S:
                 self._tell_progress()
 
     def _tell_progress(self) -> None:
         """Pass on the latest progress."""
         context = self._attempt.context if self._attempt is not None else None
         if self._progress is not None and context is not None:
-            self._told_progress_at = self._loop.time()
+            self._progress_sent_at = self._loop.time()
             context.progress(*self._progress)
         self._progress = None
 
@@ -181,8 +181,8 @@ class PoolProcess:
         return self._attempt is not None and self._attempt.behind()
 
     def _answer(self, message: PoolMessage | None) -> None:
-        if not self._told.done():
-            self._told.set_result(message)
+        if not self._message.done():
+            self._message.set_result(message)
 
     def _keep(self, stream: str, chunk: bytes) -> None:
         if self._output is not None:

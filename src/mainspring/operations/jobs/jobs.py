@@ -23,6 +23,7 @@ from mainspring.core.states import SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound, VersionConflict
 from mainspring.operations import records
 from mainspring.operations.context import Context, NamedTask
+from mainspring.operations.filters import JobFilters
 from mainspring.operations.jobs.backfill import survey
 from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
 from mainspring.operations.jobs.options import JobWords, check_name, read_defaults, read_policy, read_words
@@ -97,24 +98,18 @@ class Jobs:
     def list(
         self,
         *,
-        app: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        q: str | None = None,
-        state: Literal["active", "paused"] | None = None,
         sort: Sort = "name",
         last: bool = False,
         recent: int = 0,
         limit: int | None = None,
+        **filters: Unpack[JobFilters],
     ) -> AsyncGenerator[records.ListedJob, None]:
-        """Jobs in order of name, or by `sort`: those that will fire, soonest first (`next`), or those that have fired,
-        latest first (`last`). `q` is part of the name. With `last`, each with the newest row of its ledger; with
-        `recent`, with what its latest firings came to."""
-        words: dict[str, Any] = {"app": app, "task": task, "tag": tag, "queue": queue, "q": q, "state": state}
+        """Jobs that the filters fit (`JobFilters`), in order of name, or by `sort`: those that will fire, soonest first
+        (`next`), or those that have fired, latest first (`last`). With `last`, each with the newest row of its ledger;
+        with `recent`, with what its latest firings came to."""
 
         async def fetch(place: str | None, size: int) -> records.Page[records.ListedJob]:
-            return await self.page(**words, sort=sort, last=last, recent=recent, after=place, limit=size)
+            return await self.page(sort=sort, last=last, recent=recent, after=place, limit=size, **filters)
 
         return walk(fetch, limit)
 
@@ -122,35 +117,19 @@ class Jobs:
         self,
         *,
         name: str | None = None,
-        app: str | None = None,
-        task: str | None = None,
-        tag: str | None = None,
-        queue: str | None = None,
-        q: str | None = None,
-        state: Literal["active", "paused"] | None = None,
         sort: Sort = "name",
         last: bool = False,
         recent: int = 0,
         rows: bool = False,
         after: str | None = None,
         limit: int = 50,
+        **filters: Unpack[JobFilters],
     ) -> records.Page[records.ListedJob]:
         """One page of jobs in an order, those after a place in it. As `rows` they have no arguments."""
         store, found, scanned, ended = await self._context.open(), list[Job](), 0, False
-        part = None if q is None else q.lower()
+        fits, app = _fitting(**filters), filters.get("app")
         # A filter makes a page look at more jobs than it shows.
-        size = PAGE if any((name, app, task, tag, queue, q, state)) else limit + 1
-
-        def fits(job: Job) -> bool:
-            return (
-                app in (None, job.app)
-                and task in (None, job.task)
-                and queue in (None, job.queue)
-                and (tag is None or tag in job.options.tags)
-                and (part is None or part in job.name.lower())
-                and (state is None or state == ("active" if job.paused_at is None else "paused"))
-            )
-
+        size = PAGE if name or any(filters.values()) else limit + 1
         while len(found) <= limit and scanned < MOST_SCANNED and not ended:
             some = await self._scan(store, name, app, sort, after, size)
             found += filter(fits, some)
@@ -481,6 +460,27 @@ class Jobs:
                     for job in jobs
                 ]
             )
+
+
+def _fitting(
+    *,
+    app: str | None = None,
+    task: str | None = None,
+    tag: str | None = None,
+    queue: str | None = None,
+    q: str | None = None,
+    state: str | None = None,
+) -> Callable[[Job], bool]:
+    """Whether a job fits all filters."""
+    part = None if q is None else q.lower()
+    return lambda job: (
+        app in (None, job.app)
+        and task in (None, job.task)
+        and queue in (None, job.queue)
+        and (tag is None or tag in job.options.tags)
+        and (part is None or part in job.name.lower())
+        and (state is None or state == ("active" if job.paused_at is None else "paused"))
+    )
 
 
 def _place(job: Job, sort: Sort) -> str:

@@ -98,7 +98,7 @@ class Worker:
         self._own_loop = asyncio.get_running_loop()
         self._on_unstoppable = on_unstoppable
         self._on_stopped = on_stopped
-        self._warned, self._patience_s = False, PARTING_S
+        self._is_waking, self._patience_s = False, PARTING_S
         self._endings: set[asyncio.Task[None]] = set()
         self.claims = Claims()
         self.runner = Runner(
@@ -238,13 +238,13 @@ class Worker:
         """Called on the task loop. Several ends are one wake-up of the reporter."""
         if self._task_loop is self._own_loop:
             self.reporter.wake()
-        elif not self._warned:
-            self._warned = True
+        elif not self._is_waking:
+            self._is_waking = True
             with suppress(RuntimeError):  # The worker's loop has ended.
                 self._own_loop.call_soon_threadsafe(self._hear_done)
 
     def _hear_done(self) -> None:
-        self._warned = False
+        self._is_waking = False
         self.reporter.wake()
 
     def _stop_run(self, run_id: str, kind: StopKind, reason: str) -> None:
