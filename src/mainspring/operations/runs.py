@@ -65,9 +65,7 @@ class Runs:
         """Submit a run: durable once this returns. For the options see `RunWords`."""
         recipe = await self._recipe(task, words)
         text = self._context.encode_args(task, args or {})
-        store = await self._context.open()
-        run = recipe.run(self._context.new_ids(1)[0], text, self._context.namespace, store.now())
-        return await self.accept(run, recipe.connection)
+        return await self.accept(recipe, text)
 
     async def submit_many(
         self, task: str, calls: Iterable[Mapping[str, object]], **words: Unpack[RunWords]
@@ -85,9 +83,10 @@ class Runs:
         values = read_words(words, RunWords, "a submission")
         return make_recipe(task, await self._context.defaults(task, values), values)
 
-    async def accept(self, run: NewRun, connection: Any = None) -> records.NewRun:
-        """Accept a new run. The audit trail notes one run with the run itself."""
-        context, store = self._context, await self._context.open()
+    async def accept(self, recipe: Recipe, args: str) -> records.NewRun:
+        """Accept a new run with these arguments. The audit trail notes one run with the run itself."""
+        context, store, connection = self._context, await self._context.open(), recipe.connection
+        run = recipe.run(context.new_ids(1)[0], args, context.namespace, store.now())
         await context.admit("runs", 1)
         if context.actor is not None:
             run = msgspec.structs.replace(run, noted_for=context.actor.subject, request_id=context.actor.request_id)

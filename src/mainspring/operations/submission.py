@@ -37,7 +37,7 @@ class Recipe(msgspec.Struct, frozen=True):
         """A run with these arguments, submitted now. InvalidInput if the instant that it is due at has passed."""
         due_at = now + self.delay
         if self.at is not None:
-            check_to_come(self.at, now, "at", "choose a later instant, or leave it out to run it now")
+            _check_to_come(self.at, now)
             due_at = max(self.at, now)  # A run starts to wait when it is submitted, not earlier.
         expires_at = None if self.expires is None else due_at + self.expires
         return msgspec.structs.replace(
@@ -50,14 +50,20 @@ class Recipe(msgspec.Struct, frozen=True):
         return [replace(model, id=run_id, args=args) for run_id, args in zip(ids, texts, strict=True)]
 
 
-def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
-    """The options of a submission applied to a task's defaults. InvalidInput if two of them contradict each other."""
+def make_recipe(
+    task: str, defaults: Defaults, values: Values, *, subject: str | None = None, now: Instant | None = None
+) -> Recipe:
+    """The options of a submission applied to a task's defaults. InvalidInput if two of them contradict each other, or
+    if the instant has passed `now`. `subject` is noted as the submitter."""
     if "delay" in values and "at" in values:
         raise InvalidInput("at", values["at"], "is given together with delay", "give one of them")
+    if "at" in values and now is not None:
+        _check_to_come(values["at"], now)
     for name in ("when", "on_failure"):
         if name in values and not values.get("after"):
             raise InvalidInput(name, values[name], "has no use without after", "name the runs that it should wait for")
     merged = read_defaults(values, defaults)
+    options = msgspec.json.encode(merged.options).decode()
     key = values.get("key")
     model = NewRun(
         id="",
@@ -66,13 +72,17 @@ def make_recipe(task: str, defaults: Defaults, values: Values) -> Recipe:
         created_at=0,
         queue=merged.queue,
         priority=merged.priority,
-        options=msgspec.json.encode(merged.options).decode(),
+        options=options if subject is None else marked(options, subject),
         gates=(Gate(f"task:{task}", merged.limit),) if merged.limit else (),
         lines=(Gate(f"key:{key}", 1),) if key else (),
         **{name: values[name] for name in _FROM_OPTIONS if name in values},
     )
     model = connected(_unique(model, values))
     return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
+
+
+def _check_to_come(at: Instant, now: Instant) -> None:
+    check_to_come(at, now, "at", "choose a later instant, or leave it out to run it now")
 
 
 def _unique(model: NewRun, values: Values) -> NewRun:

@@ -41,6 +41,8 @@ class IdSource:
 
     def batch(self, size: int) -> list[str]:
         """Many ids at once, in order."""
+        if size == 1:
+            return [self.new()]
         prefix = encode_time(self._clock.now())
         ids: list[str] = []
         while len(ids) < size:

@@ -56,12 +56,13 @@ class Limits:
     async def spend(self, subject: str, cost: int, rate: int, operation: Operation = SUBMIT) -> dict[str, str]:
         """Take an amount from a subject's budget; returns the headers that show the rest. Problem if it is used up."""
         name = f"{operation.name}:{subject}"
-        headers = self._from_slice(name, cost, rate)
+        headers = self._from_slice(name, cost, rate, self._clock.monotonic())
         if headers is not None:
             return headers
         # One request at a time takes a slice: many at once would use up the budget with slices.
         async with self._taking.setdefault(name, asyncio.Lock()):
-            return self._from_slice(name, cost, rate) or await self._take(name, cost, rate, operation)
+            now = self._clock.monotonic()
+            return self._from_slice(name, cost, rate, now) or await self._take(name, cost, rate, operation, now)
 
     def query(self, subject: str, rate: int) -> None:
         """Count a query of a subject; Problem if it has made too many."""
@@ -74,18 +75,18 @@ class Limits:
             self._queried = {name: paid_at for name, paid_at in self._queried.items() if paid_at > now}
         self._queried[subject] = asked.paid_at
 
-    def _from_slice(self, name: str, cost: int, rate: int) -> dict[str, str] | None:
+    def _from_slice(self, name: str, cost: int, rate: int, now: float) -> dict[str, str] | None:
         held = self._slices.get(name)
-        if held is None or held.until <= self._clock.monotonic() or held.left < cost:
+        if held is None or held.until <= now or held.left < cost:
             return None
         held.left -= cost
         return _headers(rate, held.remaining + held.left)
 
-    async def _take(self, name: str, cost: int, rate: int, operation: Operation) -> dict[str, str]:
+    async def _take(self, name: str, cost: int, rate: int, operation: Operation, now: float) -> dict[str, str]:
         if len(self._slices) > MOST_SUBJECTS:
             self._slices.clear()
             self._taking = {name: lock for name, lock in self._taking.items() if lock.locked()}
-        now, pace = self._clock.monotonic(), Pace(rate, MINUTE)
+        pace = Pace(rate, MINUTE)
         # Twice what was used of the last slice, so that a caller with few requests takes small slices.
         last = self._slices.get(name)
         used = 0 if last is None else last.size - last.left

@@ -23,7 +23,7 @@ from mainspring.core.schedules.triggers import AtTrigger, check_not_past
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.operations import records
 from mainspring.operations.jobs.options import read_defaults
-from mainspring.operations.submission import Recipe, make_recipe, marked
+from mainspring.operations.submission import Recipe, make_recipe
 from mainspring.operations.values.payload import Signature
 
 AnyRecord = TypeVar("AnyRecord", records.NewRun, records.ScheduledRun, records.Batch)
@@ -44,12 +44,11 @@ async def submit_run(request: Request) -> Response:
 async def _submit(request: Request, acting: Acting) -> records.NewRun:
     await learn_tasks(request, [request.given])
     recipe, work = _read(request, request.given, request.wrong)
-    args = encode_work(request.context.app, work, request.wrong)
+    args = encode_work(request.context, work, request.wrong)
     request.wrong.settle()
     assert recipe is not None
     _check_allowed(request, work, args)
-    (run_id,) = acting.context.new_ids(1)
-    run = await acting.runs.accept(recipe.run(run_id, args, request.namespace, request.context.store.now()))
+    run = await acting.runs.accept(recipe, args)
     return await _with_warnings(request, run, [run.task])
 
 
@@ -110,13 +109,11 @@ def _read(request: Request, given: Given, wrong: Wrong) -> tuple[Recipe | None, 
     try:
         if "alert" in values or "isolation" in values:
             need_command(request, work.task, read_defaults(values, usual).options, usual.options)
-        recipe = make_recipe(work.task, usual, values)
-        recipe.run("", "{}", request.namespace, request.context.store.now())  # Refused here if its instant has passed.
+        now = request.context.store.now() if "at" in values else None
+        return make_recipe(work.task, usual, values, subject=request.caller.subject, now=now), work
     except InvalidInput as error:
         wrong.take(error)
         return None, work
-    options = marked(recipe.model.options, request.caller.subject)
-    return replace(recipe, model=replace(recipe.model, options=options)), work
 
 
 def _check_allowed(request: Request, work: Work, args: str) -> None:
@@ -155,7 +152,7 @@ def _draft_one(request: Request, given: Given, index: int) -> tuple[_Alike, str]
     wrong = nothing_wrong()
     recipe, work = _read(request, {name: value for name, value in given.items() if value is not msgspec.UNSET}, wrong)
     try:
-        text = encode_work(request.context.app, work, wrong)
+        text = encode_work(request.context, work, wrong)
     except PayloadTooLarge as error:
         wrong.take(error)
         text = "{}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,8 +11,10 @@ from mainspring.api.endpoint import Request
 from mainspring.api.problems import Fault, Wrong
 from mainspring.api.schemas.reading import (
     COMMANDS,
+    TRIGGER_WORDS,
     Work,
     merge,
+    note_fault,
     read_options,
     read_trigger,
     read_work,
@@ -29,12 +31,13 @@ from mainspring.core.tasks.specs import SECRET, SPECS, check_spec, without_secre
 from mainspring.errors import InvalidInput, PayloadTooLarge
 from mainspring.operations.jobs.definitions import define
 from mainspring.operations.jobs.options import Defaults, JobWords, Values, check_name, read_defaults, read_policy
-from mainspring.sdk.app import Mainspring
+
+if TYPE_CHECKING:
+    from mainspring.api.context import ApiContext
 
 MOST_LEARNED = 20
 """How many tasks a request may have looked up: callers choose the names, and each costs a query."""
 
-_WHEN = ("schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect")
 _SECRET = f'"{SECRET}"'
 _TIMED = ("schedule", "cron", "every", "run_at", "at", "manual")
 _KINDS = ("schedule", "cron", "every", "run_at", "at", "after", "manual")
@@ -49,16 +52,16 @@ def read_job(request: Request, given: Given, wrong: Wrong, stored: Job | None, *
     named = settle_names(given, wrong)
     settle_dependencies(named, wrong)
     if "name" in named:
-        _note(wrong, check_name, "name", named["name"])
+        note_fault(wrong, check_name, "name", named["name"])
     work, zone = read_work(named, wrong), read_zone(named, wrong)
     trigger = read_trigger(named, zone, None, wrong)
     now = context.store.now()
     if not past and (stored is None or trigger != stored.trigger):
-        _note(wrong, check_not_past, trigger, now)
+        note_fault(wrong, check_not_past, trigger, now)
     values = read_options(named, JobWords, zone, wrong)
-    policy = _note(wrong, read_policy, values) or JobPolicy()
+    policy = note_fault(wrong, read_policy, values) or JobPolicy()
     task = context.app.tasks.get(work.task)
-    args = encode_work(context.app, work, wrong)
+    args = encode_work(context, work, wrong)
     wrong.settle()
     usual = task.defaults if task else _usual(request, work.task, values, stored, declared=past)
     execution = read_defaults(values, usual)
@@ -66,7 +69,7 @@ def read_job(request: Request, given: Given, wrong: Wrong, stored: Job | None, *
     need_secrets(request, args)
     base = stored or Job("", named["name"], work.task, trigger, request.namespace, created_at=now, origin="api")
     job = define(base, trigger, work.task, args, execution, policy, values.get("key"), now)
-    _note(wrong, check_firings, job, context.settings.firing_rate_of(job.namespace))
+    note_fault(wrong, check_firings, job, context.settings.firing_rate_of(job.namespace))
     wrong.settle()
     return job
 
@@ -111,18 +114,10 @@ def names_secret(args: str) -> bool:
     return _SECRET in args
 
 
-def _note(wrong: Wrong, read: Any, *values: Any) -> Any:
-    try:
-        return read(*values)
-    except InvalidInput as error:
-        wrong.take(error)
-        return None
-
-
-def encode_work(app: Mainspring, work: Work, wrong: Wrong, prefix: str = "") -> str:
+def encode_work(context: ApiContext, work: Work, wrong: Wrong) -> str:
     """The arguments as they are stored, checked against the task's signature where the task is known here."""
-    limit = app.settings.payload_limit
-    task = app.tasks.get(work.task)
+    limit = context.settings.payload_limit
+    task = context.app.tasks.get(work.task)
     try:
         if task is not None:
             return task.signature.encode((), work.args, limit)
@@ -130,9 +125,9 @@ def encode_work(app: Mainspring, work: Work, wrong: Wrong, prefix: str = "") -> 
         raise
     except InvalidInput as error:
         for fault in (task.signature.faults(work.args) if task else ()) or [error]:
-            wrong.add(f"{prefix}args.{fault.field}", fault.problem, fault.remedy)
+            wrong.add(f"args.{fault.field}", fault.problem, fault.remedy)
         return "{}"
-    if work.task in SPECS and not _fits(work, wrong, prefix):
+    if work.task in SPECS and not _fits(work, wrong):
         return "{}"
     text = msgspec.json.encode(work.args)
     if len(text) > limit:
@@ -141,16 +136,16 @@ def encode_work(app: Mainspring, work: Work, wrong: Wrong, prefix: str = "") -> 
     return text.decode()
 
 
-def _fits(work: Work, wrong: Wrong, prefix: str) -> bool:
+def _fits(work: Work, wrong: Wrong) -> bool:
     """Whether the arguments fit a task that Mainspring itself provides; every fault is noted."""
     before = len(wrong.faults)
     try:
         faults = convert(without_secrets(work.args), SPECS[work.task])[1].faults
-        wrong.faults.extend(Fault(f"{prefix}args.{each.field}", each.fault, each.remedy) for each in faults)
+        wrong.faults.extend(Fault(f"args.{each.field}", each.fault, each.remedy) for each in faults)
         if not faults:
             check_spec(work.task, work.args)
     except InvalidInput as error:
-        wrong.add(f"{prefix}args", error.problem, error.remedy)
+        wrong.add("args", error.problem, error.remedy)
     return len(wrong.faults) == before
 
 
@@ -163,7 +158,7 @@ def merge_change(body: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str
     kind = next((name for name in _KINDS if name in base), None)
     renamed = {"cron": "schedule", "at": "run_at"}
     if new_kinds and renamed.get(new_kinds[0], new_kinds[0]) != kind:
-        base = {name: value for name, value in base.items() if name not in _WHEN}
+        base = {name: value for name, value in base.items() if name not in TRIGGER_WORDS}
     for alias, name in (*renamed.items(), ("tz", "timezone")):
         if alias in change:
             base.pop(name, None)

@@ -7,8 +7,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
 from mainspring.api.problems import Wrong
 from mainspring.api.wire.decoding import Given, given_of
 from mainspring.core.instants import Instant, from_wall, load_zone, parse_instant, to_datetime
@@ -45,7 +43,7 @@ _ALIASES = (
 """Our names of fields, and the names that other schedulers use (docs/sources.md). Requests may use the latter; answers
 never do."""
 _TRIGGERS = ("schedule", "every", "run_at", "after", "manual")
-_TRIGGER_WORDS = frozenset(
+TRIGGER_WORDS = frozenset(
     {"schedule", "every", "anchor", "run_at", "after", "when", "on_failure", "manual", "timezone", "dialect"}
 )
 _SAY_WHEN = "give one of schedule, every, run_at, after, manual"
@@ -95,18 +93,18 @@ def read_work(given: Given, wrong: Wrong) -> Work:
             wrong.add("task", fault, "give a task or a command")
         return Work("", {})
     if task is not None:
-        _take(wrong, check_name, "task", task)
+        note_fault(wrong, check_name, "task", task)
         return Work(task, args or {})
     if args is not None:
         wrong.add("args", "is for tasks", "write the arguments into the command itself")
-    argv = command if isinstance(command, list) else _take(wrong, split_command, command)
+    argv = command if isinstance(command, list) else note_fault(wrong, split_command, command)
     if argv and any("\0" in word for word in argv):
         wrong.add("command", "has a zero character", "leave it out")
         argv = None
     return Work("command", {"argv": argv}) if argv else Work("", {})
 
 
-def _take(wrong: Wrong, read: Any, *values: Any) -> Any:
+def note_fault(wrong: Wrong, read: Any, *values: Any) -> Any:
     """The result of a reader; None, and the fault noted, if it refuses the values."""
     try:
         return read(*values)
@@ -119,7 +117,7 @@ def read_options(given: Given, known: type, zone: str | None, wrong: Wrong) -> V
     """The options among the fields, as they are stored."""
     values: Values = {}
     for name in known.__annotations__:
-        if name not in given or (known is JobWords and name in _TRIGGER_WORDS):
+        if name not in given or (known is JobWords and name in TRIGGER_WORDS):
             continue
         written = given[name]
         try:
@@ -150,7 +148,7 @@ def read_instant(text: str, field: str, zone: str | None) -> Instant:
 def read_zone(given: Given, wrong: Wrong) -> str | None:
     """The zone that instants and schedules are in."""
     zone: str | None = given.get("timezone")
-    if zone is not None and _take(wrong, load_zone, zone, "timezone") is None:
+    if zone is not None and note_fault(wrong, load_zone, zone, "timezone") is None:
         return None
     return zone
 
@@ -233,8 +231,3 @@ def merge(stored: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
     """A JSON merge patch (RFC 7396) of one level: null takes a field away."""
     merged = {**stored, **change}
     return {name: value for name, value in merged.items() if value is not None}
-
-
-def encode_args(args: Mapping[str, Any]) -> str:
-    """Arguments as they are stored."""
-    return msgspec.json.encode(args).decode()
