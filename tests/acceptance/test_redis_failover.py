@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from mainspring.testing.servers.proxy import Proxy
-from mainspring.testing.servers.redis import RedisServer
+from mainspring.testing.servers.redis import PROGRAM, RedisServer
 
 SENTINELS = 3
 
@@ -31,7 +31,7 @@ class Sentinel(RedisServer):
         )
 
     def words(self) -> list[str]:
-        return [str(self._config), "--sentinel", "--port", str(self.port), "--dir", str(self.folder)]
+        return [PROGRAM, str(self._config), "--sentinel", "--port", str(self.port), "--dir", str(self.folder)]
 
     def knows(self, others: int) -> bool:
         """Whether it knows the replica, and this many other Sentinels."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -20,7 +21,7 @@ TLS_OPTIONS: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_r
 
 
 class ServerUrl(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a URL. Words that a person wrote wrongly are refused when they are read."""
+    """The parts of a URL. Options with wrong values are refused when they are read."""
 
     field: str
     """The setting that the URL was written in, for errors."""
@@ -60,15 +61,15 @@ def read_server_url(url: str, field: str, *, port: int, options: Collection[str]
     """The parts of a URL. `port` is that of hosts without one; options that are not in `options` are refused."""
     scheme, _, rest = url.partition("://")
     parts = urlsplit(f"//{rest}")
-    user, at, where = parts.netloc.rpartition("@")
-    name, colon, password = user.partition(":")
+    user, _, where = parts.netloc.rpartition("@")
+    name, _, password = user.partition(":")
     known = ServerUrl(
         field=field,
         shown=show_url(url),
         scheme=scheme,
         hosts=tuple(_read_host(url, field, each, port) for each in where.split(",")),
-        username=unquote(name) if at else None,
-        password=unquote(password) if colon else None,
+        username=unquote(name) or None,
+        password=unquote(password) or None,
         path=unquote(parts.path.removeprefix("/")),
         options=dict(parse_qsl(parts.query, keep_blank_values=True)),
     )
@@ -78,12 +79,10 @@ def read_server_url(url: str, field: str, *, port: int, options: Collection[str]
 
 
 def _read_host(url: str, field: str, written: str, port: int) -> tuple[str, int]:
-    try:
+    with suppress(ValueError):
         parts = urlsplit(f"//{written}")
         if parts.hostname:
             return parts.hostname, parts.port or port
-    except ValueError:
-        pass
     raise InvalidInput(field, show_url(url), f"names no host: {written!r}", f"write host:{port}")
 
 

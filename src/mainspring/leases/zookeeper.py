@@ -59,7 +59,7 @@ class ZooKeeperLease:
 
     def __init__(self, url: str, context: AdapterContext) -> None:
         self._address = read_url(url)
-        self._root = "/" + (self._address.path or "mainspring")
+        self._root = "/" + (self._address.path.strip("/") or "mainspring")
         self._clock = context.clock
         self._count = partial(context.count, "leases")
         self._sessions: dict[Duration, Session] = {}

@@ -26,7 +26,7 @@ from mainspring.services.store_layers import MeasuredStore
 from mainspring.settings import Settings
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.servers.process import free_port
-from mainspring.testing.servers.redis import RedisServer
+from mainspring.testing.servers.redis import PROGRAM, RedisServer
 from mainspring.wiring import open_lease
 
 TTL = 30 * SECOND
@@ -212,7 +212,7 @@ class SentinelServer(RedisServer):
         self._config = config
 
     def words(self) -> list[str]:
-        return [str(self._config), "--sentinel", "--port", str(self.port), "--dir", str(self.folder)]
+        return [PROGRAM, str(self._config), "--sentinel", "--port", str(self.port), "--dir", str(self.folder)]
 
 
 async def _until_known(sentinel: int, replica: int) -> None:

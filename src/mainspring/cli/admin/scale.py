@@ -55,74 +55,41 @@ class Words(TypedDict):
     concurrency: int
 
 
+def _option(
+    flag: str, kind: click.IntRange | click.FloatRange, default: object, text: str, *names: str
+) -> Callable[[Any], Any]:
+    return click.option(flag, *names, type=kind, default=default, show_default=True, help=text)
+
+
+def _duration(flag: str, default: str, text: str) -> Callable[[Any], Any]:
+    return click.option(flag, metavar="DURATION", default=default, show_default=True, help=text)
+
+
+_PERCENT, _FROM_0, _FROM_1 = click.IntRange(0, 100), click.IntRange(0), click.IntRange(1)
 policy_options = stack(
-    click.option("--min", "minimum", type=click.IntRange(0), default=1, show_default=True, help="The fewest workers."),
-    click.option("--max", "maximum", type=click.IntRange(1), default=10, show_default=True, help="The most workers."),
-    click.option(
-        "--depth-per-worker",
-        type=click.IntRange(0),
-        default=1_000,
-        show_default=True,
-        help="Due runs that one worker may have before it; 0: no such target.",
-    ),
-    click.option(
-        "--utilisation",
-        type=click.IntRange(0, 100),
-        default=70,
-        show_default=True,
-        help="Percentage of slots that should be busy; 0: no such target.",
-    ),
+    _option("--min", _FROM_0, 1, "The fewest workers.", "minimum"),
+    _option("--max", _FROM_1, 10, "The most workers.", "maximum"),
+    _option("--depth-per-worker", _FROM_0, 1_000, "Due runs that one worker may have before it; 0: no such target."),
+    _option("--utilisation", _PERCENT, 70, "Percentage of slots that should be busy; 0: no such target."),
     click.option("--oldest-due", metavar="DURATION", help="How long a due run may wait; no such target unless given."),
-    click.option(
-        "--up-percent",
-        type=click.IntRange(1),
-        default=50,
-        show_default=True,
-        help="The most growth within a minute, in percent.",
-    ),
-    click.option(
-        "--up-window", metavar="DURATION", default="60s", show_default=True, help="How long load asks before growth."
-    ),
-    click.option(
-        "--down-workers",
-        type=click.IntRange(1),
-        default=2,
-        show_default=True,
-        help="The most workers drained within two minutes.",
-    ),
-    click.option(
-        "--down-window",
-        metavar="DURATION",
-        default="300s",
-        show_default=True,
-        help="How long the load must be less before workers drain.",
-    ),
+    _option("--up-percent", _FROM_1, 50, "The most growth within a minute, in percent."),
+    _duration("--up-window", "60s", "How long load asks before growth."),
+    _option("--down-workers", _FROM_1, 2, "The most workers drained within two minutes."),
+    _duration("--down-window", "300s", "How long the load must be less before workers drain."),
 )
 simulation_options = stack(
     click.option("--simulate", "simulated", is_flag=True, help="Start nothing: draw a day of load and its workers."),
     click.option("--csv", is_flag=True, help="Print the simulated day as CSV, one line per minute."),
-    click.option(
-        "--peak",
-        type=click.FloatRange(0.0, min_open=True),
-        default=300.0,
-        show_default=True,
-        help="Simulated runs each second in the busiest hour.",
-    ),
-    click.option("--run-time", metavar="DURATION", default="2s", show_default=True, help="Simulated time of a run."),
-    click.option(
-        "--concurrency",
-        type=click.IntRange(1),
-        default=10,
-        show_default=True,
-        help="Simulated runs at once of each worker.",
-    ),
+    _option("--peak", click.FloatRange(0.0, min_open=True), 300.0, "Simulated runs each second in the busiest hour."),
+    _duration("--run-time", "2s", "Simulated time of a run."),
+    _option("--concurrency", _FROM_1, 10, "Simulated runs at once of each worker."),
 )
 
 
 @click.command(cls=Verb)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- worker APP ...]")
 @policy_options
-@click.option("--interval", metavar="DURATION", default="5s", show_default=True, help="How often to look at the load.")
+@_duration("--interval", "5s", "How often to look at the load.")
 @click.option("--fleet", metavar="NAME", help="The name in its workers' names; that of APP unless given.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Append the output of workers to a file.")
 @click.option("--leave", is_flag=True, help="When stopped, leave the workers running for the next `scale`.")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from mainspring.drivers.address import Address, read_address, tls_context
 from mainspring.drivers.http import Clients
+from mainspring.drivers.server_url import TLS_OPTIONS, ServerUrl, make_tls, read_server_url
 from mainspring.errors import LeaseUnavailable
 
 if TYPE_CHECKING:
@@ -44,17 +44,19 @@ class Change(NamedTuple):
     deleted: bool
 
 
-def read_url(url: str) -> Address:
+def read_url(url: str) -> ServerUrl:
     """What an etcd URL says; InvalidInput names what is wrong with it."""
-    return read_address(url, "lease", scheme="etcd", port=PORT, options=(), timeout="1s")
+    return read_server_url(url, "lease", port=PORT, options=("timeout", *TLS_OPTIONS))
 
 
 class EtcdLink:
     """Calls and watches on one etcd cluster. Failures are raised as LeaseUnavailable, with the URL."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServerUrl) -> None:
         self.address = address
-        self._endpoints = [f"{'https' if address.tls else 'http'}://{_host(*each)}" for each in address.hosts]
+        self._timeout_s = address.seconds("timeout", "1s")
+        protocol = "https" if address.scheme == "etcds" else "http"
+        self._endpoints = [f"{protocol}://{_host(*each)}" for each in address.hosts]
         self._first = 0
         """The endpoint that answered most recently."""
         self._token: str | None = None
@@ -62,7 +64,7 @@ class EtcdLink:
 
     def key(self, name: str) -> str:
         """The key of a name, in the base64 of the gateway. A name may have any characters."""
-        return b64encode(f"{self.address.path or 'mainspring'}/{name}".encode()).decode()
+        return b64encode(f"{self.address.path.strip('/') or 'mainspring'}/{name}".encode()).decode()
 
     async def call(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """POST to one endpoint after another until one answers. EtcdRefused if it answers with an error."""
@@ -162,12 +164,12 @@ class EtcdLink:
     @property
     def _attempt_s(self) -> float:
         """The time for one endpoint: all of them must fit into the timeout of a call."""
-        return self.address.timeout_s / len(self._endpoints)
+        return self._timeout_s / len(self._endpoints)
 
     def _make_client(self) -> httpx.AsyncClient:
         import httpx
 
-        verify = tls_context(self.address.options) if self.address.tls else False
+        verify = make_tls(self.address.options) if self.address.scheme == "etcds" else False
         return httpx.AsyncClient(verify=verify, timeout=self._attempt_s, trust_env=False)
 
     async def close(self) -> None:

@@ -10,18 +10,16 @@ Each event loop has a client of its own. A call is made once: what to do when it
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha1
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from mainspring.core.instants import SECOND, parse_duration
 from mainspring.drivers.redis.connection import Address, Hear, ReplyError, Wire, Word
+from mainspring.drivers.server_url import TLS_OPTIONS, ServerUrl, make_tls, read_server_url
 from mainspring.errors import InvalidInput, MainspringError
 from mainspring.process.urls import REDIS_SCHEMES as SCHEMES
 from mainspring.process.urls import show_url
@@ -31,8 +29,7 @@ SENTINEL_PORT: Final = 26379
 PARTING_S = 2.0
 Client = tuple[Callable[..., Awaitable[Any]], Callable[[Sequence[str], Hear], Awaitable[None]]]
 """What carries commands, and what listens."""
-_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
-_WORDS = ("prefix", "timeout", "sentinel_username", "sentinel_password", *_TLS)
+_OPTIONS = ("prefix", "timeout", "sentinel_username", "sentinel_password", *TLS_OPTIONS)
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,62 +61,43 @@ class Script:
 def read_url(url: str, field: str, timeout: str = "1s") -> Place:
     """What a URL says; InvalidInput names what is wrong with it. `field` is the setting that it was written in,
     `timeout` how long an answer may take unless the URL says otherwise."""
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
         remedy = f"write redis://host:{PORT}; the kinds are {', '.join(SCHEMES)}"
         raise InvalidInput(field, show_url(url), "names no kind of Redis that there is", remedy)
-    parts = urlsplit(f"//{rest}")
     kind = scheme.partition("+")[2]
-    user, _, where = parts.netloc.rpartition("@")
-    name, _, password = user.partition(":")
-    port = SENTINEL_PORT if kind == "sentinel" else PORT
-    hosts = tuple(_read_host(url, field, each, port) for each in where.split(","))
-    if len(hosts) > 1 and not kind:
+    known = read_server_url(url, field, port=SENTINEL_PORT if kind == "sentinel" else PORT, options=_OPTIONS)
+    if len(known.hosts) > 1 and not kind:
         remedy = "write redis+sentinel:// or redis+cluster:// if they belong together, redlock:// if they do not"
-        raise InvalidInput(field, show_url(url), "names several servers", remedy)
-    master, database = _read_path(url, field, kind, parts.path.strip("/"))
-    words = _read_words(url, field, parts.query)
+        raise known.refuse("names several servers", remedy)
+    master, database = _read_path(known, kind)
     return Place(
-        shown=show_url(url),
-        hosts=hosts,
+        shown=known.shown,
+        hosts=known.hosts,
         kind=kind,
         tls=scheme.startswith("rediss"),
-        username=unquote(name) or None,
-        password=unquote(password) or None,
+        username=known.username,
+        password=known.password,
         master=master,
         database=database,
-        timeout_s=parse_duration(words.get("timeout", timeout), f"{field}: timeout") / SECOND,
-        prefix=words.get("prefix", ""),
-        words=words,
+        timeout_s=known.seconds("timeout", timeout),
+        prefix=known.options.get("prefix", ""),
+        words=known.options,
     )
 
 
-def _read_host(url: str, field: str, written: str, port: int) -> tuple[str, int]:
-    with suppress(ValueError):
-        parts = urlsplit(f"//{written}")
-        if parts.hostname:
-            return parts.hostname, parts.port or port
-    raise InvalidInput(field, show_url(url), f"names no host: {written!r}", f"write host:{port}")
-
-
-def _read_path(url: str, field: str, kind: str, path: str) -> tuple[str, int]:
+def _read_path(url: ServerUrl, kind: str) -> tuple[str, int]:
     """The name of the master that Sentinels are asked for, and the number of the database."""
+    path = url.path.strip("/")
     master, _, number = path.partition("/") if kind == "sentinel" else ("", "", path)
     if kind == "sentinel" and not master:
         remedy = "write it after the hosts: redis+sentinel://host1,host2/mymaster"
-        raise InvalidInput(field, show_url(url), "does not say which master", remedy)
+        raise url.refuse("does not say which master", remedy)
     if number and not (number.isascii() and number.isdecimal()):
-        raise InvalidInput(field, show_url(url), "does not end with the number of a database", "write /0, or nothing")
+        raise url.refuse("does not end with the number of a database", "write /0, or nothing")
     if kind == "cluster" and int(number or 0) > 0:
-        raise InvalidInput(field, show_url(url), "names a database, and a cluster has one only", "leave it out")
+        raise url.refuse("names a database, and a cluster has one only", "leave it out")
     return master, int(number or 0)
-
-
-def _read_words(url: str, field: str, query: str) -> dict[str, str]:
-    words = dict(parse_qsl(query))
-    for word in words.keys() - set(_WORDS):
-        raise InvalidInput(field, show_url(url), f"has an option {word!r}", f"the options are {', '.join(_WORDS)}")
-    return words
 
 
 class RedisLink:
@@ -228,7 +206,7 @@ def _make_client(place: Place) -> tuple[Client, list[Any]]:
 
     login: dict[str, Any] = {"username": place.username, "password": place.password}
     tls: dict[str, Any] = {"ssl": True} if place.tls else {}
-    tls |= {word: place.words[word] for word in _TLS if word in place.words}
+    tls |= {word: place.words[word] for word in TLS_OPTIONS if word in place.words}
     line: dict[str, Any] = {"socket_timeout": place.timeout_s, "socket_connect_timeout": place.timeout_s}
     line |= {"protocol": 2, **tls}
     if place.kind == "cluster":
@@ -270,13 +248,4 @@ def _make_wire(place: Place, address: Address) -> Wire:
         greetings.append(("AUTH", *([place.username] if place.username else []), place.password))
     if place.database:
         greetings.append(("SELECT", place.database))
-    return Wire(address, greetings, _make_tls(place) if place.tls else None, place.timeout_s)
-
-
-def _make_tls(place: Place) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=place.words.get("ssl_ca_certs"))
-    if place.words.get("ssl_cert_reqs") == "none":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if (certificate := place.words.get("ssl_certfile")) is not None:
-        context.load_cert_chain(certificate, place.words.get("ssl_keyfile"))
-    return context
+    return Wire(address, greetings, make_tls(place.words) if place.tls else None, place.timeout_s)

@@ -21,8 +21,8 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
-from mainspring.drivers.address import Address, read_address, tls_context
-from mainspring.errors import InvalidInput, LeaseUnavailable
+from mainspring.drivers.server_url import TLS_OPTIONS, ServerUrl, make_tls, read_server_url
+from mainspring.errors import LeaseUnavailable
 
 T = TypeVar("T")
 
@@ -34,23 +34,23 @@ _quiet.setLevel(logging.CRITICAL)  # kazoo logs each attempt to reconnect; calle
 __all__ = ["NoNodeError", "NodeExistsError", "Session", "read_url"]
 
 
-def read_url(url: str) -> Address:
+def read_url(url: str) -> ServerUrl:
     """What a ZooKeeper URL says; InvalidInput names what is wrong with it."""
-    address = read_address(url, "lease", scheme="zookeeper", port=PORT, options=("auth",), timeout="1s")
-    if address.options.get("auth", "digest") not in ("digest", "sasl"):
-        raise InvalidInput("lease", address.shown, "has an unknown auth", "write auth=digest or auth=sasl")
+    address = read_server_url(url, "lease", port=PORT, options=("timeout", "auth", *TLS_OPTIONS))
+    address.choice("auth", ("digest", "sasl"), "digest")
     return address
 
 
 class Session:
     """One session, on threads of kazoo, which keep it alive. Its methods are awaited on any event loop."""
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: ServerUrl, timeout_s: float) -> None:
         self._address = address
+        self._timeout_s = address.seconds("timeout", "1s")
         self.timeout_s = timeout_s
         """What the servers granted, once connected: they have a least and a greatest timeout."""
         self._doubts: set[Callable[[str], None]] = set()
-        self._connector = _Connector(tls_context(address.options) if address.tls else None)
+        self._connector = _Connector(make_tls(address.options) if address.scheme == "zookeepers" else None)
         self._client = _make_client(address, timeout_s, self._connector)
         self._client.add_listener(self._hear)
         self._note_granted_timeout()
@@ -88,7 +88,7 @@ class Session:
 
         result.rawlink(lambda _: _call_on(loop, finish))
         try:
-            return await asyncio.wait_for(answer, self._address.timeout_s)
+            return await asyncio.wait_for(answer, self._timeout_s)
         except (NoNodeError, NodeExistsError):
             raise
         except (KazooException, KazooTimeoutError, TimeoutError) as error:
@@ -96,7 +96,7 @@ class Session:
 
     def call_now(self, method: str, *args: Any) -> Any:
         """The same, blocking, for a thread of the adapter's own."""
-        return getattr(self._client, f"{method}_async")(*args).get(timeout=self._address.timeout_s)
+        return getattr(self._client, f"{method}_async")(*args).get(timeout=self._timeout_s)
 
     async def watch(self, path: str) -> tuple[Any, asyncio.Event]:
         """The node's state, or None without one; and an event that is set when that changes, or may have."""
@@ -118,7 +118,7 @@ class Session:
         self._arrivals.add(arrival)
         try:
             if not self._arrived:
-                await asyncio.wait_for(arrived.wait(), self._address.timeout_s)
+                await asyncio.wait_for(arrived.wait(), self._timeout_s)
         except TimeoutError:
             return
         finally:
@@ -192,7 +192,7 @@ class _Connector(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
         return connection
 
 
-def _make_client(address: Address, timeout_s: float, connector: _Connector) -> KazooClient:
+def _make_client(address: ServerUrl, timeout_s: float, connector: _Connector) -> KazooClient:
     hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in address.hosts)
     login: dict[str, Any] = {}
     if address.username is not None:
