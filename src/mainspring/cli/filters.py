@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from datetime import UTC, datetime, timedelta
-from typing import TypedDict
 
 import click
 
@@ -13,8 +12,9 @@ from mainspring.cli.naming import complete_job
 from mainspring.cli.output.errors import FAILED
 from mainspring.cli.session import is_attended
 from mainspring.core.instants import parse_duration, parse_instant, to_datetime
-from mainspring.core.states import STATES, State
+from mainspring.core.states import STATES
 from mainspring.errors import InvalidDuration
+from mainspring.operations.filters import RunFilters
 
 
 def read_since(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
@@ -27,18 +27,10 @@ def read_since(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return to_datetime(parse_instant(value, "since"))
 
 
-class RunWords(TypedDict):
-    """What the options that select runs gave."""
+class RunChoice(RunFilters, total=False):
+    """The values of the options that select runs."""
 
-    job: str | None
-    task: str | None
-    tag: str | None
-    queue: str | None
-    worker: str | None
-    region: str | None
-    since: datetime | None
     error: str | None
-    states: tuple[State, ...]
 
 
 run_filters = stack(
@@ -59,7 +51,7 @@ run_filters = stack(
 )
 """The options that select runs."""
 
-care_options = stack(
+bulk_options = stack(
     click.option("--dry-run", is_flag=True, help="Only show what would be affected."),
     click.option("--yes", is_flag=True, help="Do not ask."),
     click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done."),

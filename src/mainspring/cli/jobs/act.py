@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 import click
 import msgspec
 
-from mainspring.cli.filters import care_options, confirm, count_of
+from mainspring.cli.filters import bulk_options, confirm, count_of
 from mainspring.cli.jobs.show import describe_work
 from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
@@ -41,7 +41,7 @@ choice_options = stack(
     click.option("--all", "everything", is_flag=True, help="All jobs."),
     click.option("--app", "owner", metavar="NAME", help="All jobs of this app."),
     click.option("--tag", metavar="TAG", help="All jobs with this tag."),
-    care_options,
+    bulk_options,
 )
 """Names, the options that select jobs, and those of actions on many."""
 

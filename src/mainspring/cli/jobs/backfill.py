@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from mainspring.cli.filters import care_options, confirm, count_of
+from mainspring.cli.filters import bulk_options, confirm, count_of
 from mainspring.cli.jobs.triggers import read_instant
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
@@ -42,7 +42,7 @@ class _Course(msgspec.Struct):
 @click.option("--from", "since", required=True, metavar="INSTANT", help="The beginning, e.g. 2026-03-01T00:00Z.")
 @click.option("--to", "until", required=True, metavar="INSTANT", help="The end, which is included; not in the future.")
 @click.option("--tz", metavar="ZONE", help="The zone of --from and --to, if they have no offset.")
-@care_options
+@bulk_options
 @click.pass_obj
 def backfill(
     session: Session, name: str, since: str, until: str, tz: str | None, dry_run: bool, yes: bool, reason: str

@@ -7,7 +7,7 @@ from typing import NamedTuple, Unpack
 
 import click
 
-from mainspring.cli.filters import RunWords, care_options, confirm, count_of, run_filters
+from mainspring.cli.filters import RunChoice, bulk_options, confirm, count_of, run_filters
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
 from mainspring.cli.opening import Scheduler, with_scheduler
@@ -40,7 +40,7 @@ class Choice(NamedTuple):
     """Which runs to act on, and how careful to be."""
 
     run_ids: Sequence[str]
-    words: RunWords
+    words: RunChoice
     fallback: tuple[State, ...]
     """The states to select if none was named."""
     dry_run: bool
@@ -50,10 +50,10 @@ class Choice(NamedTuple):
 @click.command(cls=Errand)
 @click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @run_filters
-@care_options
+@bulk_options
 @click.pass_obj
 def cancel(
-    session: Session, run_ids: Sequence[str], dry_run: bool, yes: bool, reason: str, **words: Unpack[RunWords]
+    session: Session, run_ids: Sequence[str], dry_run: bool, yes: bool, reason: str, **words: Unpack[RunChoice]
 ) -> int:
     """Cancel RUNs, or all unfinished ones that the options select. A running one is asked to stop."""
 
@@ -68,10 +68,10 @@ def cancel(
 @click.command(cls=Errand)
 @click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @run_filters
-@care_options
+@bulk_options
 @click.pass_obj
 def retry(
-    session: Session, run_ids: Sequence[str], dry_run: bool, yes: bool, reason: str, **words: Unpack[RunWords]
+    session: Session, run_ids: Sequence[str], dry_run: bool, yes: bool, reason: str, **words: Unpack[RunChoice]
 ) -> int:
     """Run RUNs again that did not succeed, or all failed ones that the options select: as a new run each."""
 
@@ -107,7 +107,7 @@ async def _choose(scheduler: Scheduler, choice: Choice) -> tuple[list[records.Ru
     if choice.run_ids:
         runs = [await find_run(scheduler, each) for each in dict.fromkeys(choice.run_ids)]
     else:
-        words: RunWords = {**choice.words, "states": choice.words["states"] or choice.fallback}
+        words: RunChoice = {**choice.words, "states": choice.words["states"] or choice.fallback}
         runs = [run async for run in scheduler.runs.list(**words)]
     return runs, scheduler.now()
 

@@ -6,7 +6,7 @@ from typing import Unpack
 
 import click
 
-from mainspring.cli.filters import RunWords, care_options, confirm, run_filters
+from mainspring.cli.filters import RunChoice, bulk_options, confirm, run_filters
 from mainspring.cli.lazy import Errand
 from mainspring.cli.opening import Scheduler, with_scheduler
 from mainspring.cli.output.errors import FAILED as TROUBLE
@@ -20,9 +20,9 @@ MOST_CALLS = 1_000
 @click.command("act", cls=Errand)
 @click.argument("action", type=click.Choice(["cancel", "retry"]))
 @run_filters
-@care_options
+@bulk_options
 @click.pass_obj
-def act(session: Session, action: RunAction, dry_run: bool, yes: bool, reason: str, **words: Unpack[RunWords]) -> int:
+def act(session: Session, action: RunAction, dry_run: bool, yes: bool, reason: str, **words: Unpack[RunChoice]) -> int:
     """Cancel or retry all runs that the options select, 1,000 at a time. A failed run is retried at most once.
 
     \b
@@ -41,7 +41,7 @@ def act(session: Session, action: RunAction, dry_run: bool, yes: bool, reason: s
     return TROUBLE if done.refused else 0
 
 
-async def _all(scheduler: Scheduler, action: RunAction, words: RunWords, reason: str) -> ActedRuns:
+async def _all(scheduler: Scheduler, action: RunAction, words: RunChoice, reason: str) -> ActedRuns:
     """Go on until all that match are done."""
     before, matched, runs, refused = None, 0, dict[str, str](), dict[str, str]()
     for _ in range(MOST_CALLS):

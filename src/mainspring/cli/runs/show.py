@@ -6,7 +6,7 @@ from typing import Unpack
 
 import click
 
-from mainspring.cli.filters import RunWords, run_filters
+from mainspring.cli.filters import RunChoice, run_filters
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, complete_run, find_run
 from mainspring.cli.opening import Scheduler, with_scheduler
@@ -23,7 +23,7 @@ from mainspring.operations import records
 @run_filters
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
 @click.pass_obj
-def list_runs(session: Session, limit: int, **words: Unpack[RunWords]) -> None:
+def list_runs(session: Session, limit: int, **words: Unpack[RunChoice]) -> None:
     """List runs, newest first: what state each is in, how long it waited and how long it ran."""
 
     async def look(scheduler: Scheduler) -> tuple[list[records.Run], Instant]:
