@@ -55,8 +55,8 @@ class Places:
         await lock_lines(tx, capacities)
         namespaces, names = zip(*capacities, strict=True)
         rows = await tx.fetch(_RUNS["line_places"], namespaces, names, list(capacities.values()))
-        taken = {(row[0], row[1]): row[2] for row in rows}
-        return cls(taken, {(row[0], row[1]) for row in rows if row[3]})
+        taken = {(namespace, name): count for namespace, name, count, _ in rows}
+        return cls(taken, {(namespace, name) for namespace, name, _, waits in rows if waits})
 
     def enter(self, namespace: str, line: Gate) -> bool:
         """Join a line; returns whether a slot is free at once."""

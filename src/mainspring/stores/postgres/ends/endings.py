@@ -55,19 +55,19 @@ async def end_unstarted(tx: Transaction, endings: Iterable[tuple[str, Next]]) ->
 
 
 async def _move(tx: Transaction, verdicts: dict[str, Next]) -> list[Ended]:
-    rows = {row[0]: row for row in await tx.fetch(_Q["lock_unstarted"], list(verdicts))} if verdicts else {}
+    rows = {row["id"]: row for row in await tx.fetch(_Q["lock_unstarted"], list(verdicts))} if verdicts else {}
     if not rows:
         return []
     ended = [_ended(rows[run_id], verdict) for run_id, verdict in verdicts.items() if run_id in rows]
     await move_to_history(tx, [(run.id, *unattempted(Next(run.state, run.reason), tx.now)) for run in ended])
-    blocked = [run_id for run_id, row in rows.items() if row[3] == BLOCKED]
+    blocked = [run_id for run_id, row in rows.items() if row["state"] == BLOCKED]
     if blocked:
         await tx.run(_Q["drop_edges"], blocked)
     for run in ended:
         row = rows[run.id]
         tx.events.append(
-            Event("run." + run.state, tx.now, run.namespace, run.id, run.job_id, row[5], row[2], None, run.fire_at,
-                  reason=run.reason)
+            Event("run." + run.state, tx.now, run.namespace, run.id, run.job_id, row["job"], row["task"], None,
+                  run.fire_at, reason=run.reason)
         )  # fmt: skip
     return ended
 

@@ -71,9 +71,9 @@ async def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
     moves, place = [], (0, "")
     rows = await tx.fetch(_Q["live_workers"], tx.given, dead_after)
     workers = [
-        Worker(id=row[0], namespace=row[1], queues=tuple(row[2]), regions=tuple(row[3]), tasks=tuple(row[4]),
-               concurrency=row[5], running=row[6])
-        for row in rows
+        Worker(id=worker, namespace=namespace, queues=tuple(queues), regions=tuple(regions), tasks=tuple(tasks),
+               concurrency=concurrency, running=running)
+        for worker, namespace, queues, regions, tasks, concurrency, running in rows
     ]  # fmt: skip
     for _ in range(MOST_PAGES):
         found = [WaitingRun(*row) for row in await tx.fetch(_Q["stranded"], tx.now, *place, limit)]

@@ -209,7 +209,7 @@ async def _list_finished(
     classes = await tx.fetch(_Q["classes"], where.namespace, where.queue, where.task, states)
     if not classes:
         return []
-    if where.tag is not None and sum(row[3] for row in classes) > FEW_RUNS:
+    if where.tag is not None and sum(row["runs"] for row in classes) > FEW_RUNS:
         since = await tx.fetchval(_Q["states_of_tags_since"])
         tagged = (where.tag, states, where.task, where.queue, since, where.region)
         return await tx.fetch(queries["list_tagged"], *page, *tagged)
@@ -220,6 +220,6 @@ async def _list_finished(
         found = rows[0][0] if queries is _COUNTS else len(rows)
         if looked_at is None or found == where.limit:
             return rows
-    queues, tasks, kinds = ([row[number] for row in classes] for number in range(3))
-    earliest = min(row[4] for row in classes)
+    queues, tasks, kinds = ([row[name] for row in classes] for name in ("queue", "task", "state"))
+    earliest = min(row["first_day"] for row in classes)
     return await tx.fetch(queries["list_classes"], *page, queues, tasks, kinds, earliest, where.tag, where.region)

@@ -101,9 +101,10 @@ def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
     """Move runs that their region does not execute to another region."""
     moves, place = [], (0, "")
     workers = [
-        Worker(id=row[0], namespace=row[1], queues=_names.decode(row[2]), regions=_names.decode(row[3]),
-               tasks=_names.decode(row[4]), concurrency=row[5], running=row[6])
-        for row in tx.execute(_Q["live_workers"], (tx.now - dead_after,))
+        Worker(id=worker, namespace=namespace, queues=_names.decode(queues), regions=_names.decode(regions),
+               tasks=_names.decode(tasks), concurrency=concurrency, running=running)
+        for worker, namespace, queues, regions, tasks, concurrency, running in tx.execute(
+            _Q["live_workers"], (tx.now - dead_after,))
     ]  # fmt: skip
     for _ in range(MOST_PAGES):
         found = [WaitingRun(*row) for row in tx.execute(_Q["stranded"], (tx.now, *place, limit))]

@@ -92,7 +92,7 @@ class Runs:
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
-        return [Attempt(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8]) for row in rows]
+        return [Attempt(*row) for row in rows]
 
     async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["logs"], (run_id, after, limit)).fetchall())

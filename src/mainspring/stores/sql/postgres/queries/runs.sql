@@ -198,7 +198,7 @@ WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text
 ORDER BY id DESC LIMIT $4;
 
 -- classes: the classes of finished runs that a filter fits, how many runs each has, and from which day on
-SELECT queue, task, state, sum(count)::bigint, min(day) FROM mainspring.tallies
+SELECT queue, task, state, sum(count)::bigint AS runs, min(day) AS first_day FROM mainspring.tallies
 WHERE namespace = $1 AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3) AND state = ANY ($4::text[])
 GROUP BY 1, 2, 3;
 
