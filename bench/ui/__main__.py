@@ -182,7 +182,7 @@ def late_p99_s(url: str, since: datetime) -> float:
     found: list[float] = []
     for number in range(PULSES):
         words = {"since": since.isoformat(), "outcome": "succeeded", "limit": 1000}
-        items = httpx.get(f"{url}/v1/jobs/pulse-{number}/firings", params=words).json()["items"]
+        items = httpx.get(f"{url}/v1/jobs/pulse-{number}/ledger", params=words).json()["items"]
         found += [each["late_s"] for each in items if each.get("late_s") is not None]
     return percentile(found, 0.99)
 
