@@ -95,7 +95,8 @@ def test_an_edit_of_the_job_reaches_an_open_page(open_page: OpenPage, stage: Sta
     page.get_by_role("button", name="Pause").click()
     page.get_by_label("Reason").fill("the books are closed")
     page.get_by_role("dialog").get_by_role("button", name="Pause it").click()
-    expect(page.get_by_text("the books are closed").first).to_be_visible()
+    expect(page.get_by_role("dialog")).to_be_hidden()  # Its command holds the same words.
+    expect(page.locator("main").get_by_text("the books are closed").first).to_be_visible()
     assert stage.ask("GET", "/v1/jobs/invoices")["paused_why"] == "the books are closed"
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("dialog").get_by_role("button", name="Resume it").click()
