@@ -62,6 +62,12 @@ def database() -> Iterator[sqlite3.Connection]:
     connection.close()
 
 
+def test_delivered_runs_are_found_by_their_ids(database: sqlite3.Connection) -> None:
+    query = load_queries("sqlite", "dispatch")["delivered"]
+    (first, *_) = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {query}", [1] * 6)]
+    assert first == "SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)"
+
+
 @pytest.mark.parametrize(("topic", "name"), [(topic, name) for topic, names in HOT.items() for name in names])
 def test_a_hot_query_scans_no_table(database: sqlite3.Connection, topic: str, name: str) -> None:
     query = load_queries("sqlite", topic)[name]

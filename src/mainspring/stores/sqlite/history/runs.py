@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import msgspec
 
@@ -236,29 +235,26 @@ def _list_active(
     fit."""
     states, few = unfinished_states(where)
     first, last = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
-    bounds: dict[str, Any] = {"first_queue": first, "last_queue": last, "states": ",".join(states), "bound": few + 1}
+    bounds = {"first_queue": first, "last_queue": last, "states": ",".join(states), "bound": few + 1}
     some: list[int] | None = [row[0] for row in tx.execute(_Q["active"], {**values, **bounds})]
     if some is not None and len(some) > few:
-        some = _find_active(tx, where, values, bounds)
+        some = _find_active(tx, where, values)
     if some is None:
         return tx.execute(queries["list_active"], values).fetchall()
     among = {**values, "among": _encode(some).decode()}
     return tx.execute(queries["list_active_of"], among).fetchall() if some else []
 
 
-def _find_active(
-    tx: Transaction, where: RunFilter, values: dict[str, object], bounds: dict[str, Any]
-) -> list[int] | None:
-    """The few that a task fits, or those that a job or tag fits, newest first; None if there is nothing to go by."""
-    if where.task is not None:
-        found = [row[0] for row in tx.execute(_Q["of_task"], {**values, **bounds})]
-        if len(found) < bounds["bound"]:
-            return found
-    if where.job is None and where.tag is None:
+def _find_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[int] | None:
+    """Those that a filter fits, newest first, by the index that leads to the fewest runs; None if there is none."""
+    region = None if where.region == DEFAULT else where.region
+    given = {"job": where.job, "tag": where.tag, "task": where.task, "region": region}
+    sizes = dict(zip(given, tx.execute(_Q["sizes"], {**values, "bound": FEW_RUNS}).fetchone(), strict=True))
+    names = [name for name, value in given.items() if value is not None]
+    if not names:
         return None
-    of_job, tagged = tx.execute(_Q["sizes"], {**values, "bound": FEW_RUNS}).fetchone()
-    by_job = where.tag is None or (where.job is not None and of_job <= tagged)
-    return [row[0] for row in tx.execute(_Q["found_by_job"] if by_job else _Q["found_by_tag"], values)]
+    fewest = min(names, key=sizes.__getitem__)
+    return [row[0] for row in tx.execute(_Q[f"found_by_{fewest}"], values)]
 
 
 def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:

@@ -112,19 +112,28 @@ WHERE run_tags.namespace = :namespace AND run_tags.tag = :tag AND run_tags.id >=
   AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
 ORDER BY run_tags.id DESC LIMIT :limit;
 
--- of_task: unfinished runs of a task, up to a bound: read from indexes that have the task
-SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_claimable WHERE state = 'pending' AND namespace = :namespace
-                 AND queue >= :first_queue AND queue <= :last_queue AND task = :task AND instr(:states, 'pending') > 0 LIMIT :bound)
-UNION ALL
-SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_held WHERE state = 'running' AND namespace = :namespace
-                 AND queue >= :first_queue AND queue <= :last_queue AND task = :task AND instr(:states, 'running') > 0 LIMIT :bound)
-UNION ALL
-SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_blocked WHERE state = 'blocked' AND namespace = :namespace
-                 AND queue >= :first_queue AND queue <= :last_queue AND task = :task AND instr(:states, 'blocked') > 0 LIMIT :bound);
+-- found_by_task: the same of a task
+SELECT seq FROM runs INDEXED BY runs_by_task
+WHERE namespace = :namespace AND task = :task AND id >= :since AND id < :before
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+ORDER BY id DESC LIMIT :limit;
 
--- sizes: how many unfinished runs a job and a tag have, each counted up to a bound
+-- found_by_region: the same of a region other than `default`. The last condition is that of the index
+SELECT seq FROM runs INDEXED BY runs_by_region
+WHERE namespace = :namespace AND region = :region AND id >= :since AND id < :before
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
+ORDER BY id DESC LIMIT :limit;
+
+-- sizes: how many unfinished runs a job, a tag, a task and a region have, each counted up to a bound
 SELECT (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_by_job WHERE namespace = :namespace AND job = :job LIMIT :bound)),
-       (SELECT count(*) FROM (SELECT 1 FROM run_tags WHERE namespace = :namespace AND tag = :tag LIMIT :bound));
+       (SELECT count(*) FROM (SELECT 1 FROM run_tags WHERE namespace = :namespace AND tag = :tag LIMIT :bound)),
+       (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_by_task WHERE namespace = :namespace AND task = :task LIMIT :bound)),
+       (SELECT count(*) FROM (
+          SELECT 1 FROM runs INDEXED BY runs_by_region WHERE namespace = :namespace AND region = :region AND region <> 'default' LIMIT :bound));
 
 -- list_active_of: the same, among these
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
