@@ -8,8 +8,9 @@ claim is no older than that, however late it is heard of. One that is not heard 
 However many workers have nothing to do, `MOST_STANDING` of them stand by: they listen, offer, and look as soon as there
 may be work. The others neither listen nor offer; they look once a second, which is also when they see that fewer stand
 by and take a place among them. A worker that is full makes no offer and does not count, so under load as many come to
-stand by as there is work for. If all woke at each notification, a fleet would spend its time on being woken and on
-claims that find nothing: 30 workers did a fifth of the runs of two.
+stand by as there is work for. A worker stands by when it starts, and leaves with its next offer, once a second, if
+others were enough: also under load, when it is woken so often that it never looks. If all woke at each notification, a
+fleet would spend its time on being woken and on claims that find nothing: 30 workers did a fifth of the runs of two.
 """
 
 from __future__ import annotations
@@ -133,11 +134,17 @@ class Offers:
         if address is None:
             return
         self._out, self._offered_at = (worker.id, address), now
-        await self._db.alone(
+        most = self._most(now)
+        ((others, before),) = await self._db.alone(
             _Q["offer"],
             *(worker.id, worker.namespace, worker.queues, worker.regions, worker.tasks, address, standing.ttl),
-            *(int(now * SECOND), self._db.clock.given(), min(GOOD, standing.ttl // 4)),
+            *(int(now * SECOND), self._db.clock.given(), min(GOOD, standing.ttl // 4), most),
         )
+        self._take_or_leave_duty(most, others, before)
+
+    def _most(self, now: float) -> int:
+        """How many may stand by. A worker that has just begun to does not leave."""
+        return MOST_STANDING if now >= self._duty_until else ANY_NUMBER
 
     async def look(self, worker: Worker, places: Sequence[Sequence[object]], idle: bool) -> Outlook:
         """When the next run is due, and whether to stay on stand-by. `places` are columns: queues, regions,
@@ -146,7 +153,7 @@ class Offers:
         standing = self._standing if self.on_duty else None
         address = db.listener.address if standing is not None else None
         ttl = standing.ttl if standing is not None else 0
-        most = MOST_STANDING if sent_at >= self._duty_until else ANY_NUMBER
+        most = self._most(sent_at)
         if address is not None:
             self._out, self._offered_at = (worker.id, address), sent_at
         values = (

@@ -1,10 +1,19 @@
--- offer: what a worker would take at once, for a moment; and away with what others left behind
+-- offer: what a worker would take at once, for a moment, if it is among the first $11 that could take all that it could; if not, its offer goes.
+-- How many others stand by, and how many of them come before it. What others left behind is deleted
 WITH time AS MATERIALIZED (SELECT mainspring.store_now($9) AS now),
-left_behind AS (DELETE FROM mainspring.offers WHERE until < (SELECT now FROM time) - 60000000 AND worker <> $1)
-INSERT INTO mainspring.offers (worker, namespace, queues, regions, tasks, ear, ttl, offered_at, until)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, now + $10::bigint FROM time
-ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, regions = excluded.regions, tasks = excluded.tasks, ear = excluded.ear,
-  ttl = excluded.ttl, offered_at = excluded.offered_at, until = excluded.until;
+others AS MATERIALIZED (
+  SELECT count(*) AS standing, count(*) FILTER (WHERE o.worker < $1) AS before
+  FROM mainspring.offers AS o, time
+  WHERE o.worker <> $1 AND o.until > time.now AND o.namespace = $2
+    AND o.queues @> $3::text[] AND o.regions @> $4::text[] AND o.tasks @> $5::text[]),
+left_behind AS (DELETE FROM mainspring.offers WHERE until < (SELECT now FROM time) - 60000000 AND worker <> $1),
+offered AS (
+  INSERT INTO mainspring.offers (worker, namespace, queues, regions, tasks, ear, ttl, offered_at, until)
+  SELECT $1, $2, $3, $4, $5, $6, $7, $8, time.now + $10::bigint FROM time, others WHERE others.before < $11::bigint
+  ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, regions = excluded.regions, tasks = excluded.tasks, ear = excluded.ear,
+    ttl = excluded.ttl, offered_at = excluded.offered_at, until = excluded.until),
+gone AS (DELETE FROM mainspring.offers WHERE worker = $1 AND (SELECT before FROM others) >= $11::bigint)
+SELECT standing, before FROM others;
 
 -- look: all that a worker with nothing to do needs, in one question: the server's time, when the first run that it may take is due, who
 -- holds a lease of the scheduler ($17), and how many others stand by that could take all that it could (and how many of them come before it). It is a sign of life, if the last is older
